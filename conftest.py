@@ -12,13 +12,13 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
-from core.isolation.connections import parameters
-from core.testing.cluster import cluster_urls, make_database
-from core.testing.emptying import empty
-from core.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
-from core.testing.templates import drop_template, make_template
+from core.isolation.checks import parameters
+from testing.cluster import cluster_urls, make_database
+from testing.emptying import empty
+from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
+from testing.templates import drop_template, make_template
 
-pytest_plugins = ["core.testing.fixtures", "core.testing.browser"]
+pytest_plugins = ["testing.fixtures", "testing.browser"]
 
 # Some of their tests take half a minute each. They come first, so that the suite's processes end at the same time.
 LONGEST = {
@@ -131,16 +131,16 @@ def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """A request begins as the web role that acts as nobody; what a worker's tasks call runs as the worker role."""
     if not (request.node.get_closest_marker("django_db") or {"db", "transactional_db"} & set(request.fixturenames)):
         return
-    from memory import indexing
+    from memory import index
 
     monkeypatch.setattr(ClientHandler, "get_response", _in(as_the_application, ClientHandler.get_response))
     for name in ("embed_pending", "has_pending", "claim", "fill", "quarantine_exhausted"):
-        monkeypatch.setattr(indexing, name, _in(as_a_worker, getattr(indexing, name)))
+        monkeypatch.setattr(index, name, _in(as_a_worker, getattr(index, name)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Marks the transaction around a test that does not commit (`core.endpoints`): it is none of the product's."""
+    """Marks the transaction around a test that does not commit (`core.resilience`): it is none of the product's."""
     database = connections[DEFAULT_DB_ALIAS]
     database.is_in_transaction_of_test = database.in_atomic_block  # type: ignore[attr-defined]
     try:

@@ -16,8 +16,8 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
-    from config.stack.throwaway_servers import unless_named
-    from core.testing.throwaway_servers import ServersFailed
+    from testing.servers import ServersFailed
+    from testing.throwaway import unless_named
 
     try:
         with unless_named(is_needed=sys.argv[1:2] in MEASURING):

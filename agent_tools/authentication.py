@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
@@ -18,17 +20,17 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from agent_tools.models import AccessToken, secret_hash
-from agent_tools.oauth import access, connections
-from agent_tools.oauth.secrets import ACCESS_PREFIX, checksum_of
-from agent_tools.scopes import ALL_SCOPES, TokenScope
-from core.errors import AuthenticationRequired, InsufficientScope
+from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, AccessToken, TokenScope, secret_hash
+from agent_tools.oauth import connections
+from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of
+from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
+from core.ids import parse_id
 from core.isolation.acting import losing_no_node
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
-from intake.models import User
+from intake.accounts import activity, sessions
+from intake.models import Activity, User
 
 if TYPE_CHECKING:
-    # DRF reads the settings, and so imports this module, while its views are being loaded.
     from rest_framework.views import APIView
 
 SCHEMES = ("bearer", "token")
@@ -150,14 +152,14 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
 
 def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
     """The user who connected an agent; the access token must be for the requested endpoint."""
-    token = access.find(digest.removeprefix(OAUTH))
+    token = connections.find(digest.removeprefix(OAUTH))
     if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
     if token.expires <= now:
         raise TokenRefused(Refusal.EXPIRED)
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
-    if resource is None or not access.is_for(token, resource):
+    if resource is None or not connections.is_for(token, resource):
         raise TokenRefused(Refusal.ELSEWHERE)
     connections.note_use(token, address=address, now=now)
     return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest)
@@ -171,7 +173,7 @@ def is_still_valid(digest: str, *, now: datetime) -> bool:
 def still_valid(digests: Collection[str], *, now: datetime) -> set[str]:
     """Those of the digests whose tokens are still valid: one query for all of a kind."""
     checksums = {digest.removeprefix(OAUTH) for digest in digests if digest.startswith(OAUTH)}
-    good = {OAUTH + checksum for checksum in access.good_among(checksums, now=now)} if checksums else set()
+    good = {OAUTH + checksum for checksum in connections.good_among(checksums, now=now)} if checksums else set()
     others = {digest for digest in digests if not digest.startswith(OAUTH)}
     if others:
         unexpired = Q(expiry=None) | Q(expiry__gt=now)
@@ -241,3 +243,85 @@ def _scope_for(method: str | None) -> TokenScope:
     if method in SAFE_METHODS:
         return TokenScope.READ
     return TokenScope.DELETE if method == "DELETE" else TokenScope.WRITE
+
+
+# --- Creates, lists and revokes a user's own tokens ---
+
+LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
+DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
+LONGEST_NAME = 80
+MOST_TOKENS = 100
+# The kind of a token among the access that a session made (`intake.accounts.sessions.made`).
+TOKEN_MADE = "token"  # noqa: S105 - a kind's name
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """The data of a token that may be shown, without the token itself."""
+
+    id: UUID
+    name: str
+    scopes: tuple[TokenScope, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    last_used_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    info: TokenInfo
+    secret: str
+
+
+def create_token(
+    *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
+) -> NewToken:
+    """Create a token; only the return value contains the secret.
+
+    Raises `InvalidInput` naming the wrong field.
+    """
+    name = " ".join(name.replace("\x00", "").split())
+    wanted = sorted(set(scopes))
+    _validate(name, wanted, days)
+    if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
+        raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
+    expiry = timezone.now() + timedelta(days=days)
+    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
+    activity.note(user, Activity.TOKEN_MADE)
+    sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
+    return NewToken(info=_info(token), secret=secret)
+
+
+def list_tokens(*, user: User) -> list[TokenInfo]:
+    """The user's tokens, the newest first, expired ones included."""
+    return [_info(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
+
+
+def revoke_token(*, user: User, token_id: str) -> None:
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
+    deleted, _ = AccessToken.objects.filter(user=user, public_id=parse_id(token_id)).delete()
+    if not deleted:
+        raise NotFound
+    activity.note(user, Activity.TOKEN_REVOKED)
+
+
+def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
+    if len(name) > LONGEST_NAME:
+        raise InvalidInput(errors={"name": [f"At most {LONGEST_NAME} characters."]})
+    if not scopes:
+        raise InvalidInput(errors={"scopes": ["Choose what the token may do."]})
+    if not 1 <= days <= LONGEST_DAYS:
+        raise InvalidInput(errors={"expiresInDays": [f"From 1 to {LONGEST_DAYS} days."]})
+
+
+def _info(token: AccessToken) -> TokenInfo:
+    return TokenInfo(
+        id=token.public_id,
+        name=token.name,
+        scopes=tuple(TokenScope(scope) for scope in token.scopes),
+        created_at=token.created,
+        expires_at=token.expiry,
+        last_used_at=token.last_used_at,
+        last_used_from=token.last_used_from,
+    )

@@ -11,16 +11,14 @@ from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import StoredByCall, Tool, as_data
-from agent_tools.running import run_in_thread
+from agent_tools.registry import StoredByCall, Tool, as_data, run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import fair_limit
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.pg_text import ELLIPSIS, cut
-from core.problems import as_recollect_error
-from intake.agent.deps import ChatDeps
+from core.isolation.acting import Caller, acting_as
+from core.responses import as_recollect_error
+from core.text import ELLIPSIS, cut
+from intake.agent.context import ChatDeps
 from intake.models import User
 
 logger = logging.getLogger(__name__)

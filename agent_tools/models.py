@@ -3,11 +3,13 @@
 import hashlib
 import secrets
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from core.ids import uuid7
 
@@ -85,3 +87,34 @@ class AgentConnection(models.Model):
 
     def __str__(self) -> str:
         return f"{self.application_id} of {self.user_id}"
+
+
+# --- The scopes of a token ---
+
+
+class TokenScope(StrEnum):
+    """`search` finds and reads; `read` only reads data that its address names; `write` adds and changes.
+
+    `delete` deletes and undoes; `chat` talks with the assistant, which finds, reads and adds; `import` imports.
+    """
+
+    SEARCH = "search"
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    CHAT = "chat"
+    IMPORT = "import"
+
+
+ALL_SCOPES = frozenset(TokenScope)
+# The default scopes, which an agent needs.
+DEFAULT_SCOPES = frozenset({TokenScope.SEARCH, TokenScope.WRITE})
+# The description of each scope for its user.
+MEANINGS = {
+    TokenScope.SEARCH: _("Search: find and read what I said and stored"),
+    TokenScope.READ: _("Read: open a conversation, note or log, without searching"),
+    TokenScope.WRITE: _("Write: add to my memory, and change it"),
+    TokenScope.DELETE: _("Delete: remove what I said and stored, for good"),
+    TokenScope.CHAT: _("Chat: talk with the assistant, which searches my memory and adds to it"),
+    TokenScope.IMPORT: _("Import: bring my history along from other products"),
+}

@@ -10,12 +10,12 @@ from django.dispatch import receiver
 from django.utils import timezone
 from oauth2_provider.signals import app_authorized
 
+from agent_tools.authentication import TOKEN_MADE
 from agent_tools.models import AccessToken
 from agent_tools.oauth.connections import end_all_connections, note_tokens
-from agent_tools.tokens import TOKEN_MADE
-from intake import idempotency
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
+from intake.chats import idempotency
 from intake.models import Activity, User
 from memory.models import MemoryRecord
 

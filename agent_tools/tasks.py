@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from agent_tools.oauth.sweeping import sweep
+from agent_tools.oauth.clients import sweep
 
 
 @shared_task(name="agent_tools.sweep_oauth")

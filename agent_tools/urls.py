@@ -1,8 +1,31 @@
-"""The addresses of the pages about agents."""
+"""The addresses of tools and tokens under `/api/v1/`."""
 
-from django.urls import path
+from django.urls import URLPattern, path
 
 from agent_tools import pages
+from agent_tools.rest import TokenListViewSet, TokenViewSet, ToolListViewSet, UnknownToolViewSet, viewset_of
+from agent_tools.tools import registry
+
+
+def tool_urls() -> list[URLPattern]:
+    named = [
+        path(f"tools/{tool.name}/", viewset_of(tool).as_view({"post": "call"}), name=tool.name) for tool in registry
+    ]
+    return [
+        path("tools/", ToolListViewSet.as_view({"get": "look"}), name="tools"),
+        *named,
+        path("tools/<str:name>/", UnknownToolViewSet.as_view({"post": "call"})),
+    ]
+
+
+def token_urls() -> list[URLPattern]:
+    return [
+        path("tokens/", TokenListViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
+        path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
+    ]
+
+
+# --- The addresses of the pages about agents ---
 
 app_name = "agent_tools"
 

@@ -31,19 +31,19 @@ from starlette.applications import Starlette  # noqa: E402
 from starlette.middleware.cors import CORSMiddleware  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
-from agent_tools.mcp import site  # noqa: E402
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
+from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
-from core.log_checks import warn_of_texts_in_logs  # noqa: E402
-from core.schema import refuse_unless_fitting  # noqa: E402
+from core.isolation.schema import refuse_unless_fitting  # noqa: E402
+from core.logs import warn_of_texts_in_logs  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
-from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
-from memory.rerankers import warm_up_reranker  # noqa: E402
+from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
+from memory.backends.rerankers import warm_up_reranker  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class CrossOrigin(CORSMiddleware):
         await (super().__call__ if is_called_by_agents else self.app)(scope, receive, send)
 
     def is_allowed_origin(self, origin: str) -> bool:
-        return site.is_trusted(origin)
+        return addresses.is_trusted(origin)
 
 
 class Streaming:
@@ -180,8 +180,8 @@ def _make_sure_of_the_database() -> None:
 
 async def _warm_up() -> None:
     begun = time.monotonic()
-    await asyncio.to_thread(import_module, "intake.chat")
-    await import_module("intake.agent.warming").warm_up()
+    await asyncio.to_thread(import_module, "intake.answers.hub")
+    await import_module("intake.answers.hub").warm_up()
     await asyncio.to_thread(document, JSON)
     # All permanent objects exist now: exclude them from later garbage collections, which delay every request.
     gc.freeze()
@@ -199,8 +199,8 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     async with mcp.running():
         yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE)}
     await warming
-    await import_module("intake.chat").cut_off_answers()
-    await import_module("intake.answers.after").stop()
+    await import_module("intake.answers.hub").cut_off_answers()
+    await import_module("intake.answers.writer").stop()
     await import_module("intake.agent.models").close_connections()
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
-from core import request_ids
-from core.deadlines import TOO_LATE, RequestDeadline, deadline
+from core import logs
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow, Unavailable
-from core.metrics import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
-from core.problems import CONTENT_TYPE, problem, retry_after
+from core.logs import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
 from core.rate_limits import address_of
-from intake.views.failures import page_for
+from core.resilience import TOO_LATE, RequestDeadline, deadline
+from core.responses import CONTENT_TYPE, problem, retry_after
+from intake.web.middleware import page_for
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +148,10 @@ class BoundedBodies:
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
     """From here on this request has an id, which its response has too."""
-    given = dict(scope["headers"]).get(request_ids.HEADER.lower().encode(), b"")
-    name = request_ids.named(given.decode("latin-1"))
-    request_ids.request_id.set(name)
-    header = (request_ids.HEADER.lower().encode(), name.encode())
+    given = dict(scope["headers"]).get(logs.HEADER.lower().encode(), b"")
+    name = logs.named(given.decode("latin-1"))
+    logs.request_id.set(name)
+    header = (logs.HEADER.lower().encode(), name.encode())
 
     async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":

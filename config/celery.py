@@ -13,7 +13,7 @@ from celery.signals import before_task_publish, task_postrun, task_prerun
 from django.db import DatabaseError, connection
 
 from config.stack import TASKS
-from core.request_ids import APPLICATION, request_id, sane
+from core.logs import APPLICATION, request_id, sane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 

@@ -26,8 +26,8 @@ class StoppingServer(uvicorn.Server):
     """Ends the streams of pages that only listen, so that stopping the server does not wait for them."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if "intake.changes" in sys.modules:
-            sys.modules["intake.changes"].end_streams()
+        if "intake.chats.changes" in sys.modules:
+            sys.modules["intake.chats.changes"].end_streams()
         super().handle_exit(sig, frame)
 
 

@@ -1,36 +1,59 @@
 """The root URLs: pages, the API under /api/v1/, the admin."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 
-from config.api_document import read_api
-from config.health import healthz
-from config.metrics import metrics
-from config.security_txt import security_txt
-from intake.views import accounts, security
+from agent_tools.urls import token_urls, tool_urls
+from config.api_document import ApiDocumentView, read_api
+from config.ops.endpoints import healthz, metrics, security_txt
+from imports.urls import import_urls
+from intake.web import account
+from intake.web.chat import AnsweringView, ChangesView, ChatView, EventsView, StopView
+from memory.rest import memory_urls
 
-handler400 = "intake.views.failures.bad_request"
-handler403 = "intake.views.failures.permission_denied"
-handler404 = "intake.views.failures.not_found"
-handler500 = "intake.views.failures.server_error"
+# --- The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document ---
+
+# Agents' calls first: they are the most frequent, and paths are matched from the top.
+api_urls: list[URLPattern | URLResolver] = [
+    *tool_urls(),
+    path("intake/chat", ChatView.as_view(), name="chat"),
+    path("intake/events", ChangesView.as_view(), name="changes"),
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
+    path("intake/turns/<str:turn_id>/events", EventsView.as_view(), name="turn_events"),
+    path("intake/turns/<str:turn_id>/stop", StopView.as_view(), name="stop_turn"),
+    path("intake/answering", AnsweringView.as_view(), name="answering"),
+    path("", include("intake.rest.urls")),
+    *token_urls(),
+    *memory_urls(),
+    *import_urls(),
+    path("schema/", ApiDocumentView.as_view(), name="schema"),
+]
+
+
+# --- The root URLs: pages, the API under /api/v1/, the admin ---
+
+handler400 = "intake.web.middleware.bad_request"
+handler403 = "intake.web.middleware.permission_denied"
+handler404 = "intake.web.middleware.not_found"
+handler500 = "intake.web.middleware.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
     path("metrics", metrics),
     path(".well-known/security.txt", security_txt),
-    path("api/v1/", include("config.api")),
+    path("api/v1/", include(api_urls)),
     path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),
     path("", include("agent_tools.oauth.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),
-    path("", include("imports.pages.urls")),
+    path("", include("imports.urls")),
     path("", include("intake.urls")),
     path("", include("intake.accounts.routes")),
     # The names by which django-allauth looks for this product's own pages.
-    path("login/", accounts.LoginView.as_view(), name="account_login"),
-    path("logout/", accounts.LogoutView.as_view(), name="account_logout"),
-    path("register/", accounts.RegisterView.as_view(), name="account_signup"),
-    path("settings/account/password/", security.password, name="account_change_password"),
-    path("settings/account/password/", security.password, name="account_set_password"),
+    path("login/", account.LoginView.as_view(), name="account_login"),
+    path("logout/", account.LogoutView.as_view(), name="account_logout"),
+    path("register/", account.RegisterView.as_view(), name="account_signup"),
+    path("settings/account/password/", account.password, name="account_change_password"),
+    path("settings/account/password/", account.password, name="account_set_password"),
 ]

@@ -7,20 +7,54 @@ said by its route, because the path of a missing page is whatever somebody typed
 
 import json
 import logging
+import re
+import secrets
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
 from datetime import UTC, datetime
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any
 
+from django.core import checks
 from django.core.exceptions import SuspiciousOperation
-from django.db import InterfaceError
+from django.db import InterfaceError, connections
 from django.db import OperationalError as DatabaseUnavailable
+from django.db.backends.base.base import BaseDatabaseWrapper
+from prometheus_client import Counter, Gauge, Histogram
 
 from core.errors import RecollectError
-from core.request_ids import request_id
+
+# --- Gives each request an id that appears in the web process's log, in a worker's, and in the database's sessions ---
+# The outermost layer of the web process sets the id, tasks inherit it with their message, and every transaction of a
+# user sends it to the database as `application_name`.
+
+# The application's name for PostgreSQL, followed by the request's id.
+APPLICATION = "recollect"
+HEADER = "X-Request-ID"
+# Short enough to read in a log and to fit into PostgreSQL's 63 bytes after the application's name.
+SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{3,47}")
+
+# Empty outside a request, and for a task without a request.
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def sane(text: str) -> str:
+    """The text if it is a valid request id; otherwise an empty one."""
+    return text if SANE.fullmatch(text) else ""
+
+
+def named(text: str) -> str:
+    """The sender's own request id, or a new one."""
+    return sane(text) or secrets.token_hex(8)
+
+
+# --- Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote ---
+# An exception's message may quote the value that it is about: pydantic's an input, the database's a row, Django's the
+# arguments of an address. So a line says an exception's type and where it was raised, and not its message. A request is
+# said by its route, because the path of a missing page is whatever somebody typed.
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 # What Celery says about a task besides its name and id: its arguments, its result and its exception.
@@ -55,7 +89,7 @@ class _Formatter(logging.Formatter):
 
 
 class LineFormatter(_Formatter):
-    """`2026-02-25 17:20:30,123 WARNING memory.wake [3f2a…]: No worker could be woken`."""
+    """`2026-02-25 17:20:30,123 WARNING memory.index.writer [3f2a…]: No worker could be woken`."""
 
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name}{about}: {message}", style="{")
@@ -130,3 +164,74 @@ def _described(error: BaseException | None) -> Iterator[str]:
 def _name(error: BaseException) -> str:
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+# --- Defines the Prometheus metrics of a web process; `config.ops.endpoints` shows them. No label is a name, an address
+# or a ---
+# text.
+
+REQUESTS = Counter("recollect_requests", "Requests answered.", ["kind", "status"])
+REQUEST_SECONDS = Histogram(
+    "recollect_request_seconds",
+    "From a request's arrival until its answer begins.",
+    ["kind"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+FIRST_TEXT_SECONDS = Histogram(
+    "recollect_first_text_seconds",
+    "From a chat message's arrival until the first text of its answer.",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60),
+)
+TOOL_CALLS = Counter("recollect_tool_calls", "Calls of a tool over REST and MCP.", ["tool", "mode"])
+POOL = Gauge("recollect_database_connections", "Of this process's pool.", ["state"])
+PENDING_VECTORS = Gauge("recollect_pending_vectors", "Passages without a vector, counted up to 10,001.")
+QUEUE_SECONDS = Gauge("recollect_queue_seconds", "How long the passage that has waited longest has been due.")
+
+
+# --- Warns if the database server would write users' text into its own log ---
+# Django sends statements with their values in them, so a logged statement is a logged text. `manage.py check --database
+# default` reports wrong settings, and a web process reports them when it starts.
+
+logger = logging.getLogger(__name__)
+
+# By setting: the allowed values, and the value to set. The first four are PostgreSQL's defaults in other words.
+SILENT: dict[str, tuple[set[str], str]] = {
+    "log_statement": ({"none", "ddl"}, "none"),
+    "log_min_duration_statement": ({"-1"}, "-1"),
+    "log_min_duration_sample": ({"-1"}, "-1"),
+    "log_transaction_sample_rate": ({"0"}, "0"),
+    # A failed statement, its values, and the row that a constraint refused.
+    "log_min_error_statement": ({"log", "fatal", "panic"}, "panic"),
+    "log_parameter_max_length": ({"0"}, "0"),
+    "log_parameter_max_length_on_error": ({"0"}, "0"),
+    "log_error_verbosity": ({"terse"}, "terse"),
+}
+
+
+@checks.register(checks.Tags.database)
+def check_database_logs(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    return [found for alias in databases or () for found in problems(connections[alias])]
+
+
+def warn_of_texts_in_logs() -> None:
+    """Log one line, so that an operator sees it without running the check."""
+    for found in problems(connections["default"]):
+        logger.warning("%s: %s %s", found.id, found.msg, found.hint)
+
+
+def problems(connection: BaseDatabaseWrapper) -> list[checks.CheckMessage]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name", [[*SILENT]])
+        talkative = [name for name, value in cursor.fetchall() if value not in SILENT[name][0]]
+        cursor.execute("SELECT current_database()")
+        (database,) = cursor.fetchone()
+    if not talkative:
+        return []
+    lines = " ".join(f"ALTER DATABASE {database} SET {name} = '{SILENT[name][1]}';" for name in talkative)
+    return [
+        checks.Warning(
+            f"PostgreSQL may write what people said into its log, by {', '.join(talkative)}.",
+            hint=f"As a superuser: {lines} See docs/operations.md.",
+            id="core.W006",
+        )
+    ]

@@ -31,7 +31,7 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from redis.exceptions import RedisError
 from rest_framework.throttling import BaseThrottle
 
-from core import redis_clients
+from core import resilience
 from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
 
 if TYPE_CHECKING:
@@ -390,12 +390,12 @@ def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
 
 @lru_cache(maxsize=8)
 def _stream_client(url: str) -> "Redis":
-    return redis_clients.client(url, seconds=STREAM_SECONDS)
+    return resilience.client(url, seconds=STREAM_SECONDS)
 
 
 @lru_cache(maxsize=8)
 def _limiter(url: str) -> SlidingWindowCounterRateLimiter:
-    pool = redis_clients.client(url, seconds=TIMEOUT_SECONDS).connection_pool
+    pool = resilience.client(url, seconds=TIMEOUT_SECONDS).connection_pool
     return SlidingWindowCounterRateLimiter(RedisStorage("redis://", connection_pool=pool))
 
 

@@ -5,18 +5,23 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import date
-from typing import IO, Any, TypeVar
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import IO, Annotated, Any, Generic, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
+from uuid import UUID
 
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, RawPostDataException
-from pydantic import BaseModel, ConfigDict, ValidationError
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
 
-from core.errors import InvalidInput
+from core.errors import InvalidInput, NotFound
 
-Model = TypeVar("Model", bound=BaseModel)
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 _STATED = "stated"
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?", re.ASCII)
@@ -131,7 +136,7 @@ def parse_day(text: str) -> date:
     return day
 
 
-def validate(model: type[Model], data: Any) -> Model:
+def validate(model: type[Parsed], data: Any) -> Parsed:
     """Validate the input (from `json.loads`) against a model; raises `InvalidInput` that names every wrong field.
 
     Pydantic reads it as JSON, where strictness is about JSON's own types: "5" is not a number, but a date is a string.
@@ -202,3 +207,107 @@ def _complaint(text: str, *, max_length: int, may_be_blank: bool) -> str:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return "A text cannot have half of a surrogate pair (U+D800 to U+DFFF)."
     return ""
+
+
+# --- Pages through lists, newest first. The position after the last row is the cursor in the next address ---
+
+ListedRow = TypeVar("ListedRow")
+StoredRow = TypeVar("StoredRow", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The position after the row with this time and id. Among rows of one time the greater id comes first."""
+
+    moment: datetime
+    row_id: UUID
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the output of `str`; raises `ValueError` for anything else."""
+        written, _, row_id = text.partition("_")
+        moment = datetime.fromisoformat(written)
+        if moment.tzinfo is None:
+            raise ValueError(text)
+        try:
+            # The database does not accept every offset that Python does.
+            return cls(moment.astimezone(UTC), UUID(row_id))
+        except OverflowError:
+            raise ValueError(text) from None
+
+    def __str__(self) -> str:
+        # With a Z, because a plus sign in an address is read as a space.
+        moment = self.moment.astimezone(UTC).replace(tzinfo=None)
+        return f"{moment.isoformat()}Z_{self.row_id}"
+
+    def later_in_list(self, by: str) -> Q:
+        """The rows after this one, in a list ordered by this field and then by id."""
+        same_moment = Q(**{by: self.moment, "id__gte": self.row_id})
+        return Q(**{f"{by}__lte": self.moment}) & ~same_moment
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[ListedRow]):
+    """`more` is the beginning of the next page, if there is one."""
+
+    rows: list[ListedRow]
+    more: Position | None
+
+
+def page_of(found: "QuerySet[StoredRow]", *, by: str, after: Position | None, size: int) -> ListPage[StoredRow]:
+    """The newest rows by this field, then by id, after `after`."""
+    found = found.order_by(f"-{by}", "-id")
+    if after is not None:
+        found = found.filter(after.later_in_list(by))
+    rows = list(found[: size + 1])
+    more = None if len(rows) <= size else Position(*(getattr(rows[size - 1], name) for name in (by, "id")))
+    return ListPage(rows[:size], more)
+
+
+def position_in_address(text: str | None) -> Position | None:
+    """Raises `NotFound` for an invalid cursor, which comes from a link and not from typing; `InvalidInput` for one that
+    is too long.
+    """
+    if text and len(text) > LONGEST_REFERENCE:
+        raise InvalidInput(errors={"after": [f"At most {LONGEST_REFERENCE} characters."]})
+    try:
+        return Position.parse(text) if text else None
+    except ValueError:
+        raise NotFound from None
+
+
+# --- Validates a query string with a model, with the same errors as for a body ---
+
+Query = TypeVar("Query", bound=Input)
+
+NO_DAY = "A date is written YYYY-MM-DD."
+
+
+PlainText = Annotated[str, AfterValidator(refuse_nul)]
+
+
+def _as_day(text: str) -> date:
+    try:
+        return parse_day(text)
+    except ValueError:
+        raise stated(NO_DAY) from None
+
+
+Day = Annotated[date, BeforeValidator(_as_day)]
+
+
+LIMIT = OpenApiParameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}, description="How many at most."
+)
+
+
+def validate_query(model: type[Query], request: Request) -> Query:
+    """Raises `InvalidInput` that names every wrong or repeated parameter."""
+    given = request.query_params
+    repeated = [name for name in given if len(given.getlist(name)) > 1]
+    if repeated:
+        raise InvalidInput(errors={name: ["Give this once."] for name in repeated})
+    try:
+        return model.model_validate_strings(given.dict())
+    except ValidationError as error:
+        raise InvalidInput(errors=by_field(error)) from None

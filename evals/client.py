@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpResponseParser
 
-from core.testing.sse_client import Event, read_events
+from testing.sse_client import Event, read_events
 
 TIMEOUT_SECONDS = 60
 PIECE_BYTES = 65_536

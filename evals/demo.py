@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evals.datasets.reading import Row, read_rows
+from intake.chats.services import save_exchange, title_from
 from intake.models import Conversation, User
-from intake.services import save_exchange, title_from
-from memory import documents, notes, records
+from memory import documents, records
 from memory.models.documents import ABOUT_ME, DocumentDay
 
 HISTORY = Path(__file__).parent / "datasets" / "demo.jsonl"
@@ -68,9 +68,9 @@ def load_notes(user: User, *, now: datetime) -> int:
             held = {name: record[name] for name in ("content", "type", "project_id", "tags")}
             records.create(user=user, now=_day(record, now), **held)
             written += 1
-    if not notes.list_notes(user=user, after=None).rows:
+    if not documents.list_notes(user=user, after=None).rows:
         for note in kept["notes"]:
-            notes.create(user=user, title=note["title"], content=note["content"], at=_day(note, now))
+            documents.create_note(user=user, title=note["title"], content=note["content"], at=_day(note, now))
             written += 1
     return written
 

@@ -19,10 +19,9 @@ from core.isolation.acting import acting_as
 from evals.datasets.loading import Loaded
 from evals.datasets.reading import Dataset
 from evals.retrieval import NOT_IN_HEADLINE
-from memory.embedders import get_embedder
-from memory.embedders.base import RankingWeights
+from memory.backends.embedders import RankingWeights, get_embedder
 from memory.models import Corpus
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.search.chat_history import gather
 from memory.search.fusion import features_of
 

@@ -5,7 +5,7 @@
 2. The scratch database stands in for the configured one by a connection of its own, outside the pool: the pool, the
    configured database, and any transaction that is open in it are left as they are.
 3. Whatever ends the work, short of SIGKILL, the database is dropped.
-4. With `CITUS_URLS` (core/testing/cluster.py), whose coordinator must be the configured server, it is made on
+4. With `CITUS_URLS` (testing/cluster.py), whose coordinator must be the configured server, it is made on
    that cluster, and its tables are distributed. No copy can be made of it there.
 5. The owner makes, migrates and drops it; within it everything runs as in production, as the web role or as a worker.
 """
@@ -28,11 +28,10 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import sql
 
 from core.isolation.acting import is_cluster
-from core.isolation.checks import personal_models
-from core.isolation.connections import connected_as_owner, connected_as_worker, parameters
+from core.isolation.checks import connected_as_owner, connected_as_worker, parameters, personal_models
 from core.isolation.roles import ServerConnection
-from core.testing.cluster import cluster_urls, drop_database, make_database
-from memory import wake
+from memory.index import writer
+from testing.cluster import cluster_urls, drop_database, make_database
 
 PREFIX = "recollect_scratch_"
 
@@ -43,7 +42,7 @@ def scratch_database() -> Iterator[str]:
 
     One at a time in a process, any number of processes. Workers are not woken: the running ones look elsewhere.
     """
-    without_waking = mock.patch.object(wake, "wake_worker", lambda: None)
+    without_waking = mock.patch.object(writer, "wake_worker", lambda: None)
     with ending_by_exception(), _made() as name, _standing_in(name), without_waking:
         call_command("migrate", verbosity=0, interactive=False)
         if is_cluster(connection):

@@ -196,7 +196,7 @@ class ImportedItem(models.Model):
 
     It stays when the user deletes that row, so that the next export does not import it again. It therefore has no
     foreign key to the row. `key` is a digest of the product and of the ids that name the item there
-    (`imports/storing/keys.py`): one column, however long those ids are.
+    (`imports/storing/contents.py`): one column, however long those ids are.
     """
 
     class Kind(models.TextChoices):

@@ -23,17 +23,16 @@ from core.errors import (
     WrongState,
 )
 from core.ids import parse_id
-from core.pagination import ListPage, Position, page_of
-from core.pg_text import storable_text
+from core.text import storable_text
+from core.validation import ListPage, Position, page_of
 from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
-from imports.storing import jobs, uploads
-from imports.storing.changes import settle
-from imports.storing.previewing import counted_new
-from imports.storing.store import finish
-from imports.storing.undoing import continued_since
-from intake import quotas
+from imports.storing import queue
+from imports.storing.contents import settle
+from imports.storing.job import continued_since, finish
+from imports.storing.worker import counted_new
 from intake.accounts import activity
+from intake.chats import quotas
 from intake.models import Activity, User
 
 PAGE = 30
@@ -93,8 +92,8 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
             created_at=now,
             updated_at=now,
         )
-        uploads.keep_until_expiry(batch, now=now)
-        uploads.reserve(batch)
+        queue.keep_until_expiry(batch, now=now)
+        queue.reserve(batch)
     return batch
 
 
@@ -119,15 +118,15 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
             raise InvalidInput(f"The file was announced with {batch.bytes:,} bytes.")
         if first != batch.bytes_received:
             raise WrongOffset(batch.bytes_received)
-        uploads.write(batch, data, offset=first)
+        queue.write(batch, data, offset=first)
         batch.bytes_received += len(data)
         batch.progress = batch.bytes_received / batch.bytes
         batch.updated_at = now
         if batch.bytes_received == batch.bytes:
             batch.state, batch.progress = Import.State.READING, 0.0
-            jobs.want_worker(batch, now=now)
+            queue.want_worker(batch, now=now)
         else:
-            uploads.keep_until_expiry(batch, now=now)
+            queue.keep_until_expiry(batch, now=now)
         batch.save(update_fields=["bytes_received", "progress", "updated_at", "state"])
     return batch
 
@@ -177,7 +176,7 @@ def start(
         batch.state, batch.progress, batch.updated_at = Import.State.WAITING, 0.0, now
         batch.save(update_fields=["selected", "state", "progress", "updated_at"])
         activity.note(user, Activity.IMPORT_STARTED)
-        jobs.want_worker(batch, now=now)
+        queue.want_worker(batch, now=now)
     return batch
 
 
@@ -198,7 +197,7 @@ def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
         batch.state, batch.progress, batch.error, batch.updated_at = Import.State.UNDOING, 0.0, "", now
         batch.save(update_fields=["state", "progress", "error", "updated_at"])
         activity.note(user, Activity.IMPORT_UNDONE, count=max(1, (batch.stored or {}).get("conversations", 0)))
-        jobs.want_worker(batch, now=now)
+        queue.want_worker(batch, now=now)
     return batch
 
 
@@ -206,8 +205,8 @@ def remove(*, user: User, import_id: str) -> None:
     """Remove an import from the list: a running one ends, and its imported data stays. Raises `NotFound`."""
     with transaction.atomic():
         batch = _locked(user, import_id)
-        jobs.end(batch)
-        transaction.on_commit(partial(uploads.delete, batch), robust=True)
+        queue.end(batch)
+        transaction.on_commit(partial(queue.delete, batch), robust=True)
         settle(batch, user)
         # Imported items stay known, without an import; a foreign key would do this too, but not on a cluster.
         ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)

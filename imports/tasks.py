@@ -8,8 +8,8 @@ from celery.signals import worker_process_init
 from django.conf import settings
 from django.utils import timezone
 
-from core.periodic import steps
-from imports.storing import jobs, running, uploads
+from core.resilience import steps
+from imports.storing import queue, worker
 
 # The time for reporting that an import has taken too long.
 GRACE_SECONDS = 60
@@ -25,10 +25,10 @@ def bound_memory(**_: Any) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
 
 
-@shared_task(name=jobs.TASK, soft_time_limit=LONGEST_TASK_SECONDS, time_limit=LONGEST_TASK_SECONDS + GRACE_SECONDS)
+@shared_task(name=queue.TASK, soft_time_limit=LONGEST_TASK_SECONDS, time_limit=LONGEST_TASK_SECONDS + GRACE_SECONDS)
 def work() -> None:
     """One job, with those that take turns with it; a long queue is processed in several tasks."""
-    if running.work() and jobs.has_due(now=timezone.now()):
+    if worker.work() and queue.has_due(now=timezone.now()):
         work.apply_async(retry=False)
 
 
@@ -39,9 +39,9 @@ def sweep() -> None:
 
 
 def _delete_forgotten() -> None:
-    uploads.delete_forgotten(now=timezone.now())
+    queue.delete_forgotten(now=timezone.now())
 
 
 def _wake() -> None:
-    if jobs.has_due(now=timezone.now()):
+    if queue.has_due(now=timezone.now()):
         work.apply_async(retry=False)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from intake.links import site_of
 from intake.models import Invitation, User
-from intake.models.invitations import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
+from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
 
 
 class PersonCreationForm(AdminUserCreationForm):  # type: ignore[type-arg]  # generic in its stubs only

@@ -7,4 +7,5 @@ class IntakeConfig(AppConfig):
     name = "intake"
 
     def ready(self) -> None:
-        from intake import checks, receivers, registration  # noqa: F401
+        from intake import checks, receivers  # noqa: F401
+        from intake.accounts import registration  # noqa: F401

@@ -6,7 +6,7 @@ from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest
 
 from core import rate_limits
-from intake.identity import VISITOR, visitor_of
+from intake.accounts.identity import VISITOR, visitor_of
 from intake.models import User
 
 

@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from core.validation import strict_parts
-from intake.language_models import ANTHROPIC
+from intake.agent.language_models import ANTHROPIC
 from intake.models.conversations import MODEL_NAME_LENGTH
 
 THINKING = ("", "on", "off", "minimal", "low", "medium", "high", "xhigh", "max")

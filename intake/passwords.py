@@ -21,7 +21,7 @@ from django.db import connections
 from django.utils.translation import gettext_noop as _
 
 from core.errors import RateLimited
-from core.priority import step_back
+from core.resilience import step_back
 from core.validation import LONGEST_PASSWORD
 
 P = ParamSpec("P")

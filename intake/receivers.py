@@ -15,10 +15,9 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
-from intake import visitors
-from intake.accounts import activity, devices, proof, sessions
-from intake.accounts import factors as factors_of_accounts
-from intake.identity import VISITOR, tell_what_came_along
+from intake.accounts import activity, registration, sessions
+from intake.accounts import forms as factors_of_accounts
+from intake.accounts.identity import VISITOR, tell_what_came_along
 from intake.models import Activity, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT
 
@@ -28,22 +27,22 @@ def bring_along_what_the_visitor_said(*, request: HttpRequest | None, user: User
     visitor: User | None = request.META.pop(VISITOR, None) if request is not None else None
     if request is None or visitor is None or visitor.pk == user.pk:
         return
-    tell_what_came_along(request, visitors.move_to_account(visitor=visitor, user=user))
+    tell_what_came_along(request, registration.move_to_account(visitor=visitor, user=user))
 
 
 @receiver(user_logged_in, dispatch_uid="intake.note_login")
 def note_login(*, request: HttpRequest | None, **kwargs: Any) -> None:
     if request is not None:
-        request.session[DEVICE] = devices.in_words(request.headers.get("User-Agent", ""))
+        request.session[DEVICE] = activity.in_words(request.headers.get("User-Agent", ""))
         request.session[LOGGED_IN_AT] = timezone.now().isoformat()
-        proof.note(request)
+        sessions.note(request)
 
 
 @receiver(authentication_step_completed, dispatch_uid="intake.note_proof")
 def note_proof(*, request: HttpRequest, **kwargs: Any) -> None:
     """A log-in with several steps counts when it is complete."""
     if kwargs.get("reauthenticated"):
-        proof.note(request)
+        sessions.note(request)
 
 
 @receiver(pre_save, sender=Authenticator, dispatch_uid="intake.add_digests")

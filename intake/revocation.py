@@ -21,10 +21,10 @@ from django.db import InterfaceError, OperationalError, connections
 from django.http import HttpRequest
 from django.utils import timezone
 
-from intake.identity import SessionStore, good_sessions
+from intake.accounts.identity import SessionStore, good_sessions
 
 if TYPE_CHECKING:
-    from intake.identity import AnyRequest
+    from intake.accounts.identity import AnyRequest
 
 logger = logging.getLogger(__name__)
 

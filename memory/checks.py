@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 
-from memory.embedders import EmbedderError, configured_embedders, require_active
+from memory.backends.embedders import EmbedderError, configured_embedders, require_active
 from memory.models import EmbeddingModel, MemoryMap
 
 HINT = (

@@ -5,24 +5,112 @@ overwrite names the state that was read, so that of two writers with the same st
 no state, because appends never conflict.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from difflib import SequenceMatcher
+from enum import Enum
 from typing import Any, Self, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Left, Length
+from django.utils import timezone
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from core.validation import checked
-from intake import quotas
+from core.ids import uuid7
+from core.validation import ListPage, Position, checked, page_of
 from intake.accounts import activity
+from intake.chats import quotas
 from intake.models import Activity, User
-from memory import document_versions, indexing
-from memory.models import MemoryDocument, MemoryDocumentQuerySet
+from memory import index
+from memory.index.sources import document_entry, document_place
+from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
 from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
-from memory.sources import document_entry, document_place
+
+# --- Keeps earlier versions of documents: `documents.replace` stores them, the pages show and compare them ---
+
+# The limit per document; the oldest are deleted first.
+KEPT = 50
+# Unchanged lines shown around a change.
+AROUND = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierVersion:
+    """An earlier version without its text; `length` in characters."""
+
+    version: int
+    written_at: datetime
+    length: int
+
+
+class Change(Enum):
+    """One line of a comparison; `GAP` stands for unchanged lines, and has no text."""
+
+    KEPT = "kept"
+    REMOVED = "removed"
+    ADDED = "added"
+    GAP = "gap"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    change: Change
+    text: str = ""
+
+
+def keep(document: MemoryDocument) -> None:
+    """Keep the contents of this row before it is overwritten; in the caller's transaction, which has locked the row."""
+    MemoryDocumentVersion.objects.create(
+        user_id=document.user_id,
+        document_id=document.pk,
+        version=document.version,
+        content=document.content,
+        written_at=document.updated_at,
+    )
+    mine = MemoryDocumentVersion.objects.filter(user_id=document.user_id, document_id=document.pk)
+    kept = mine.order_by("-version").values("pk")[:KEPT]
+    mine.exclude(pk__in=kept).delete()
+
+
+def list_versions(*, user: User, document_id: UUID) -> list[EarlierVersion]:
+    """The latest first, without their texts."""
+    found = MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id).order_by("-version")
+    rows = found.annotate(length=Length("content")).values("version", "written_at", "length")
+    return [EarlierVersion(**cast("dict[str, Any]", row)) for row in rows]
+
+
+def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocumentVersion:
+    """Raises `NotFound`."""
+    found = MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id, version=version).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def difference(before: str, after: str) -> Iterator[DiffLine]:
+    """The removed and added lines, each with some lines around it; empty if both are equal."""
+    old, new = before.splitlines(), after.splitlines()
+    end = 0
+    for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(AROUND):
+        if group[0][1] > end:
+            yield DiffLine(Change.GAP)
+        end = group[-1][2]
+        for tag, old_start, old_stop, new_start, new_stop in group:
+            if tag == "equal":
+                yield from (DiffLine(Change.KEPT, line) for line in old[old_start:old_stop])
+                continue
+            yield from (DiffLine(Change.REMOVED, line) for line in old[old_start:old_stop])
+            yield from (DiffLine(Change.ADDED, line) for line in new[new_start:new_stop])
+    if 0 < end < len(old):
+        yield DiffLine(Change.GAP)
+
+
+# --- MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction
+# A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
+# overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
+# no state, because appends never conflict.
 
 MAX_LOGS = 100
 # Later days would have no noon in some time zones, or are typing errors.
@@ -119,7 +207,7 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
                 )
         except IntegrityError:
             raise Conflict(EXISTS) from None
-        indexing.index(document_entry(row), now=now)
+        index.index(document_entry(row), now=now)
     return Document.of(row)
 
 
@@ -134,7 +222,7 @@ def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[
         row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
         quotas.take_growth(user.pk, before=row.content, after=content)
         if content != row.content:
-            document_versions.keep(row)
+            keep(row)
         row.content = content
         row.version += 1
         row.updated_at = now
@@ -224,7 +312,7 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
 
 def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Document:
     # Its rows in the index contain the day.
-    indexing.forget(document_place(row))
+    index.forget(document_place(row))
     row.date = day
     row.version += 1
     row.updated_at = now
@@ -238,7 +326,7 @@ def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Documen
 
 def _indexed(user: User, day: DocumentDay, now: datetime) -> Document:
     row = _get(user, day)
-    indexing.index(document_entry(row), now=now)
+    index.index(document_entry(row), now=now)
     return Document.of(row)
 
 
@@ -276,3 +364,76 @@ def _find_lines(content: str, lines: str, at: int | None) -> int:
     if (found := content.rfind("\n" + lines)) >= 0:
         return found + 1
     return 0 if content.startswith(lines) else -1
+
+
+# --- Notes: imported documents with a title. Stores and indexes them ---
+
+NOTES_PER_PAGE = 50
+
+
+def create_note(
+    *,
+    user: User,
+    title: str,
+    content: str,
+    at: datetime,
+    note_id: UUID | None = None,
+    created_at: datetime | None = None,
+) -> MemoryDocument:
+    """`at`: the time of the last change, by which searches find it. `note_id`: for a note that is restored."""
+    quotas.take(user.pk, size=len(content.encode()))
+    with transaction.atomic():
+        note = MemoryDocument.objects.create(
+            id=note_id or uuid7(),
+            user=user,
+            kind=MemoryDocument.Kind.NOTE,
+            title=title,
+            content=content,
+            created_at=created_at or at,
+            updated_at=at,
+        )
+        index.index(document_entry(note), now=timezone.now())
+    return note
+
+
+def rewrite_note(
+    *, user: User, note_id: UUID, title: str, content: str, at: datetime, is_given_back: bool = False
+) -> None:
+    """Raises `NotFound` and `QuotaExceeded`. `is_given_back`: for undoing, which needs no quota."""
+    with transaction.atomic():
+        note = _locked(user, note_id)
+        if not is_given_back:
+            quotas.take_growth(user.pk, before=note.content, after=content)
+        note.title, note.content, note.updated_at = title, content, at
+        note.version += 1
+        note.save(update_fields=["title", "content", "updated_at", "version"])
+        index.index(document_entry(note), now=timezone.now())
+
+
+def list_notes(*, user: User, after: Position | None = None) -> ListPage[MemoryDocument]:
+    """The latest first, without their content."""
+    notes = MemoryDocument.objects.for_user(user).notes().defer("content")
+    return page_of(notes, by="updated_at", after=after, size=NOTES_PER_PAGE)
+
+
+def read_note(*, user: User, note_id: UUID) -> MemoryDocument:
+    """Raises `NotFound`."""
+    note = MemoryDocument.objects.for_user(user).notes().filter(pk=note_id).first()
+    if note is None:
+        raise NotFound
+    return note
+
+
+def delete_note(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
+    """Raises `NotFound`. `is_noted`: whether it gets its own line in the user's activity."""
+    with transaction.atomic():
+        _locked(user, note_id).delete()
+        if is_noted:
+            activity.note(user, Activity.MEMORY_DELETED)
+
+
+def _locked(user: User, note_id: UUID) -> MemoryDocument:
+    note = MemoryDocument.objects.for_user(user).notes().select_for_update(of=("self",)).filter(pk=note_id).first()
+    if note is None:
+        raise NotFound
+    return note

@@ -7,15 +7,12 @@ from typing import Any
 
 from django.db import connection
 
-from core.sections import END, write_section
-from core.zip_stream import ArchiveFile
-from intake.export_files import as_json, plain, safe_name, short_id
-from intake.exporting import in_pages
+from core.text import END, ArchiveFile, write_section
+from intake.chats.exporting import as_json, in_pages, plain, safe_name, short_id
+from intake.chats.quotas import Holdings
 from intake.models import User
-from intake.quotas import Holdings
 from memory import documents
-from memory.embedders import get_embedder
-from memory.embedders.base import UNCALIBRATED
+from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME
 

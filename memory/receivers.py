@@ -9,25 +9,25 @@ from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
-from intake.deleting import turns_deleted
-from intake.history import turns_saved
+from intake.chats.changes import turns_saved
+from intake.chats.deleting import turns_deleted
 from intake.models import Conversation, Turn, User
-from memory import indexing
+from memory import index
+from memory.index.sources import document_place, record_place, turn_entry, turn_place
 from memory.models import Corpus, MemoryDocument, MemoryRecord
-from memory.models.corpora import Place
-from memory.sources import document_place, record_place, turn_entry, turn_place
+from memory.models.documents import Place
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
     if not raw and _is_indexed(instance):
-        indexing.index(turn_entry(instance), now=timezone.now())
+        index.index(turn_entry(instance), now=timezone.now())
 
 
 @receiver(turns_saved, dispatch_uid="memory.index_turns")
 def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
     if _is_indexed(turns[0]):
-        indexing.index_new([turn_entry(turn) for turn in turns], now=timezone.now())
+        index.index_new([turn_entry(turn) for turn in turns], now=timezone.now())
 
 
 def _is_indexed(turn: Turn) -> bool:
@@ -45,31 +45,31 @@ def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) ->
     behind.
     """
     if instance.user_id is not None and _deleted(origin) is Turn:
-        indexing.forget(turn_place(instance))
+        index.forget(turn_place(instance))
 
 
 @receiver(turns_deleted, dispatch_uid="memory.forget_turns")
 def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int] | None, **kwargs: Any) -> None:
     if user_id is not None:
-        indexing.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
+        index.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
 
 
 @receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
 def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if instance.user_id is not None and not _deletes_a_person(origin):
-        indexing.forget(Place(instance.user_id, Corpus.CHAT, instance.pk))
+        index.forget(Place(instance.user_id, Corpus.CHAT, instance.pk))
 
 
 @receiver(pre_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
 def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
-        indexing.forget(document_place(instance))
+        index.forget(document_place(instance))
 
 
 @receiver(pre_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
 def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
-        indexing.forget(record_place(instance))
+        index.forget(record_place(instance))
 
 
 def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:

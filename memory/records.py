@@ -10,15 +10,14 @@ from uuid import UUID
 from django.db import transaction
 
 from core.errors import Conflict, InvalidInput, NotFound
-from core.pagination import ListPage, Position, page_of
-from core.validation import checked
-from intake import quotas
+from core.validation import ListPage, Position, checked, page_of
 from intake.accounts import activity
+from intake.chats import quotas
 from intake.models import Activity, User
-from memory import indexing
+from memory import index
+from memory.index.sources import record_entry
 from memory.models import MemoryRecord
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
-from memory.sources import record_entry
 
 MAX_RECORDS = 100
 # The type of a record without one.
@@ -68,7 +67,7 @@ def create(
     quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
     with transaction.atomic():
         row = MemoryRecord.objects.create(user=user, created_at=now, **held)
-        indexing.index(record_entry(row), now=now)
+        index.index(record_entry(row), now=now)
     return Record.of(row)
 
 
@@ -102,7 +101,7 @@ def rewrite(
         for name, value in held.items():
             setattr(row, name, value)
         row.save(update_fields=list(held))
-        indexing.index(record_entry(row), now=now)
+        index.index(record_entry(row), now=now)
     return Record.of(row)
 
 

@@ -15,17 +15,18 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
-from core import redis_clients
+from core import resilience
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from core.periodic import for_each, seconds_until, steps
-from core.schema import DifferentTables, refuse_unless_fitting
-from intake import retention, temporary, visitors
-from intake.accounts import activity
-from intake.answers.sweeping import close_abandoned_turns as close_turns
+from core.isolation.schema import DifferentTables, refuse_unless_fitting
+from core.resilience import for_each, seconds_until, steps
+from intake.accounts import activity, registration
+from intake.chats import arranging, deleting
+from intake.chats.running import close_abandoned_turns as close_turns
 from intake.models import User
 from intake.models.sessions import Session
-from memory import indexing, term_segments, vectors
-from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
+from memory import index
+from memory.backends.embedders import EmbedderError, configured_embedders, get_embedder, require_active
+from memory.index import segments, vectors
 from memory.overview import drawing
 
 logger = logging.getLogger(__name__)
@@ -95,9 +96,9 @@ def embed_pending() -> None:
 
     A separate task flushes terms later: pending terms can be found already, a missing vector cannot.
     """
-    indexing.embed_pending(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    index.embed_pending(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
     flush_terms.apply_async(retry=False)
-    if indexing.has_pending(now=timezone.now()):
+    if index.has_pending(now=timezone.now()):
         embed_pending.apply_async(retry=False)
 
 
@@ -105,13 +106,13 @@ def embed_pending() -> None:
 def flush_terms() -> None:
     """Move pending terms into segments, and rewrite those with deleted texts."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
-    steps("memory.flush_terms", lambda: term_segments.flush(until=until), lambda: term_segments.purge(until=until))
+    steps("memory.flush_terms", lambda: segments.flush(until=until), lambda: segments.purge(until=until))
 
 
 @shared_task(name="memory.sweep_pending")
 def sweep_pending() -> None:
     """Find rows without a message: the broker was unavailable, a worker died, a lease expired."""
-    steps("memory.sweep_pending", lambda: indexing.quarantine_exhausted(now=timezone.now()), embed_pending)
+    steps("memory.sweep_pending", lambda: index.quarantine_exhausted(now=timezone.now()), embed_pending)
 
 
 @shared_task(name="memory.sweep_deleted")
@@ -120,7 +121,7 @@ def sweep_deleted() -> None:
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
     steps(
         "memory.sweep_deleted",
-        lambda: term_segments.purge(until=until),
+        lambda: segments.purge(until=until),
         lambda: vectors.pack_all(until=until),
     )
 
@@ -132,21 +133,21 @@ def sweep_lost() -> None:
     It reads all of a user's segments and embeddings. So each run takes some users, and the next run goes on after them.
     """
     until, today = timezone.now() + timedelta(seconds=TASK_SECONDS), f"{timezone.now():%Y-%m-%d}"
-    redis = redis_clients.client(settings.REDIS_URL, seconds=REDIS_SECONDS)
+    redis = resilience.client(settings.REDIS_URL, seconds=REDIS_SECONDS)
     key = f"{SWEPT}:{today}"
     reached = [int(redis.get(key) or 0)]
 
     def sweep_one(user_id: int) -> None:
         # Also past a user who fails, who is tried again tomorrow.
         reached[0] = user_id
-        term_segments.mark_lost(user_id)
+        segments.mark_lost(user_id)
         vectors.sweep(user_id)
 
     before = reached[0]
     for_each("memory.sweep_lost", _users_after(before), sweep_one, seconds=seconds_until(until))
     if reached[0] != before:
         redis.set(key, reached[0], ex=SWEPT_KEPT)
-        term_segments.purge(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+        segments.purge(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
 
 def _users_after(user_id: int) -> Iterator[int]:
@@ -171,12 +172,12 @@ def draw_maps() -> None:
 @shared_task(name="memory.remove_silent_visitors")
 def remove_silent_visitors() -> None:
     after = timedelta(days=settings.VISITOR_DAYS)
-    steps("memory.remove_silent_visitors", lambda: visitors.remove_silent(now=timezone.now(), after=after))
+    steps("memory.remove_silent_visitors", lambda: registration.remove_silent(now=timezone.now(), after=after))
 
 
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
-    steps("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))
+    steps("memory.remove_temporary_chats", lambda: arranging.remove_expired(now=timezone.now()))
 
 
 @shared_task(name="memory.remove_old_turns")
@@ -186,7 +187,7 @@ def remove_old_turns() -> None:
 
 
 def _remove_old_turns() -> None:
-    if retention.remove_old_turns(now=timezone.now()):
+    if deleting.remove_old_turns(now=timezone.now()):
         remove_old_turns.apply_async(retry=False)
 
 

@@ -10,10 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from recollect_cli.client import Failure, Server
-from recollect_cli.importing import ImportOptions, import_path
-from recollect_cli.showing import in_numbers, preview_text, printable, progress_shown, report_text
-from recollect_cli.syncing import PLACES, SyncedFolder, changes, folders, sync
+from recollect_cli.client import Failure, Server, in_numbers, preview_text, printable, progress_shown, report_text
+from recollect_cli.importing import PLACES, ImportOptions, SyncedFolder, changes, folders, import_path, sync
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 INTERRUPTED = 130  # as shells have it

@@ -3,19 +3,120 @@
 import contextlib
 import hashlib
 import json
+import os
+import re
 import tempfile
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode
 
-from recollect_cli import state
-from recollect_cli.client import Failure, Server
-from recollect_cli.packing import FoundFile, pack, wanted_files
-from recollect_cli.showing import Shows
+from recollect_cli import client
+from recollect_cli.client import Failure, Server, Shows
+
+# --- A folder as one zip in a temporary file: only the files that the readers of exports want, without links ---
+
+# By product: what is wanted of its folder, by the path within it.
+WANTED = {
+    "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)",
+    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl(\.zst)?|session_index\.jsonl",
+    "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER|memory)|memory/.+)\.md",
+}
+# Of any other folder: what exports and notes are made of. Pictures and such are named in the texts, and stay here.
+ANY = r".+\.(json|jsonl|html|md|markdown|zip)"
+# The folder that the product calls its own, where somebody names one within it.
+INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"), "openclaw": ("agents", "workspace")}
+_PIECE = 1024 * 1024
+_ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
+# The keys before the kind of a line are short, whatever their order.
+_COMPACTED = re.compile(
+    rb'\{(?:\s{0,8}"timestamp"\s{0,8}:\s{0,8}"[^"]{0,64}"\s{0,8},)?\s{0,8}"type"\s{0,8}:\s{0,8}"compacted"'
+)
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # of a zip
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A wanted file: its name within the product's folder, where it is, and by what one sees that it changed."""
+
+    name: str
+    path: Path
+    size: int
+    changed_ns: int
+
+
+def wanted_files(folder: Path, product: str | None) -> list[FoundFile]:
+    """By name. Raises `Failure` for a folder that cannot be read or has none."""
+    for each in [product] if product in WANTED else WANTED if product is None else ():
+        prefix = f"{folder.name}/" if folder.name in INNER[each] else ""
+        if found := _matching(WANTED[each], _files(folder, prefix)):
+            return found
+    found = [] if product in WANTED else _matching(ANY, _files(folder, ""))
+    if not found:
+        raise Failure(f"There is nothing in {folder} that can be imported.")
+    return found
+
+
+def _matching(pattern: str, files: Iterable[FoundFile]) -> list[FoundFile]:
+    wanted = re.compile(pattern, re.IGNORECASE)
+    return sorted((each for each in files if wanted.fullmatch(each.name)), key=lambda each: each.name)
+
+
+def _files(folder: Path, prefix: str) -> Iterator[FoundFile]:
+    for here, folders, names in os.walk(folder, onerror=_refuse):
+        # Of another program: `.git`, `.obsidian`. A product's own folder is named by the caller.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            path = Path(here, name)
+            if path.is_symlink() or not path.is_file():
+                continue
+            kind = path.stat()
+            yield FoundFile(prefix + path.relative_to(folder).as_posix(), path, kind.st_size, kind.st_mtime_ns)
+
+
+def _refuse(error: OSError) -> None:
+    raise Failure(f"{error.filename} cannot be read: {error.strerror}.")
+
+
+def pack(files: Iterable[FoundFile], target: IO[bytes]) -> None:
+    """The zip of these files, each as it is at this moment: a session may still be going on."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for each in files:
+            entry = zipfile.ZipInfo(each.name, _FIRST_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            try:
+                content = each.path.open("rb")
+            except OSError as error:
+                raise Failure(f"{each.path} cannot be read: {error.strerror}.") from None
+            with content, archive.open(entry, "w", force_zip64=each.size > 2**30) as packed:
+                for piece in _said(content) if _ROLLOUT.fullmatch(each.name) else _pieces(content):
+                    packed.write(piece)
+
+
+def _pieces(content: IO[bytes]) -> Iterator[bytes]:
+    while piece := content.read(_PIECE):
+        yield piece
+
+
+def _said(content: IO[bytes]) -> Iterator[bytes]:
+    """Without Codex's copies of the whole history, one line each, that no reader wants: most of a long session."""
+    is_left_out, is_beginning = False, True
+    while piece := content.readline(_PIECE):
+        if is_beginning:
+            is_left_out = _COMPACTED.match(piece) is not None
+        is_beginning = piece.endswith(b"\n")
+        if not is_left_out:
+            yield piece
+        elif is_beginning:
+            # Its number stays: a reader names positions by lines, and messages without an id too.
+            yield b"\n"
+
+
+# --- `recollect import PATH`: upload in chunks, look, store, report; Ctrl-C ends it cleanly ---
 
 IMPORTS = "/api/v1/imports/"
 # A proxy that takes less at once is of no use.
@@ -64,10 +165,10 @@ def _bring(
     shown = _resumed(server, key, size) or _begun(server, name, size, options.product)
     with _cancelled_by_ctrl_c(server, shown["id"]):
         if key:
-            state.remember_upload(key, shown["id"])
+            client.remember_upload(key, shown["id"])
         shown = _uploaded(server, content, shown, show)
         if key:
-            state.forget_upload(key)
+            client.forget_upload(key)
         shown = _followed(server, shown["id"], show)
         if shown["state"] != "ready":
             raise Failure(shown["error"] or f"The import is {shown['state']}.")
@@ -86,7 +187,7 @@ def _begun(server: Server, name: str, size: int, product: str | None) -> dict[st
 
 def _resumed(server: Server, key: str | None, size: int) -> dict[str, Any] | None:
     """An upload of this very file that broke off."""
-    known = state.upload_of(key) if key else None
+    known = client.upload_of(key) if key else None
     if known is None:
         return None
     with contextlib.suppress(Failure):
@@ -174,3 +275,97 @@ def _key_of(server: Server, path: Path) -> str:
     kind = path.stat()
     about = [server.address, str(path.resolve()), kind.st_size, kind.st_mtime_ns]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+# --- `recollect sync`: the sessions of agents on this machine, as far as they changed since the last time ---
+
+# The variable that moves a product's folder, and its place in the home directory on every platform.
+PLACES = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
+    "codex": ("CODEX_HOME", ".codex"),
+    "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
+}
+# Watching has begun by then.
+FIRST_LOOK_MS = 1_000
+QUIET_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedFolder:
+    product: str
+    path: Path
+
+
+def folders(product: str | None, path: Path | None) -> list[SyncedFolder]:
+    """The folder named, or those that are there at their places. Raises `Failure` if there is none."""
+    if path is not None:
+        if product is None:
+            raise Failure("Say of which product the folder is: claude-code, codex or openclaw.")
+        if not path.is_dir():
+            raise Failure(f"There is no folder {path}.")
+        return [SyncedFolder(product, path)]
+    found = [SyncedFolder(each, default_place(each)) for each in ([product] if product else PLACES)]
+    there = [each for each in found if each.path.is_dir()]
+    if not there:
+        looked = ", ".join(str(each.path) for each in found)
+        raise Failure(f"Nothing to sync is here. Looked for {looked}.")
+    return there
+
+
+def default_place(product: str) -> Path:
+    variable, name = PLACES[product]
+    return Path(os.environ.get(variable) or Path.home() / name)
+
+
+def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | None:
+    """The import of what changed; None if nothing did. Raises `Failure`."""
+    key = f"{server.address} {folder.product} {folder.path.resolve()}"
+    found = wanted_files(folder.path, folder.product)
+    before = client.read("sync").get(key) or {}
+    changed = list(_with_their_folders(found, before))
+    if not changed:
+        return None
+    options = ImportOptions(product=folder.product)
+    done = import_files(server, changed, options, show, name=f"{folder.product}.zip")
+    try:
+        # What grew while it was sent differs from this next time, and is sent again.
+        client.write("sync", {**client.read("sync"), key: {each.name: [each.size, each.changed_ns] for each in found}})
+    except OSError as error:
+        raise Failure(f"What was sent cannot be remembered in {client.state_folder()}: {error.strerror}.") from None
+    return done
+
+
+def _with_their_folders(found: list[FoundFile], before: dict[str, Any]) -> Iterator[FoundFile]:
+    """A session that goes on from another repeats its lines, so the files of one folder are read together."""
+    changed = {_folder(each) for each in found if before.get(each.name) != [each.size, each.changed_ns]}
+    return (each for each in found if _folder(each) in changed)
+
+
+def _folder(file: FoundFile) -> str:
+    return file.name.rpartition("/")[0]
+
+
+def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:
+    """The folders in which something changed, each time it has been quiet for a while. Raises `Failure`.
+
+    First all of them: what changed before they were watched told nobody.
+    """
+    try:
+        from watchfiles import watch
+    except ImportError:
+        raise Failure('`--watch` needs a package: pip install "recollect[cli]".') from None
+    paths = [each.path.resolve() for each in watched]
+    has_looked = False
+    for batch in watch(
+        *paths,
+        debounce=QUIET_SECONDS * 1000,
+        step=500,
+        rust_timeout=FIRST_LOOK_MS,
+        yield_on_timeout=True,
+        raise_interrupt=True,
+    ):
+        changed = {path for path in paths if any(Path(name).is_relative_to(path) for _, name in batch)}
+        if not has_looked:
+            has_looked, changed = True, set(paths)
+        if changed:
+            yield changed

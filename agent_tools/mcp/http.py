@@ -1,6 +1,6 @@
 """The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK.
 
-1. The site: Host and Origin (`agent_tools.mcp.site`).
+1. The site: Host and Origin (`agent_tools.oauth.addresses`).
 2. The caller: a bearer token, or 401.
 3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
    keeps no session, so there is none to DELETE: any process can answer any request. Official clients send both without
@@ -10,9 +10,10 @@
 """
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from io import BytesIO
 from secrets import token_urlsafe
@@ -27,20 +28,74 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, REQUEST_CANCELLED
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp_types import RequestId
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
 from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, secret_in, verify
-from agent_tools.mcp import site
-from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
+from agent_tools.oauth import addresses
 from agent_tools.oauth.addresses import metadata_of, origin_of, resource_of
-from agent_tools.registry import Registry
-from agent_tools.running import run_in_thread
+from agent_tools.registry import Registry, run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
-from core.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
 from core.rate_limits import client_address, counted_refusal, running_call
+from core.responses import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
+from core.validation import parse_json
 from intake.revocation import TokenCheck, wait_for_revocation
+
+# --- Cancels a call over HTTP in the 2025 revisions: a notification in one request stops the call in another ---
+# Requests share only this table of running calls. A call is identified by its token, its session and its id. If two
+# clients share all three, the notification is ambiguous, and no call is stopped. The 2026 revision does not need this:
+# there a client cancels by closing the response.
+
+METHOD = "notifications/cancelled"
+CallKey = tuple[str, str, RequestId]
+
+
+@dataclass
+class CallsUnderWay:
+    _scopes: dict[CallKey, list[anyio.CancelScope]] = field(default_factory=lambda: defaultdict(list))
+
+    @contextmanager
+    def stoppable(self, key: CallKey) -> Iterator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            self._scopes[key].append(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes[key].remove(scope)
+                if not self._scopes[key]:
+                    del self._scopes[key]
+
+    def stop(self, key: CallKey) -> None:
+        if len(scopes := self._scopes.get(key, [])) == 1:
+            scopes[0].cancel()
+
+
+def cancelled_id(body: bytes) -> RequestId | None:
+    """The call that a message cancels, if it is a cancellation."""
+    # Most messages are not, and need not be parsed twice.
+    if METHOD.encode() not in body:
+        return None
+    try:
+        message = parse_json(body)
+    except InvalidInput:
+        return None
+    if not isinstance(message, dict) or message.get("method") != METHOD:
+        return None
+    params = message.get("params")
+    request_id = params.get("requestId") if isinstance(params, dict) else None
+    return request_id if isinstance(request_id, str | int) else None
+
+
+# --- The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK ---
+# 1. The site: Host and Origin (`agent_tools.oauth.addresses`).
+# 2. The caller: a bearer token, or 401.
+# 3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
+#    keeps no session, so there is none to DELETE: any process can answer any request. Official clients send both
+#    without being asked, so they count under no limit.
+# 4. The response: one JSON document, or one event for a client that accepts only a stream; never cached. The work stops
+#    when the caller disconnects or the token is revoked.
 
 ConnectionScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -104,7 +159,7 @@ class McpEndpoint:
         # Blanks around a value are not part of it (RFC 9110, 5.5), and the SDK compares some with the body's.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = ASGIRequest(dict(scope), BytesIO())
-        if misplaced := site.refusal(request):
+        if misplaced := addresses.refusal(request):
             status, detail = misplaced
             return await _refuse(InvalidInput(detail), scope, receive, send, status=status)
         headers = Headers(scope=scope)
@@ -158,7 +213,7 @@ class McpEndpoint:
             exchange.new_session_id = token_urlsafe(16)
         if ctx.method != "tools/call" or ctx.request_id is None:
             return await call_next(ctx)
-        site.origin.set(exchange.origin)
+        addresses.origin.set(exchange.origin)
         result: HandlerResult = None
         with self._calls.stoppable((digest, session_id, ctx.request_id)) as scope:
             result = await call_next(ctx)

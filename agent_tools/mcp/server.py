@@ -1,12 +1,21 @@
 """The SDK's server with the registry's tools, the same for every transport, which only supplies the caller."""
 
+import json
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
+import anyio
+import anyio.to_thread
 from django.conf import settings
+from django.utils import timezone
 from mcp.server import Server
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -14,14 +23,68 @@ from mcp_types import (
     CallToolResult,
     ListToolsResult,
     PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
 )
+from mcp_types import Tool as McpTool
+from pydantic import BaseModel
 
-from agent_tools.authentication import TokenCaller
-from agent_tools.mcp.results import described, failed, succeeded
-from agent_tools.registry import Registry, Tool
-from agent_tools.running import run_in_thread
-from agent_tools.scopes import TokenScope
-from core.errors import InsufficientScope
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, is_still_valid, verify
+from agent_tools.models import TokenScope
+from agent_tools.registry import Registry, Tool, as_data, run_in_thread
+from core.errors import Broken, InsufficientScope, RecollectError
+from core.responses import as_recollect_error
+from intake.revocation import wait_for_revocation
+from memory.backends.embedders import get_embedder
+
+# --- Formats a tool's output for MCP: text for the model, structured content for programs, and failures as results ---
+
+logger = logging.getLogger(__name__)
+
+
+def described(tool: Tool[Any, Any]) -> McpTool:
+    """A tool that writes only adds: it overwrites nothing, and a second call adds again. None accesses the outside
+    world.
+    """
+    return McpTool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=ToolAnnotations(
+            read_only_hint=tool.is_read_only,
+            destructive_hint=False,
+            idempotent_hint=tool.is_read_only,
+            open_world_hint=False,
+        ),
+    )
+
+
+def succeeded(output: BaseModel) -> CallToolResult:
+    data = as_data(output)
+    text = getattr(output, "text", None)
+    if not isinstance(text, str):
+        text = json.dumps(data, ensure_ascii=False)
+    return CallToolResult(content=[TextContent(text=text)], structured_content=data)
+
+
+def failed(error: Exception) -> CallToolResult:
+    """The contract's code and message as text, because structured content must conform to the output schema."""
+    known = as_recollect_error(error)
+    if known is None:
+        logger.error("A tool failed", exc_info=error)
+        known = Broken()
+    return CallToolResult(content=[TextContent(text=json.dumps(_told(known), ensure_ascii=False))], is_error=True)
+
+
+def _told(error: RecollectError) -> dict[str, Any]:
+    told: dict[str, Any] = {"code": error.code, "detail": error.detail, "retryable": error.retryable}
+    if error.errors:
+        told["errors"] = error.errors
+    return told
+
+
+# --- The SDK's server with the registry's tools, the same for every transport, which only supplies the caller ---
 
 Context = ServerRequestContext[Any, Any]
 # Called in a thread, because it may query the database.
@@ -75,3 +138,48 @@ def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], Tok
 
 def _described(tools: Iterable[Tool[Any, Any]]) -> list[Any]:
     return [described(tool) for tool in tools]
+
+
+# --- Serves MCP over standard input and output for one caller, for `manage.py mcp` ---
+
+EX_NOPERM = 77
+
+
+async def serve(tools: Registry, *, secret: str) -> None:
+    """Serve until the client closes the pipe; a revoked token ends the process, even during a call."""
+
+    def who_calls(_: Any) -> TokenCaller:
+        return verify(secret, now=timezone.now())
+
+    server = build_server(tools, who_calls)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_leave_when_revoked, secret)
+        # During the handshake, so that the first search does not wait for it.
+        group.start_soon(_warm_up)
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _warm_up() -> None:
+    await anyio.to_thread.run_sync(get_embedder().warm_up)
+
+
+async def _leave_when_revoked(secret: str) -> None:
+    await wait_for_revocation(partial(_is_valid, digest_of(secret)))
+    sys.stderr.write(f"{await run_in_thread(partial(_reason, secret))}\n")
+    sys.stderr.flush()
+    # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
+    os._exit(EX_NOPERM)
+
+
+def _is_valid(digest: str) -> bool:
+    return is_still_valid(digest, now=timezone.now())
+
+
+def _reason(secret: str) -> str:
+    try:
+        verify(secret, now=timezone.now())
+    except TokenRefused as refused:
+        return refused.detail
+    return Refusal.UNKNOWN.value

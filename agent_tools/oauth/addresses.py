@@ -1,9 +1,17 @@
 """Names and addresses in OAuth: this server's own, and the redirect addresses of clients."""
 
+import hashlib
+import secrets
+from contextvars import ContextVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib.auth.hashers import BasePasswordHasher
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
+from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
 from core.validation import strict_parts
@@ -81,3 +89,88 @@ def plain_name(name: str) -> str:
     """A client's name in one line and without invisible characters, because the user reads it on the page."""
     plain = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(plain.split())[:LONGEST_NAME]
+
+
+# --- Checks a request's Host and Origin by the deployment's settings ---
+# A page of another site can make a browser send requests here, and a name that it controls can point here. The bearer
+# token already stops both; this check also hides from them that a server is running.
+
+MISDIRECTED, FORBIDDEN = 421, 403
+# This server's own address in the current request, such as `https://recollect.example`; empty over stdio.
+origin: ContextVar[str] = ContextVar("origin", default="")
+
+
+def refusal(request: ASGIRequest) -> tuple[int, str] | None:
+    """A status and a sentence for a request to another site."""
+    try:
+        host = request.get_host()
+    except DisallowedHost:
+        return MISDIRECTED, "This Host is not one of this server's: see ALLOWED_HOSTS."
+    origin = request.META.get("HTTP_ORIGIN")
+    own = f"{request.scheme}://{host}"
+    if origin is not None and origin != own and not is_trusted(origin):
+        return FORBIDDEN, "This Origin is not trusted: see CORS_ORIGINS and CSRF_TRUSTED_ORIGINS."
+    return None
+
+
+def is_trusted(origin: str) -> bool:
+    """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains. `CORS_ORIGINS` may be all."""
+    if origin in settings.CSRF_TRUSTED_ORIGINS or {origin, "*"} & set(settings.CORS_ORIGINS):
+        return True
+    given = strict_parts(origin)
+    if given is None:
+        return False
+    wildcards = (urlsplit(trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS if "*" in trusted)
+    return any(
+        given.scheme == trusted.scheme and f".{given.netloc}".lower().endswith(trusted.netloc.lstrip("*").lower())
+        for trusted in wildcards
+    )
+
+
+# --- Creates and hashes the secrets of OAuth, and recognises them ---
+
+# Distinguishes an OAuth token from a user's own token, which is hexadecimal.
+ACCESS_PREFIX = "rcat_"
+REFRESH_PREFIX = "rcrt_"
+RANDOM_BYTES = 32
+
+
+def access_token(request: Any, refresh_token: bool = False) -> str:
+    return ACCESS_PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def refresh_token(request: Any, refresh_token: bool = False) -> str:
+    return REFRESH_PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def checksum_of(secret: str) -> str:
+    """The key of a token in the toolkit's tables."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class RandomSecretHasher(BasePasswordHasher):
+    """For secrets that were created here: random and long, so a digest needs no salt and no slow hash."""
+
+    algorithm = "sha256_random"
+
+    def salt(self) -> str:
+        return "none"
+
+    def encode(self, password: str, salt: str) -> str:
+        return f"{self.algorithm}${hashlib.sha256(password.encode()).hexdigest()}"
+
+    def decode(self, encoded: str) -> dict[str, Any]:
+        algorithm, digest = encoded.split("$", 1)
+        return {"algorithm": algorithm, "hash": digest, "salt": "none"}
+
+    def verify(self, password: str, encoded: str) -> bool:
+        return constant_time_compare(encoded, self.encode(password, "none"))
+
+    def safe_summary(self, encoded: str) -> Any:
+        return {"algorithm": self.algorithm}
+
+    def must_update(self, encoded: str) -> bool:
+        return False
+
+    def harden_runtime(self, password: str, encoded: str) -> None:
+        """There is no work factor."""

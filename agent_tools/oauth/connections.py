@@ -1,6 +1,7 @@
 """Records, lists and ends the agents that a user has connected."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from oauth2_provider.models import (
 )
 
 from agent_tools.models import AgentConnection
-from agent_tools.oauth.addresses import plain_name, receiver_of
+from agent_tools.oauth.addresses import is_resource, plain_name, receiver_of
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
@@ -133,3 +134,28 @@ def _info(connection: AgentConnection) -> ConnectionInfo:
         last_used_at=connection.last_used_at,
         last_used_from=connection.last_used_from,
     )
+
+
+# --- Finds the user of an OAuth access token by its checksum ---
+
+
+def find(checksum: str) -> Any:
+    """The toolkit's row with its user; None without a valid one."""
+    return (
+        get_access_token_model()
+        .objects.select_related("user")
+        .filter(token_checksum=checksum, user__isnull=False)
+        .first()
+    )
+
+
+def is_for(token: Any, resource: str) -> bool:
+    """Whether the token was issued for this endpoint (RFC 8707). A token that names none is for none."""
+    return any(is_resource(named, resource) for named in token.resource)
+
+
+def good_among(checksums: Collection[str], *, now: datetime) -> set[str]:
+    """Those with a valid token of an active user: in one query."""
+    tokens = get_access_token_model().objects
+    found = tokens.filter(token_checksum__in=checksums, expires__gt=now, user__is_active=True)
+    return set(found.values_list("token_checksum", flat=True))

@@ -2,10 +2,8 @@
 
 from django.urls import path
 
-from agent_tools.oauth.authorizing import AuthorizeView
-from agent_tools.oauth.exchange import ExchangeView, GiveBackView
-from agent_tools.oauth.metadata import ResourceMetadataView, ServerMetadataView
-from agent_tools.oauth.registration import RegisterClientView
+from agent_tools.oauth.clients import RegisterClientView
+from agent_tools.oauth.views import AuthorizeView, ExchangeView, GiveBackView, ResourceMetadataView, ServerMetadataView
 
 app_name = "oauth2_provider"
 

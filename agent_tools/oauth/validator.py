@@ -31,11 +31,10 @@ from oauthlib.oauth2.rfc6749.errors import (
     InvalidScopeError,
 )
 
-from agent_tools.oauth.addresses import is_resource, may_send_back_to
+from agent_tools.oauth.addresses import checksum_of, is_resource, may_send_back_to
 from agent_tools.oauth.connections import end_access_of
-from agent_tools.oauth.secrets import checksum_of
-from core.endpoints import refuse_in_transaction
 from core.rate_limits import client_address, take_all
+from core.resilience import refuse_in_transaction
 
 logger = logging.getLogger(__name__)
 

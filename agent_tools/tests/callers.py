@@ -4,8 +4,8 @@ import json
 
 from django.test import Client
 
-from agent_tools.scopes import ALL_SCOPES
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import ALL_SCOPES
 
 
 def client_of(user, *, scopes=ALL_SCOPES, **token):

@@ -3,8 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal, TokenRefused, admit
-from agent_tools.tokens import create_token, revoke_token
+from agent_tools.authentication import Refusal, TokenRefused, admit, create_token, revoke_token
 from core import rate_limits
 from core.errors import RateLimited
 from intake.tests.factories import a_person

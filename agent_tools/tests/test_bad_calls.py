@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
+from agent_tools.authentication import create_token
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, post
 from agent_tools.tests.test_mcp_http import sleeping
 from agent_tools.tests.test_mcp_stdio import META, running, say
-from agent_tools.tokens import create_token
 from intake.tests.factories import a_person
-from memory import indexing
+from memory import index as indexing
 from memory.models import MemoryRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from core.testing.model_server import CallTool, CallTools, Hang, Say
 from intake.models import Turn
 from intake.tests.factories import a_turn
-from memory import documents, indexing
+from memory import documents, index
 from memory.models import MemoryDocument, MemoryRecord
+from testing.model_server import CallTool, CallTools, Hang, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +35,7 @@ def steps(page: Page) -> list[Locator]:
 
 def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_page, person, language_model):
     earlier = a_turn(person, "The dinner on Friday will be risotto")
-    indexing.embed_pending()
+    index.embed_pending()
     language_model(
         CallTool("search_chat_history", {"query": "dinner", "limit": 50}),
         CallTool("search_chat_history", {"query": "dinner", "limit": 5}),

@@ -8,8 +8,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Route
 
 from agent_tools.tests.test_oauth import CHALLENGE, register
-from core.testing.browser import Trespasses
-from core.testing.serving import serving
+from testing.browser import Trespasses
+from testing.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

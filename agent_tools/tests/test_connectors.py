@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from agent_tools.scopes import TokenScope
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from agent_tools.tests.mcp_messages import call
-from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, indexing, notes, records
+from memory import documents, index, records
 from memory.models.documents import ABOUT_ME
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,9 +25,9 @@ def remembered(server, alice):
         documents.append(user=alice, day=None, text="A lighthouse in MEMORY.md", now=NOW)
         documents.append(user=alice, day=ABOUT_ME, text="They keep a lighthouse", now=NOW)
         documents.append(user=alice, day=DAY, text="Painted the lighthouse", now=NOW)
-        note = notes.create(user=alice, title="On lighthouses", content="A lighthouse needs oil", at=NOW)
+        note = documents.create_note(user=alice, title="On lighthouses", content="A lighthouse needs oil", at=NOW)
         record = records.create(user=alice, content="Decided to sell the lighthouse", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
     return {
         f"/c/{turn.conversation_id}/?turn=1#turn-1": "Person: The lighthouse is white\n\nAssistant: So it is.",
         "/memory/": "A lighthouse in MEMORY.md\n",

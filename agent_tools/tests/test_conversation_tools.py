@@ -8,8 +8,8 @@ from agent_tools.tests.callers import call
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import CHARACTERS, fair_limit
 from core.errors import AuthenticationRequired
-from core.isolation.caller import Caller
-from intake import versions
+from core.isolation.acting import Caller
+from intake.chats import versions
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_temporary_turn, a_turn
 

@@ -15,14 +15,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from agent_tools.models import AccessToken
-from agent_tools.scopes import TokenScope
+from agent_tools.authentication import create_token
+from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
-from agent_tools.tokens import create_token
 from agent_tools.tools import mcp_registry
-from core.testing.examiner import as_the_application
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from memory import index
+from testing.examiner import as_the_application
 
 MODES = ["legacy", MODERN, "auto"]
 
@@ -75,7 +74,7 @@ def test_the_official_client_finds_the_registrys_tools(server, secret, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_result_comes_as_text_and_as_structured_content(server, alice, secret, mode):
     turn = a_turn(alice, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     result = ask(server, secret, "search_chat_history", {"query": "adopted a cat"}, mode=mode)
     assert not result.is_error
     (found,) = result.structured_content["results"]

@@ -14,13 +14,12 @@ from django.db import connection
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from agent_tools.models import AccessToken
-from agent_tools.scopes import TokenScope
+from agent_tools.authentication import create_token
+from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
-from agent_tools.tokens import create_token
 from agent_tools.tools import mcp_registry
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from memory import index
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -71,7 +70,7 @@ def request(request_id, method="tools/list", **params):
 def test_the_official_client_lists_and_calls_the_registrys_tools(mode):
     alice = a_person()
     turn = a_turn(alice, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     secret = create_token(user=alice).secret
 
     async def work():

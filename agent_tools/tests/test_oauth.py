@@ -19,13 +19,13 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from agent_tools.authentication import verify
 from agent_tools.models import AgentConnection
+from agent_tools.oauth.clients import sweep
 from agent_tools.oauth.connections import end_connection
-from agent_tools.oauth.sweeping import sweep
 from agent_tools.oauth.validator import Validator
 from agent_tools.tests.mcp_messages import call, post
-from core.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn, a_visitor
-from memory import indexing
+from memory import index
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -138,7 +138,7 @@ class Memory:
 @pytest.mark.django_db(transaction=True)
 def test_the_official_client_gets_from_nothing_to_a_search_and_is_out_when_its_person_says_so(server, person, log_in):
     a_turn(person, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     browser, storage, sent_back = log_in(person), Memory(), {}
 
     async def open_page(address):

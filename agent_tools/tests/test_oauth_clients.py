@@ -18,7 +18,7 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, RefreshToken
 from requests.packages import urllib3
 
-from agent_tools.oauth.sweeping import sweep
+from agent_tools.oauth.clients import sweep
 from agent_tools.oauth.validator import Validator
 from agent_tools.tests.test_oauth import (
     CALLBACK,
@@ -33,8 +33,8 @@ from agent_tools.tests.test_oauth import (
     register,
     session_of,
 )
-from core.testing.examiner import as_a_worker
 from intake.tests.factories import a_person
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def is_valid(tokens):
 
 
 def checksum(secret):
-    from agent_tools.oauth.secrets import checksum_of
+    from agent_tools.oauth.addresses import checksum_of
 
     return checksum_of(secret)
 

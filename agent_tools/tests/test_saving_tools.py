@@ -5,11 +5,11 @@ from unittest.mock import patch
 
 import pytest
 
-from agent_tools.scopes import TokenScope
+from agent_tools.models import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
-from memory import indexing
+from memory import index
 from memory.models import MemoryDocument, MemoryRecord
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def test_what_is_saved_is_said_with_its_id_and_found(api, alice):
         "content": "The worktop is oak",
     }
     assert str(kept.pk) in response.json()["text"]
-    indexing.embed_pending()
+    index.embed_pending()
     (found,) = call(api, "search_memory", {"query": "oak worktop"}).json()["results"]
     assert found["record"]["id"] == str(kept.pk)
 
@@ -78,7 +78,7 @@ def test_lines_go_to_the_log_of_the_day(api, alice):
 def test_today_is_the_persons_own(api, alice):
     alice.time_zone = "Pacific/Auckland"
     alice.save()
-    with patch("agent_tools.tools.saving.timezone.now", return_value=datetime(2026, 3, 1, 11, 30, tzinfo=UTC)):
+    with patch("agent_tools.tools.memory.timezone.now", return_value=datetime(2026, 3, 1, 11, 30, tzinfo=UTC)):
         assert call(api, "append_daily_log", {"text": "Good morning"}).json()["date"] == "2026-03-02"
 
 

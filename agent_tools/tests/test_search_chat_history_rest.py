@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from agent_tools.tests import callers
 from agent_tools.tools.chat_history import ChatHistoryResult, SearchChatHistoryOutput, search_chat_history, summarise
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory import index
+from memory.backends.embedders import EmbedderUnavailable, get_embedder
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def call(client, body):
 
 def test_a_found_turn_has_the_contracts_shape(api, alice):
     turn = a_turn(alice, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "  adopted a cat "}).json()
     (result,) = answer.pop("results")
     assert answer == {"totalFound": 1, "query": "adopted a cat"}
@@ -37,7 +37,7 @@ def test_a_found_turn_has_the_contracts_shape(api, alice):
 
 def test_a_call_asks_the_database_for_its_token_and_nothing_else_beyond_the_search(api, alice):
     a_turn(alice, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     # The first one notes that the token was used.
     call(api, {"query": "cat"})
     with CaptureQueriesContext(connection) as over_rest:
@@ -72,14 +72,14 @@ def test_turns_that_wait_are_told(api, alice):
 
 def test_somebody_elses_turns_are_not_found(api):
     a_turn(a_person("bob@example.com"), "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     assert call(api, {"query": "cat"}).json()["results"] == []
 
 
 def test_the_limit_holds(api, alice):
     for number in range(25):
         a_turn(alice, f"Cat number {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     assert call(api, {"query": "cat"}).json()["totalFound"] == 5
     assert call(api, {"query": "cat", "limit": 20}).json()["totalFound"] == 20
 
@@ -118,7 +118,7 @@ def test_a_wrong_input_is_refused_naming_the_field(api, body, field):
 )
 def test_any_text_of_1_to_500_characters_is_searched(api, alice, query):
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     assert call(api, {"query": query}).status_code == 200
 
 
@@ -225,7 +225,7 @@ def test_hybrid_finds_what_was_said_a_moment_ago_by_its_words(api, alice):
 def test_hybrid_orders_by_relevance_and_still_gives_the_distance(api, alice):
     for message in ("I adopted a cat named Miso", "My sister has a cat", "The quarterly report is due"):
         a_turn(alice, message)
-    indexing.embed_pending()
+    index.embed_pending()
     semantic = call(api, {"query": "Miso the cat"}).json()["results"]
     hybrid = call(api, {"query": "Miso the cat", "mode": "hybrid"}).json()["results"]
     assert hybrid[0]["snippet"] == "I adopted a cat named Miso"
@@ -266,7 +266,7 @@ def test_the_summary_names_conversations_by_their_best_turn():
 def test_the_days_that_the_query_named_are_said(api, alice, monkeypatch):
     monkeypatch.setattr("agent_tools.tools.chat_history.timezone.now", lambda: NOW + timedelta(days=1))
     a_turn(alice, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "cat, yesterday"}).json()
     assert answer["interpreted"] == {"from": "2026-03-01", "to": "2026-03-01", "text": "yesterday"}
     assert answer["totalFound"] == 1

@@ -10,11 +10,11 @@ from django.test import Client
 from agent_tools.tests import callers
 from agent_tools.tools import registry
 from agent_tools.tools.history import history_text
-from intake import services
+from intake.chats import services
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
-from memory import documents, indexing, records
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory import documents, index, records
+from memory.backends.embedders import EmbedderUnavailable, get_embedder
 from memory.search.sources import Messages
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def dinner(user):
     services.save_exchange(
         conversation=titled, user_message="Hello", assistant_message="Looking for pasta in Roppongi...", said_at=THEN
     )
-    indexing.embed_pending()
+    index.embed_pending()
     return planning, titled
 
 
@@ -102,7 +102,7 @@ def test_where_nothing_is_about_the_query_the_answer_says_so(api, alice, monkeyp
     monkeypatch.setattr("memory.search.history.RELATED", 1.0)
     monkeypatch.setattr("memory.search.chat_history.RELATED", 1.0)
     a_turn(alice, "The lamp in the hall flickers")
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "Which scholarship paid for my years in Kyoto, lamp or no lamp?"}).json()
     assert answer["results"]
     assert answer["nothingRelevant"] is True
@@ -234,7 +234,7 @@ def galleries(alice):
     conversation = Conversation.objects.create(user=alice, title="Trip")
     for number in range(60):
         a_turn(alice, f"Gallery {number}", conversation=conversation)
-    indexing.embed_pending()
+    index.embed_pending()
 
 
 def test_max_results_of_0_or_less_or_none_means_10_and_above_50_means_50(api, galleries):
@@ -255,7 +255,7 @@ def test_only_date_from_searches_from_that_date_and_only_date_to_up_to_it(api, a
 
 def test_any_text_is_searched(api, alice):
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     odd = ["100%", "a_b", "it's", '"quoted"', "\\", "'; drop table users; --", "🐈", "寿司", "a\0b"]
     for query in (*odd, "x" * 10_000, "word " * 2_000):
         assert call(api, {"query": query}).status_code == 200, query
@@ -270,7 +270,7 @@ def test_nobody_elses_rows_are_found(api):
     bob = a_person("bob@example.com")
     dinner(bob)
     records.create(user=bob, content="No restaurants on Mondays", now=THEN)
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "restaurant", "max_results": 50}).json()
     assert answer["results"] == []
     assert "pending" not in answer

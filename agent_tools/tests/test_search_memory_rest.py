@@ -11,8 +11,8 @@ from agent_tools.tests import callers
 from agent_tools.tools import registry
 from agent_tools.tools.memory import search_memory
 from intake.tests.factories import NOW, a_person
-from memory import indexing, records
-from memory.embedders import EmbedderMisconfigured, EmbedderUnavailable, get_embedder
+from memory import index, records
+from memory.backends.embedders import EmbedderMisconfigured, EmbedderUnavailable, get_embedder
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def test_the_tool_is_registered():
 
 def test_a_found_record_has_the_contracts_shape(api, alice):
     made = note(alice, "We chose\n\nPostgreSQL", type="ARCHITECTURAL_DECISION", project_id="recollect", tags=["db"])
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "we chose postgresql"}).json()
     assert answer.keys() == {"results", "text"}
     (result,) = answer["results"]
@@ -53,7 +53,7 @@ def test_a_found_record_has_the_contracts_shape(api, alice):
 
 def test_a_record_of_no_project_says_so_by_an_empty_name(api, alice):
     note(alice, "A cat")
-    indexing.embed_pending()
+    index.embed_pending()
     (result,) = call(api, {"query": "a cat"}).json()["results"]
     assert (result["record"]["project_id"], result["record"]["tags"]) == ("", [])
 
@@ -61,7 +61,7 @@ def test_a_record_of_no_project_says_so_by_an_empty_name(api, alice):
 def test_the_text_is_a_markdown_list_that_cuts_long_records_short(api, alice):
     note(alice, "cat " * 1000)
     note(alice, "cat")
-    indexing.embed_pending()
+    index.embed_pending()
     answer = call(api, {"query": "cat"}).json()
     lines = answer["text"].split("\n")
     assert [line[:3] for line in lines] == ["1. ", "2. "]
@@ -74,7 +74,7 @@ def test_every_filter_is_handed_on(api, alice):
     for fields in ({"type": "NOTE"}, {"project_id": "q"}, {"tags": ["y"]}):
         note(alice, "cat two", **{"type": "RCA", "project_id": "p", "tags": ["x"], **fields})
     note(alice, "something else entirely", type="RCA", project_id="p", tags=["x"])
-    indexing.embed_pending()
+    index.embed_pending()
     wanted = {"query": "cat one", "types": ["RCA", "?"], "project_id": "p", "tags": ["x", "?"], "minSimilarity": 0.5}
     assert [r["record"]["content"] for r in call(api, wanted).json()["results"]] == ["cat one"]
     assert len(call(api, {"query": "cat", "topK": 2}).json()["results"]) == 2
@@ -84,7 +84,7 @@ def test_every_filter_is_handed_on(api, alice):
 def test_top_k_above_the_cap_is_taken_for_50(api, alice, caplog):
     for number in range(51):
         note(alice, f"cat {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     with caplog.at_level(logging.WARNING):
         assert len(call(api, {"query": "cat", "topK": 10**30}).json()["results"]) == 50
     assert "the most there is" in caplog.text
@@ -99,13 +99,13 @@ def test_nothing_found_is_an_empty_answer_that_says_so(api):
 def test_records_that_wait_are_told(api, alice):
     note(alice, "cat")
     assert call(api, {"query": "cat"}).json()["pending"] == 1
-    indexing.embed_pending()
+    index.embed_pending()
     assert "pending" not in call(api, {"query": "cat"}).json()
 
 
 def test_somebody_elses_records_are_not_found(api):
     note(a_person("bob@example.com"), "cat")
-    indexing.embed_pending()
+    index.embed_pending()
     assert call(api, {"query": "cat"}).json()["results"] == []
 
 
@@ -119,7 +119,7 @@ def test_the_summary_tells_how_many_were_found(api, alice):
     for expected in ("Nothing found", "Found 1 memory", "Found 2 memories"):
         assert search_memory.summarise(search_memory.call({"query": "cat"}, user=alice), alice) == expected
         note(alice, "cat")
-        indexing.embed_pending()
+        index.embed_pending()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_failing_search_says_so_and_nothing_of_the_inside(api, monkeypatch, ca
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("memory.vectors.nearest", fail)
+    monkeypatch.setattr("memory.index.vectors.nearest", fail)
     response = call(api, {"query": "cat"})
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert "secret" not in response.content.decode() + caplog.text

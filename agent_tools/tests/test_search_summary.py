@@ -6,7 +6,7 @@ import pytest
 
 from agent_tools.tools import registry
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from memory import index
 
 pytestmark = pytest.mark.django_db
 
@@ -20,7 +20,7 @@ def test_it_counts_turns_and_links_to_the_nearest_of_each_conversation():
     alice = a_person()
     turn = a_turn(alice, "My cat is called Miso")
     a_turn(alice, "The weather is fine", conversation=turn.conversation)
-    indexing.embed_pending()
+    index.embed_pending()
     path = f"/c/{turn.conversation_id}/?turn=1#turn-1"
     assert summary_of(alice) == f"Found 2 turns: [My cat is called Miso]({path})"
 
@@ -29,7 +29,7 @@ def test_many_conversations_are_three_links_and_a_number():
     alice = a_person()
     for number in range(5):
         a_turn(alice, f"Cat number {number} " + "with a very long title " * 5)
-    indexing.embed_pending()
+    index.embed_pending()
     summary = summary_of(alice)
     assert summary.count("](/c/") == 3
     assert summary.endswith(" and 2 more")
@@ -39,7 +39,7 @@ def test_many_conversations_are_three_links_and_a_number():
 def test_a_title_cannot_break_out_of_its_link():
     alice = a_person()
     a_turn(alice, "cat](https://evil.example) [x\\")
-    indexing.embed_pending()
+    index.embed_pending()
     assert "](https://" not in summary_of(alice)
 
 
@@ -54,7 +54,7 @@ def test_nothing_found_is_said():
 def test_what_is_only_the_nearest_is_not_called_found():
     alice = a_person()
     a_turn(alice, "My cat is called Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     for name in ("search_chat_history", "search_history"):
         tool = registry.get(name)
         output = tool.call({"query": "cat"}, user=alice)

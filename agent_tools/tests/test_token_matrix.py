@@ -9,17 +9,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal, effective
-from agent_tools.models import AccessToken
-from agent_tools.scopes import TokenScope
+from agent_tools.authentication import Refusal, create_token, effective
+from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from agent_tools.tests.test_mcp_stdio import request, running, say
-from agent_tools.tokens import create_token
-from core.testing.model_server import Say
 from intake.models import Turn, User
 from intake.tests.factories import a_person
 from memory.models import MemoryRecord
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

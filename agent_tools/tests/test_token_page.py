@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from agent_tools.authentication import create_token
 from agent_tools.models import AccessToken
-from agent_tools.snippets import snippets
-from agent_tools.tokens import create_token
+from agent_tools.pages import snippets
 from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db

@@ -9,11 +9,9 @@ from django.db import InternalError, OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal, TokenRefused, admit, is_still_valid, secret_in, verify
-from agent_tools.models import AccessToken
-from agent_tools.scopes import TokenScope
+from agent_tools.authentication import Refusal, TokenRefused, admit, create_token, is_still_valid, secret_in, verify
+from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests.callers import call, client_of
-from agent_tools.tokens import create_token
 from core.isolation import acting
 from intake.models import User
 from intake.tests.factories import a_person
@@ -289,7 +287,7 @@ def test_somebody_elses_token_a_missing_and_a_malformed_id_get_the_same_bytes(se
 
 
 def test_there_is_an_end_to_how_many_tokens_a_person_has(session, monkeypatch):
-    monkeypatch.setattr("agent_tools.tokens.MOST_TOKENS", 2)
+    monkeypatch.setattr("agent_tools.authentication.MOST_TOKENS", 2)
     assert [make(session).status_code for _ in range(3)] == [201, 201, 400]
 
 

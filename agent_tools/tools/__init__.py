@@ -5,8 +5,7 @@ from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.connectors import fetch, search
 from agent_tools.tools.conversations import get_conversation, list_recent_conversations
 from agent_tools.tools.history import search_history
-from agent_tools.tools.memory import search_memory
-from agent_tools.tools.saving import append_daily_log, save_memory
+from agent_tools.tools.memory import append_daily_log, save_memory, search_memory
 
 registry = Registry()
 registry.register(search_chat_history)

@@ -10,15 +10,15 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field, StringConstraints
 
-from agent_tools.mcp.site import origin
+from agent_tools.models import TokenScope
+from agent_tools.oauth.addresses import origin
 from agent_tools.registry import Tool, ToolInput, ToolOutput
-from agent_tools.scopes import TokenScope
 from agent_tools.tools import conversations
-from agent_tools.tools.history_input import MAX_QUERY_LENGTH
+from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known
 from core.errors import NotFound
 from core.ids import parse_id
-from core.pg_text import shortened
+from core.text import shortened
 from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import User

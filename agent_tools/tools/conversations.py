@@ -7,17 +7,16 @@ from zoneinfo import ZoneInfo
 from django.db.models import Q
 from pydantic import Field
 
+from agent_tools.models import TokenScope
 from agent_tools.registry import Tool, ToolInput, ToolOutput
-from agent_tools.scopes import TokenScope
 from agent_tools.tools.wording import counted, first_of, known, link
 from core.errors import InvalidInput, NotFound
-from core.isolation.caller import Caller
-from core.pagination import Position, page_of
-from core.validation import LONGEST_REFERENCE
+from core.isolation.acting import Caller
+from core.validation import LONGEST_REFERENCE, Position, page_of
+from intake.chats.reading import get_conversation as find
+from intake.chats.reading import turns_near
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User, local_time
-from intake.reading import get_conversation as find
-from intake.reading import turns_near
 
 MOST_AROUND = 10
 # The characters of all texts of a response together: some 6,000 tokens, so that a model has room to think.

@@ -1,5 +1,7 @@
 """Texts that the tools share: the note for visitors, and links in summaries."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 
 from django.utils.text import Truncator
@@ -32,3 +34,37 @@ def link(title: str, path: str) -> str:
 def first_of(places: Sequence[str]) -> str:
     more = f" and {len(places) - LINKS} more" if len(places) > LINKS else ""
     return f"{', '.join(places[:LINKS])}{more}"
+
+
+# --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---
+# The chat's model gets results between markers that no text contains (`intake.agent.context.Fence`), and structured
+# results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP beside those.
+
+# The beginnings of a tool's own lines: a result's header, the list's, and a note.
+_OURS = re.compile(r"-{2,}|\[\s*search results|note\s*:|no matching|</?\s*data\b", re.IGNORECASE)
+_LINES_DRAWN = str.maketrans(dict.fromkeys("\u2500\u2501\u2550\u2212\u00af", "-"))
+_UNSEEN = ("Cf", "Cc", "Mn")
+
+
+def without_our_lines(text: str) -> str:
+    """The text, with a backslash before each line that looks like one of a tool's own."""
+    lines = text.splitlines()
+    if not any(map(_is_like_ours, lines)):
+        return text
+    return "\n".join("\\" + line if _is_like_ours(line) else line for line in lines)
+
+
+def as_one_line(label: str, *, without: str = '"') -> str:
+    """A title, a type or a tag for a header: one line, with an apostrophe for each mark that would end its part."""
+    line = " ".join(label.split())
+    for mark in without:
+        line = line.replace(mark, "'")
+    return line
+
+
+def _is_like_ours(line: str) -> bool:
+    # As it appears to a reader: full-width letters, all dashes and line breaks, and no invisible characters.
+    plain = unicodedata.normalize("NFKC", line).translate(_LINES_DRAWN)
+    seen = (character for character in plain if unicodedata.category(character) not in _UNSEEN)
+    read = "".join("-" if unicodedata.category(character) == "Pd" else character for character in seen)
+    return _OURS.match(read.lstrip()) is not None

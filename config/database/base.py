@@ -7,7 +7,7 @@ from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
 from config.database.operations import DatabaseOperations
-from core import deadlines
+from core import resilience
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -21,8 +21,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     ops_class = DatabaseOperations
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """Refuses a query of a request that is out of time (core/deadlines.py): a loop over rows ends here."""
-        deadlines.left()
+        """Refuses a query of a request that is out of time (core/resilience.py): a loop over rows ends here."""
+        resilience.left()
         return super().create_cursor(name)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:

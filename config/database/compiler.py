@@ -18,8 +18,8 @@ from django.db.models.sql.constants import LOUTER
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import AND, WhereNode
 
+from core.citus.routing import owner_fields, routed_to
 from core.isolation.acting import is_cluster
-from core.isolation.routing import owner_fields, routed_to
 
 
 class SQLInsertCompiler(compiler.SQLInsertCompiler):

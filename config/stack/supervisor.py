@@ -14,9 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
-from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, make_private, remember_data_folder, servers_dir, write_secret
-from config.stack.postgres import EmbeddedPostgres
 from config.stack.preflight import (
     addresses,
     as_housekeeper,
@@ -27,6 +25,7 @@ from config.stack.preflight import (
     roles_named,
 )
 from config.stack.processes import MARK, LogReader, Program, Service, Watch, begin_log, last_lines
+from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
 
 # The first start also builds the embedding model.
 READY_SECONDS = 180

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from config.backup.server import program
+from config.ops.backup import program
 from config.stack.paths import BASE_DIR
-from core.testing.throwaway_servers import ThrowawayServers
+from testing.servers import ThrowawayServers
 
 FOLDER = Path(__file__).with_name("kept")
 # One row of each kind that people write; nothing is embedded.

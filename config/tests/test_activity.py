@@ -10,13 +10,13 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agent_tools.scopes import ALL_SCOPES
-from agent_tools.tokens import create_token
-from core.testing.traces import traces_of
-from intake import export_files, exporting
+from agent_tools.authentication import create_token
+from agent_tools.models import ALL_SCOPES
 from intake.accounts import activity
+from intake.chats import exporting
 from intake.models import Activity, ActivityEntry, User
 from intake.tests.factories import a_person, a_turn, a_visitor, a_visitors_turn
+from testing.traces import traces_of
 
 pytestmark = pytest.mark.django_db
 
@@ -117,16 +117,16 @@ def test_the_export_has_the_activity_of_its_owner_alone(alice):
     document = json.loads(b"".join(exporting.account_as_json(user=alice, now=timezone.now())))
     [entry] = document["activity"]
     assert (entry["what"], entry["count"], entry["device"]) == ("chat_deleted", 3, "")
-    packed = io.BytesIO(b"".join(export_files.markdown_zip(user=alice, now=timezone.now())))
+    packed = io.BytesIO(b"".join(exporting.markdown_zip(user=alice, now=timezone.now())))
     with zipfile.ZipFile(packed) as archive:
         assert json.loads(archive.read("activity.json")) == [entry]
 
 
 def test_staff_who_look_at_somebodys_index_or_change_the_account_are_seen_by_them(client, alice):
-    from memory import indexing
+    from memory import index
 
     a_turn(alice, "Anything")
-    indexing.embed_pending()
+    index.embed_pending()
     root = User.objects.create_superuser("root@example.com", "password")
     client.force_login(root)
     listed = reverse("admin:memory_embedding_changelist")

@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
-from config.backup import archive
-from core.testing.throwaway_servers import ThrowawayServers
+from config.ops import backup as archive
+from testing.servers import ThrowawayServers
 
 
 class Product:

@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from config.backup import BackupError, archive
+from config.ops import backup
+from config.ops.backup import BackupError
 
 MANIFEST = {"format": "recollect-backup/1", "tables": {}}
 DUMP = bytes(range(256)) * 40
@@ -12,13 +13,13 @@ DUMP = bytes(range(256)) * 40
 
 def written(passphrase=None, dump=DUMP):
     out = io.BytesIO()
-    archive.write(out, MANIFEST, io.BytesIO(dump), passphrase=passphrase)
+    backup.write(out, MANIFEST, io.BytesIO(dump), passphrase=passphrase)
     return out.getvalue()
 
 
 def read(content, passphrase=None):
-    manifest = archive.read_manifest(io.BytesIO(content), passphrase=passphrase)
-    return manifest, b"".join(archive.read_dump(io.BytesIO(content), passphrase=passphrase))
+    manifest = backup.read_manifest(io.BytesIO(content), passphrase=passphrase)
+    return manifest, b"".join(backup.read_dump(io.BytesIO(content), passphrase=passphrase))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_the_manifest_and_the_dump_come_back_as_they_went_in(encrypted):
 
 
 def test_a_dump_of_several_parts_keeps_their_order(monkeypatch):
-    monkeypatch.setattr(archive, "PART_BYTES", 1000)
+    monkeypatch.setattr(backup, "PART_BYTES", 1000)
 
     assert read(written()) == (MANIFEST, DUMP)
 
@@ -62,7 +63,7 @@ def test_a_changed_byte_of_the_dump_is_refused():
     content[content.index(DUMP) + 1000] ^= 1
 
     with pytest.raises(BackupError, match="damaged"):
-        archive.read_manifest(io.BytesIO(content), passphrase=None)
+        backup.read_manifest(io.BytesIO(content), passphrase=None)
 
 
 def test_a_changed_byte_of_an_encrypted_backup_is_refused(encrypted):
@@ -70,7 +71,7 @@ def test_a_changed_byte_of_an_encrypted_backup_is_refused(encrypted):
     content[-200] ^= 1
 
     with pytest.raises(BackupError):
-        archive.read_manifest(io.BytesIO(content), passphrase="correct horse")
+        backup.read_manifest(io.BytesIO(content), passphrase="correct horse")
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.6])
@@ -78,22 +79,22 @@ def test_a_backup_that_was_cut_off_is_refused(share):
     content = written()
 
     with pytest.raises(BackupError):
-        archive.read_manifest(io.BytesIO(content[: int(len(content) * share)]), passphrase=None)
+        backup.read_manifest(io.BytesIO(content[: int(len(content) * share)]), passphrase=None)
 
 
 def test_an_encrypted_backup_that_was_cut_off_is_refused(encrypted):
     with pytest.raises(BackupError):
-        archive.read_manifest(io.BytesIO(encrypted[: len(encrypted) // 2]), passphrase="correct horse")
+        backup.read_manifest(io.BytesIO(encrypted[: len(encrypted) // 2]), passphrase="correct horse")
 
 
 def test_a_wrong_passphrase_and_none_get_a_sentence(encrypted):
     with pytest.raises(BackupError, match="does not open"):
-        archive.read_manifest(io.BytesIO(encrypted), passphrase="battery staple")
+        backup.read_manifest(io.BytesIO(encrypted), passphrase="battery staple")
     with pytest.raises(BackupError, match="RECOLLECT_BACKUP_PASSPHRASE"):
-        archive.read_manifest(io.BytesIO(encrypted), passphrase=None)
+        backup.read_manifest(io.BytesIO(encrypted), passphrase=None)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + bytes(2000), bytes(20_000)])
 def test_a_file_that_is_no_backup_is_refused(content):
     with pytest.raises(BackupError):
-        archive.read_manifest(io.BytesIO(content), passphrase=None)
+        backup.read_manifest(io.BytesIO(content), passphrase=None)

@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 from django.test import Client
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from imports.models import Import
 from imports.services import CHUNK
 from intake.tests.factories import a_person

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from core.testing.model_server import Say
 from intake.models import Turn
 from intake.tests.factories import a_long_conversation
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,10 +8,10 @@ from playwright.sync_api import Error
 from config.tests.endpoints import house
 from config.tests.endpoints.registered import ENDPOINTS
 from core.isolation.acting import acting_as
-from core.testing.accessibility import bring_axe, look_at
 from intake.models import User
 from intake.tests.factories import NOW, a_turn
 from memory import documents, records
+from testing.accessibility import bring_axe, look_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

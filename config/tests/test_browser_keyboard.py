@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from intake.models import Conversation
 from intake.tests.factories import a_turn
-from memory import indexing
+from memory import index
 from memory.models import MemoryRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,7 +58,7 @@ def test_every_flow_goes_by_keyboard_alone(open_page, person):
     a_turn(person, "We plan a dinner for six", "Risotto, then pears.")
     another = a_turn(person, "Something else").conversation
     a_turn(person, "The lighthouse keeper plays the cello", conversation=another)
-    indexing.embed_pending()
+    index.embed_pending()
     page = open_page()
     message = page.get_by_label("Message", exact=True)
     keyboard = page.keyboard

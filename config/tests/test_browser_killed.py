@@ -6,11 +6,11 @@ import pytest
 from playwright.sync_api import expect
 
 from config.tests.test_chat_served import model, served, web, words  # noqa: F401 - fixtures
-from core.testing.examiner import as_a_worker
-from core.testing.model_server import Say
 from intake.models import Turn
 from intake.tests.test_browser_chat import answered, last_turn, say
 from memory.tasks import close_abandoned_turns
+from testing.examiner import as_a_worker
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

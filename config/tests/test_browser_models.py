@@ -6,10 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from config.tests.test_chat_models import entry, system_of
-from core.testing.model_server import Say
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import answered, last_turn, say
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from intake.models import Conversation
-from memory import indexing
+from memory import index
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,7 +22,7 @@ def test_a_second_chat_finds_what_was_said_in_the_first_and_links_to_it(open_pag
     page = open_page(user=person)
     say(page, "The dinner on Friday will be risotto")
     first = Conversation.objects.get()
-    indexing.embed_pending()
+    index.embed_pending()
     page.get_by_role("link", name="New chat").first.click()
     say(page, "What was the dinner on Friday?")
     chats, notes = page.locator(".step").all()
@@ -48,7 +48,7 @@ def test_what_a_visitor_said_is_found_once_they_have_registered(open_page):
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("status").first).to_contain_text("yours now")
     expect(page.locator(".said")).to_have_text("My cat is called Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     page.get_by_role("link", name="New chat").first.click()
     say(page, "What is my cat called?")
     expect(page.locator(".prose")).to_contain_text("My cat is called Miso")

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from django.contrib.staticfiles.storage import staticfiles_storage
 
-from config.bundling import NotBundled, bundle
-from config.static import ENTRIES
+from config.static import ENTRIES, NotBundled, bundle
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
 B = 'import { d } from "../other/d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'

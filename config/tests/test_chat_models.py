@@ -9,17 +9,17 @@ from pydantic_ai.profiles.anthropic import anthropic_model_profile
 from pydantic_ai.profiles.openai import openai_model_profile
 
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker
-from core.testing.model_server import CallTool, Say, ScriptedModel
-from core.testing.serving import serving
+from intake.agent.language_models import LanguageModel
 from intake.checks import check_language_models
-from intake.language_models import LanguageModel
 from intake.models import ChatPreferences, Conversation, Turn
 from intake.tests.factories import NOW, a_turn
-from memory import documents, indexing, tasks
+from memory import documents, index, tasks
 from memory.models import Embedding
 from memory.models.documents import ABOUT_ME
 from memory.search import SearchMode, search_chat_history
+from testing.examiner import as_a_worker
+from testing.model_server import CallTool, Say, ScriptedModel
+from testing.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -206,7 +206,7 @@ def test_what_a_model_thinks_is_told_kept_and_continued_and_neither_searched_nor
     replayed = client.get(f"/api/v1/intake/turns/{turn.pk}/events").text
     assert replayed.index("event: reasoning") < replayed.index("event: delta")
     with acting_as(person):
-        indexing.embed_pending()
+        index.embed_pending()
         found = search_chat_history(user=person, query="zebra", limit=5, mode=SearchMode.HYBRID)
         assert found.matches == [] or all("zebra" not in match.snippet for match in found.matches)
         exact = [match for match in found.matches if match.relevance and match.relevance > 0.5]

@@ -24,14 +24,14 @@ from django.db import connection
 from django.db.models.functions import Length
 
 from config.stack.web import GRACEFUL_SECONDS
-from core.testing.examiner import as_a_worker
-from core.testing.model_server import Say, ScriptedModel
-from core.testing.serving import serving
-from core.testing.sse_client import read_events
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_person
 from memory.models import IndexedText
 from memory.tasks import close_abandoned_turns
+from testing.examiner import as_a_worker
+from testing.model_server import Say, ScriptedModel
+from testing.serving import serving
+from testing.sse_client import read_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

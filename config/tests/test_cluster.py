@@ -1,6 +1,6 @@
 """The product on a Citus cluster: how the schema is placed, and that a personal query asks one node.
 
-`CITUS_URLS` names the cluster (core/testing/cluster.py). Any other module of the suite runs on it as well then.
+`CITUS_URLS` names the cluster (testing/cluster.py). Any other module of the suite runs on it as well then.
 """
 
 import re
@@ -18,24 +18,23 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from config.tests.endpoints.matrix import a_matrix
-from core.distribution.plan import plan_tables
+from core.citus.distribute import plan_tables
+from core.citus.routing import owner_fields, placed_tables
 from core.ids import uuid7
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
+from core.isolation.acting import Caller, acting_as
 from core.isolation.checks import personal_models
-from core.isolation.cluster import placed_tables
 from core.isolation.policies import isolate
-from core.isolation.routing import owner_fields
-from core.testing.cluster import VARIABLE, cluster_urls, make_database
-from core.testing.emptying import empty
-from core.testing.examiner import as_a_worker, as_the_application
-from intake import deleting
+from intake.chats import deleting
+from intake.chats.services import Progress, begin_turn, save_progress
 from intake.models import Conversation, Turn
-from intake.services import Progress, begin_turn, save_progress
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import indexing, term_segments, vectors
+from memory import index
+from memory.index import segments, vectors
 from memory.models import Embedding, IndexedText, VectorBlock
 from memory.search.history import HistoryRequest, search_history
+from testing.cluster import VARIABLE, cluster_urls, make_database
+from testing.emptying import empty
+from testing.examiner import as_a_worker, as_the_application
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -57,7 +56,7 @@ def rows_of(table):
 def say(user, *messages):
     for message in messages:
         a_turn(user, message)
-    indexing.embed_pending()
+    index.embed_pending()
 
 
 def found(user, query):
@@ -112,7 +111,7 @@ def test_what_people_say_on_different_nodes_is_indexed_packed_and_found_by_them_
     for person in people:
         say(person, *(f"The plumber comes on day {number} to {person.email}" for number in range(12)))
     with as_a_worker():
-        term_segments.flush()
+        segments.flush()
         vectors.pack_all()
     assert not Embedding.objects.filter(vector=None).exists()
     assert VectorBlock.objects.values("user_id").distinct().count() == len(people)

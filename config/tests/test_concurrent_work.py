@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from django.utils import timezone
 
+from agent_tools.authentication import create_token
 from agent_tools.tests.mcp_messages import call
-from agent_tools.tokens import create_token
 from agent_tools.tools import registry
 from core.rate_limits import running_calls
-from core.testing.model_server import Hang, Say
 from intake.models import Turn
+from testing.model_server import Hang, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connection, connections
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from core.testing.examiner import as_the_application
+from testing.examiner import as_the_application
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,12 +11,12 @@ from config.tests.endpoints import house, walking
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn
 from memory.models import Embedding, PendingTerms, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.tests.vectors import directions, fill
+from testing.examiner import as_a_worker, take_policies_away
 
 pytestmark = pytest.mark.django_db
 

@@ -16,9 +16,9 @@ from config.tests.endpoints import house
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
 from config.tests.endpoints.registered import CALL, MCP, MCP_TOOLS, TOOLS
 from core.isolation.checks import personal_models
-from core.testing.examiner import take_policies_away
 from intake.models import ActivityEntry
 from intake.tests.factories import NOW, a_visitor, caller_for
+from testing.examiner import take_policies_away
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

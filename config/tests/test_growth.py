@@ -26,11 +26,12 @@ from django.utils import translation
 
 from imports.reading import envelopes, products
 from imports.reading.items import UnreadableExport
-from intake import deleting, sentences
-from intake.markdown import BlockStream, code, elements
+from intake.chats import deleting
+from intake.markdown import BlockStream, extensions, safety
+from intake.web import sentences
 from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
-from recollect_cli import packing
+from recollect_cli import importing
 
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = ("config", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")
@@ -203,11 +204,11 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
         if each
     ],
     "memory.search.time_windows": lambda: [rule.pattern for rule in RULES],
-    "intake.sentences": lambda: [
+    "intake.web.sentences": lambda: [
         sentences._pattern(text) for text in sentences.SENTENCES if "%(" in text and text.count("%(") == 1
     ],
-    "recollect_cli.packing": lambda: [
-        re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)
+    "recollect_cli.importing": lambda: [
+        re.compile(each, re.IGNORECASE) for each in (*importing.WANTED.values(), importing.ANY)
     ],
     "imports.reading.envelopes": lambda: [
         pattern
@@ -217,15 +218,17 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
         for pattern in (table.finds, table.finds_next, table.rest, *(ends for _, ends in table.by_group.values()))
         if pattern
     ],
-    "intake.markdown.elements": lambda: [*elements._ENDS.values()],
-    "core.html_text": lambda: [re.compile(re.escape(each), re.IGNORECASE) for each in ("-->", "</script", "</a")],
+    "intake.markdown.extensions": lambda: [*extensions._ENDS.values()],
+    "imports.reading.html_text": lambda: [
+        re.compile(re.escape(each), re.IGNORECASE) for each in ("-->", "</script", "</a")
+    ],
     "config.settings.base": list,
     "config.asgi": list,
-    "memory.vectors": list,
+    "memory.index.vectors": list,
 }
 
 
-METHODS = {"intake.sentences": ("fullmatch",), "recollect_cli.packing": ("fullmatch",)}
+METHODS = {"intake.web.sentences": ("fullmatch",), "recollect_cli.importing": ("fullmatch",)}
 """How the expressions of these modules are used."""
 
 
@@ -314,12 +317,24 @@ def test_every_regular_expression_grows_no_faster_than_its_text():
 # Functions that take a text
 
 TEXT_MODULES = (
-    *("intake.markdown", "imports.reading", "core.sections", "core.pg_text", "memory.chunking", "memory.terms"),
-    *("memory.search", "agent_tools.untrusted", "intake.sentences", "intake.agent.titles", "intake.agent.recall"),
-    *("memory.signatures", "memory.trigrams", "intake.services", "recollect_cli.showing", "memory.pages.searching"),
+    *("intake.markdown", "imports.reading", "core.text", "core.text", "memory.chunking", "memory.index.terms"),
+    *(
+        "memory.search",
+        "agent_tools.tools.wording",
+        "intake.web.sentences",
+        "intake.agent.prompt",
+        "intake.agent.models",
+    ),
+    *(
+        "memory.signatures",
+        "memory.index.trigrams",
+        "intake.chats.services",
+        "recollect_cli.client",
+        "memory.pages.searching",
+    ),
 )
 """Their functions touch nothing but their argument."""
-ASIDE = {"intake.services"}
+ASIDE = {"intake.chats.services"}
 
 
 def functions_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
@@ -400,8 +415,10 @@ LANGUAGES = ("python", "csharp", "c", "java", "shell-session", "typescript", "ht
 def test_colouring_ends_soon_however_a_lexer_grows(language):
     """Most lexers are quadratic, so a deadline between their tokens ends them."""
     for unit in ("a\n", "\n", " ", "//", "&", "<!--", "a.", "$$", "["):
-        text = (unit * code.LONGEST_COLOURED)[: code.LONGEST_COLOURED]
-        assert seconds_of(lambda text: code.render_code(text, language), text, TRIES) < 2 * code.COLOURING_SECONDS, unit
+        text = (unit * safety.LONGEST_COLOURED)[: safety.LONGEST_COLOURED]
+        assert (
+            seconds_of(lambda text: safety.render_code(text, language), text, TRIES) < 2 * safety.COLOURING_SECONDS
+        ), unit
 
 
 def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path):

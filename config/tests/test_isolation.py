@@ -16,29 +16,29 @@ from django.utils import timezone
 
 from config.tests.endpoints.house import let_in
 from core.isolation import acting
-from core.isolation.acting import ActingAsAnother, PersonalChange, acting_as, acting_as_staff, change_for_each
-from core.isolation.caller import Caller
+from core.isolation.acting import ActingAsAnother, Caller, PersonalChange, acting_as, acting_as_staff, change_for_each
 from core.isolation.checks import personal_models
-from core.testing.cluster import cluster_urls
-from core.testing.emptying import delete_past_signals
-from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from imports.tests.factories import an_import
-from intake import services, visitors
-from intake.accounts import activity
-from intake.idempotency import once
+from intake.accounts import activity, registration
+from intake.chats import services
+from intake.chats.idempotency import once
+from intake.chats.services import Progress
 from intake.links import conversation_path
 from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
-from intake.services import Progress
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import documents, indexing, records, term_segments, vectors
-from memory.embedders import get_embedder
+from memory import documents, index, records
+from memory.backends.embedders import get_embedder
+from memory.index import segments, vectors
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.models.embeddings import SLOTS
 from memory.tasks import close_abandoned_turns
 from memory.tests.indexed import words
 from memory.tests.overview.drawn import draw
+from testing.cluster import cluster_urls
+from testing.emptying import delete_past_signals
+from testing.examiner import as_a_worker, as_the_application, take_policies_away
 
 pytestmark = pytest.mark.django_db
 
@@ -65,8 +65,8 @@ def rows_everywhere(*users):
         for number in range(SLOTS):
             a_turn(user, f"Turn {number}")
     forgotten = [a_turn(user, "Forget this") for user in users]
-    indexing.embed_pending()
-    term_segments.flush()
+    index.embed_pending()
+    segments.flush()
     for user in users:
         draw(user)
     for user, gone in zip(users, forgotten, strict=True):
@@ -247,7 +247,7 @@ def test_a_person_who_was_a_visitor_a_moment_ago_takes_what_was_theirs_and_nothi
     mine, yours = a_visitor(), a_visitor()
     turns = [a_visitors_turn(visitor, f"Hello from {visitor}") for visitor in (mine, yours)]
     with as_the_application():
-        assert visitors.move_to_account(visitor=mine, user=alice) == 1
+        assert registration.move_to_account(visitor=mine, user=alice) == 1
     with acting_as(alice):
         assert list(Turn.objects.all()) == turns[:1]
     with acting_as(yours):
@@ -394,7 +394,7 @@ def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice):
 def test_a_worker_indexes_what_changed_while_its_vector_was_made(alice):
     turn = a_turn(alice, "I adopted a cat")
     Turn.objects.filter(pk=turn.pk).update(user_message="I adopted a dog")
-    indexing.embed_pending()
+    index.embed_pending()
     assert set(words()) == {"adopt", "dog", "note"}
     assert Embedding.objects.get().state == "embedded"
 

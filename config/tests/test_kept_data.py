@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from config.backup.server import program
+from config.ops.backup import program
 from config.tests.keep_data import FOLDER, manage
-from core.testing.throwaway_servers import ThrowawayServers
+from testing.servers import ThrowawayServers
 
 SAID = "SELECT user_message, assistant_message FROM intake_conversation_turns"
 LARGEST = 200_000

@@ -16,11 +16,11 @@ from django.utils.translation.template import templatize
 from core import errors
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
-from intake import sentences
 from intake.links import conversation_path
 from intake.models import Turn
-from intake.sentences import SENTENCES, in_page_language
 from intake.tests.factories import a_turn
+from intake.web import sentences
+from intake.web.sentences import SENTENCES, in_page_language
 
 ROOT = Path(settings.BASE_DIR)
 APPS = ("agent_tools", "config", "core", "imports", "intake", "memory")

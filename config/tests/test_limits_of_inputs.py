@@ -28,11 +28,11 @@ from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
 from config.tests.endpoints import house
 from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
 from core.isolation.staff import StaffLoginForm
-from intake import forms as of_accounts
 from intake.accounts.forms import CodeForm
 from intake.models import User
-from memory.pages import forms as of_notes
-from memory.pages.forms import DayField, TextField
+from intake.web import forms as of_accounts
+from memory.pages import common as of_notes
+from memory.pages.common import DayField, TextField
 
 pytestmark = pytest.mark.django_db
 

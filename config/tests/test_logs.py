@@ -6,12 +6,12 @@ import pytest
 from django.db import DataError, OperationalError
 from django.test import Client
 
-from core.testing.model_server import BreakOff, CallTool, Refuse, Say
-from intake import services
+from intake.chats import services
 from intake.models import User
 from intake.tests.factories import NOW, a_turn
-from memory import indexing
-from memory.embedders import EmbedderError, get_embedder
+from memory import index
+from memory.backends.embedders import EmbedderError, get_embedder
+from testing.model_server import BreakOff, CallTool, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,7 +20,7 @@ SEARCH = "/api/v1/tools/search_chat_history/"
 
 
 def test_the_handler_hears_everything(logged):
-    logging.getLogger("intake.chat").debug("heard %s", SECRET)
+    logging.getLogger("intake.answers.hub").debug("heard %s", SECRET)
     assert logged.about(SECRET)
 
 
@@ -28,7 +28,7 @@ def test_chatting_and_searching_say_nothing_of_it(logged, person, log_in, langua
     language_model(CallTool("search_chat_history", {"query": SECRET}), Say((f"I heard {SECRET}.",)))
     client = log_in(person)
     assert client.events(f"The word is {SECRET}")[-1].name == "done"
-    indexing.embed_pending()
+    index.embed_pending()
     answer = client.post(SEARCH, json={"query": SECRET}, headers=client._csrf())
     assert SECRET in answer.text
     client.get("/", params={"q": SECRET})
@@ -91,8 +91,8 @@ def test_a_text_that_cannot_be_embedded_is_not_quoted(logged, monkeypatch):
 
     a_turn(alice, f"First: {SECRET}")
     monkeypatch.setattr(get_embedder(), "embed_documents", fail)
-    indexing.embed_pending(until=NOW)
+    index.embed_pending(until=NOW)
     a_turn(alice, f"Second: {SECRET}")
-    indexing.embed_pending(until=NOW)
+    index.embed_pending(until=NOW)
     assert logged.lines
     assert logged.about(SECRET) == []

@@ -11,13 +11,13 @@ import pytest
 from django.core.checks import run_checks
 from django.db import DatabaseError, connection, transaction
 
-from core import log_checks
-from core.testing.model_server import BreakOff, CallTool, Refuse
+from core import logs as log_checks
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
-from memory import wake
+from memory.index import writer
 from memory.models import Embedding
 from memory.tests.test_real_worker import start_worker
+from testing.model_server import BreakOff, CallTool, Refuse
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -125,11 +125,11 @@ def test_no_log_of_a_run_full_of_errors_holds_a_word_of_what_was_said(
     failed = break_the_database()
     assert failed >= 4
     assert Embedding.objects.filter(vector=None).exists()
-    wake.wake_worker()
+    writer.wake_worker()
     wait_for(lambda: "InsufficientPrivilege" in worker_log.read_text())
     with suppress(DatabaseError), transaction.atomic():
         _execute("SELECT %s::int", "the server's log is this one")
-    logging.getLogger("intake.chat").warning("the web process's log is this one")
+    logging.getLogger("intake.answers.hub").warning("the web process's log is this one")
 
     logs = {"web": "\n".join(logged.lines), "worker": worker_log.read_text(), "database": database_log.read()}
     assert "the web process's log is this one" in logs["web"]

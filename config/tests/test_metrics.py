@@ -5,8 +5,8 @@ import re
 import pytest
 from django.test import Client
 
-from core.testing.model_server import Say
 from intake.tests.factories import a_person, a_turn
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,23 +13,22 @@ from django.db import connection
 from django.test import Client
 from rest_framework.test import APIClient
 
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing.examiner import as_a_worker
-from core.testing.traces import rows_naming, traces_of
-from intake import deleting, exporting, services
+from core.isolation.acting import Caller, acting_as
+from intake.chats import deleting, exporting, services
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import documents, indexing, records
-from memory.embedders import get_embedder
-from memory.indexing import writer
+from memory import documents, index, records
+from memory.backends.embedders import get_embedder
+from memory.index import writer
+from memory.index.segments import flush
+from memory.index.terms import score
 from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.models.embeddings import SLOTS
 from memory.tasks import SWEPT, sweep_deleted, sweep_lost
-from memory.term_segments import flush
-from memory.terms import score
 from memory.tests.overview.drawn import draw
+from testing.examiner import as_a_worker
+from testing.traces import rows_naming, traces_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_answers_of_other_tests")]
 
@@ -45,7 +44,7 @@ def alice() -> User:
 def said(user: User, **fields) -> Turn:
     """A turn with the secret on both sides, indexed to the last vector, on the map and in the timeline."""
     turn = a_turn(user, f"The word is {SECRET}", f"I shall remember {SECRET}.", **fields)
-    indexing.embed_pending()
+    index.embed_pending()
     flush()
     draw(user)
     return turn
@@ -123,7 +122,7 @@ def test_a_deleted_record_leaves_nothing_not_even_in_the_answer_that_is_kept_for
     api = APIClient()
     api.force_authenticate(alice)
     record = save_over_rest(api).json()["record"]["id"]
-    indexing.embed_pending()
+    index.embed_pending()
     flush()
     assert "intake_idempotent_answers.answer" in traces_of(SECRET)
     assert api.delete(f"/api/v1/memory/records/{record}/").status_code == 204
@@ -139,7 +138,7 @@ def test_a_deleted_document_leaves_nothing(alice, path):
     api = APIClient()
     api.force_authenticate(alice)
     documents.append(user=alice, day=None if path == "memory" else NOW.date(), text=f"The word is {SECRET}", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
     flush()
     assert traces_of(SECRET)
     assert api.delete(f"/api/v1/memory/documents/{path}/", headers={"If-Match": "*"}).status_code == 204
@@ -207,7 +206,7 @@ def test_a_turn_deleted_while_a_worker_embeds_it_does_not_come_back(alice, monke
 
     thread = threading.Thread(target=delete)
     monkeypatch.setattr(embedder, "embed_documents", delete_meanwhile)
-    indexing.embed_pending()
+    index.embed_pending()
     assert traces_of(SECRET) == []
     assert not Embedding.objects.exists()
 
@@ -234,7 +233,7 @@ def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monke
 
     is_deleted = threading.Event()
     monkeypatch.setattr(writer, "enqueue", delete_first)
-    indexing.enqueue_missing(now=NOW)
+    index.enqueue_missing(now=NOW)
     assert is_deleted.wait(5)
     assert traces_of(SECRET) == []
     assert not Embedding.objects.exists()

@@ -7,7 +7,7 @@ from django.test import Client
 
 from config.tests.endpoints.house import Things
 from config.tests.endpoints.registered import ENDPOINTS
-from intake.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER
+from intake.accounts.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_visitor
 
@@ -142,7 +142,7 @@ def test_what_names_a_person_in_a_page_is_no_id_and_differs_by_key(settings):
 
 
 def test_a_token_says_nothing_of_a_page():
-    from agent_tools.tokens import create_token
+    from agent_tools.authentication import create_token
 
     made = create_token(user=a_person(), name="x")
     headers = {"authorization": f"Bearer {made.secret}"}

@@ -12,25 +12,25 @@ from django.db import connection
 from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
-from agent_tools.oauth import sweeping as oauth
+from agent_tools.oauth import clients as oauth
 from config.celery import app
-from core import periodic
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.periodic import for_each
-from core.testing.examiner import as_a_worker
-from intake import retention, services, temporary, visitors
-from intake.accounts import activity
-from intake.answers import sweeping as answers
+from core import resilience
+from core.isolation.acting import Caller, acting_as
+from core.resilience import for_each
+from intake.accounts import activity, registration
+from intake.answers import hub as answers
+from intake.chats import arranging, deleting, services
 from intake.models import Activity, Conversation, Session, Turn, User
 from intake.models.activity import ActivityEntry
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
-from memory import indexing, term_segments
+from memory import index
+from memory.index import segments
 from memory.models import DeletedText, Embedding, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.overview import drawing
 from memory.tasks import SWEPT
 from memory.tests.vectors import directions, fill
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -61,13 +61,13 @@ class Failing:
 
 def sweep_pending(monkeypatch):
     a_turn(a_person(), "I adopted a cat")
-    failing = Failing(monkeypatch, indexing, "quarantine_exhausted")
+    failing = Failing(monkeypatch, index, "quarantine_exhausted")
     return failing, lambda: not Embedding.objects.filter(vector=None).exists(), None
 
 
 def sweep_deleted(monkeypatch):
     fill(a_person(), directions(SLOTS, seed=1))
-    return Failing(monkeypatch, term_segments, "purge"), VectorBlock.objects.exists, None
+    return Failing(monkeypatch, segments, "purge"), VectorBlock.objects.exists, None
 
 
 def sweep_lost(monkeypatch):
@@ -75,11 +75,11 @@ def sweep_lost(monkeypatch):
         kept.delete(*(kept.keys(f"{SWEPT}*") or ["none"]))
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     turns = [a_turn(user, text) for user in (alice, bob) for text in ("cat", "dog")]
-    term_segments.flush()
+    segments.flush()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turns[0].pk, turns[2].pk]])
     monkeypatch.setattr("memory.tasks.term_segments.purge", lambda **_: 0)
-    failing = Failing(monkeypatch, term_segments, "mark_lost", lambda user_id: user_id == alice.pk)
+    failing = Failing(monkeypatch, segments, "mark_lost", lambda user_id: user_id == alice.pk)
     return failing, lambda: DeletedText.objects.filter(user=bob).exists(), None
 
 
@@ -110,7 +110,7 @@ def remove_old_turns(monkeypatch):
         a_turn(user, "long ago", said_at=LONG_AGO)
     User.objects.filter(pk=alice.pk).update(retention_due_at=LONG_AGO)
     User.objects.filter(pk=bob.pk).update(retention_due_at=NOW)
-    failing = Failing(monkeypatch, retention, "_remove_some_of", lambda user_id, _: user_id == alice.pk)
+    failing = Failing(monkeypatch, deleting, "_remove_some_of", lambda user_id, _: user_id == alice.pk)
 
     def is_second_done():
         alice.refresh_from_db()
@@ -124,7 +124,7 @@ def remove_old_turns(monkeypatch):
 def remove_silent_visitors(monkeypatch):
     visitor = a_visitor()
     User.objects.filter(pk=visitor.pk).update(joined_at=LONG_AGO)
-    failing = Failing(monkeypatch, visitors, "remove_silent")
+    failing = Failing(monkeypatch, registration, "remove_silent")
     return failing, None, lambda: not User.objects.exists()
 
 
@@ -133,7 +133,7 @@ def remove_temporary_chats(monkeypatch):
     with acting_as(alice):
         a_temporary_turn(alice, "secret")
     Conversation.objects.update(expires_at=LONG_AGO)
-    return Failing(monkeypatch, temporary, "remove_expired"), None, lambda: not Turn.objects.exists()
+    return Failing(monkeypatch, arranging, "remove_expired"), None, lambda: not Turn.objects.exists()
 
 
 def remove_expired_sessions(monkeypatch):
@@ -213,7 +213,7 @@ AS_THE_WEB_ROLE = ("imports.sweep", "memory.remove_old_turns", "memory.remove_ex
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
-    monkeypatch.setattr(periodic, "_known", {})
+    monkeypatch.setattr(resilience, "_known", {})
 
 
 def test_every_task_of_the_schedule_has_a_case_here():

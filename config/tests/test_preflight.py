@@ -12,10 +12,10 @@ import pytest
 
 from config.stack import StackError
 from config.stack.paths import BASE_DIR, temporary_servers_dir
-from config.stack.postgres import EmbeddedPostgres
 from config.stack.preflight import addresses, as_worker, roles_named
-from config.stack.testing import NAMES
+from config.stack.servers import EmbeddedPostgres
 from core.isolation.roles import RoleRefused, Roles, make_roles
+from testing.plugin import NAMES
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.conf import settings
 
-from config.stack.testing import NAMES, pytest_xdist_auto_num_workers
+from testing.plugin import NAMES, pytest_xdist_auto_num_workers
 
 
 @pytest.fixture

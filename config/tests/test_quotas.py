@@ -11,12 +11,11 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from core.errors import QuotaExceeded
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from intake import deleting, quotas, services
+from core.isolation.acting import Caller, acting_as
+from intake.chats import deleting, quotas, services
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, notes, records
+from memory import documents, records
 from memory.models import MemoryDocument
 
 pytestmark = pytest.mark.django_db
@@ -88,14 +87,14 @@ def test_what_is_rewritten_may_become_shorter_beyond_the_quota_and_not_longer(al
     record = records.create(user=alice, content="y" * 1_500, now=NOW)
     with acting_as(alice):
         documents.append(user=alice, day=None, text="x" * 1_500, now=NOW)
-        note = notes.create(user=alice, title="A note", content="z" * 1_500, at=NOW)
+        note = documents.create_note(user=alice, title="A note", content="z" * 1_500, at=NOW)
     settings.QUOTA_BYTES = 1_000
 
     def replace(content):
         documents.replace(user=alice, day=None, content=content, expected=None, now=NOW)
 
     def rewrite_note(content):
-        notes.rewrite(user=alice, note_id=note.pk, title="A note", content=content, at=NOW)
+        documents.rewrite_note(user=alice, note_id=note.pk, title="A note", content=content, at=NOW)
 
     def rewrite_record(content):
         records.rewrite(user=alice, record_id=record.id, content=content, now=NOW)

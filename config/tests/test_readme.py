@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection
 
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from memory import index
 
 README = (Path(settings.BASE_DIR) / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -86,7 +86,7 @@ def test_the_lines_for_env_are_what_the_settings_read(tmp_path, monkeypatch):
 def test_the_blocks_for_a_shell_work_one_after_the_other(paste, tmp_path):
     demo = a_person("demo@example.com")
     a_turn(demo, "I'm planning a trip to Lisbon; where do I want to go in spring?")
-    indexing.embed_pending()
+    index.embed_pending()
     _, *rest = blocks("sh")
     pasted = paste(*rest)
     assert pasted.returncode == 0, pasted.stderr

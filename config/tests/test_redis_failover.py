@@ -9,17 +9,18 @@ import redis
 from celery import current_app
 
 from config.stack.paths import choose_account, programs
-from core import rate_limits, redis_clients
+from core import rate_limits, resilience
 from core.errors import RateLimited
-from core.redis_clients import SentinelAddress, broker_settings
-from core.testing.model_server import Say
-from intake.answers.streams import entry_of, stream_key
+from core.resilience import SentinelAddress, broker_settings
+from intake.answers.sharing import entry_of
+from intake.chats.running import stream_key
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from intake.tests.test_answers_followed import WORDS, begin, follow, text_of
 from intake.tests.test_chat_stream import wait_until
 from memory.models import Embedding
 from memory.tests.test_real_worker import start_worker
+from testing.model_server import Say
 
 NAME = "recollect"
 PASSWORD = "sentinels-know-it"
@@ -45,7 +46,7 @@ class SentinelServers:
         wait_until(lambda: self.ask("sentinel", "sentinel_masters")[NAME]["num-slaves"] == 1, seconds=SECONDS)
 
     def ask(self, name, method, *arguments):
-        with redis_clients.client(f"redis://:{PASSWORD}@127.0.0.1:{self.ports[name]}", seconds=5) as client:
+        with resilience.client(f"redis://:{PASSWORD}@127.0.0.1:{self.ports[name]}", seconds=5) as client:
             return getattr(client, method)(*arguments)
 
     def _start(self, name, configuration, *options):
@@ -125,7 +126,7 @@ def test_an_answer_its_stream_a_vector_and_a_limit_go_on_when_the_primary_dies(
 ):
     # The worker's own, so that it finds its model in force.
     settings.EMBEDDER = {
-        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
     settings.RATE_LIMITS = {"tried": "3/hour"}
@@ -144,7 +145,7 @@ def test_an_answer_its_stream_a_vector_and_a_limit_go_on_when_the_primary_dies(
     assert text_of(before) + text_of(answer) == "".join(WORDS)
     assert answer[-1].name == "done"
     turn = Turn.objects.exclude(assistant_message="").latest("pk")
-    with redis_clients.client(sentinels.url, seconds=5) as primary:
+    with resilience.client(sentinels.url, seconds=5) as primary:
         wait_until(lambda: written(primary, turn)[-1:] == [None], seconds=SECONDS)
         assert "".join(event.text for event in written(primary, turn)[:-1]) == "".join(WORDS)
     monkeypatch.setattr(rate_limits.bypass, "until", 0.0)

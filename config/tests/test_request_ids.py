@@ -10,11 +10,10 @@ from django.db import connection
 
 from config.celery import REQUEST, app, name_the_request
 from core.isolation.acting import acting_as
-from core.logs import JsonFormatter, LineFormatter
-from core.request_ids import request_id
-from core.testing.model_server import Say
+from core.logs import JsonFormatter, LineFormatter, request_id
 from intake.tests.factories import a_person
-from memory.wake import Waker
+from memory.index.writer import Waker
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,16 +89,16 @@ def test_what_the_web_process_logs_of_a_request_bears_it(visitor, seen, method, 
 
 
 def test_an_answer_that_is_written_after_the_request_still_bears_it(visitor, seen, language_model, monkeypatch):
-    from intake.answers import writing
+    from intake.answers import writer
 
     language_model(Say(("Hello.",)))
-    original = writing.ending_of
+    original = writer.ending_of
 
     def tell(turn):
         logging.getLogger("intake.answers").warning("An answer is done")
         return original(turn)
 
-    monkeypatch.setattr(writing, "ending_of", tell)
+    monkeypatch.setattr(writer, "ending_of", tell)
     headers = {**visitor._csrf(), "X-Request-ID": "trace-8"}
     visitor.post("/api/v1/intake/chat", json={"message": "Hello"}, headers=headers)
     assert any("[trace-8]: An answer is done" in line for line in seen[0])
@@ -147,11 +146,11 @@ def test_a_message_to_a_worker_takes_it_along():
 
 
 def test_waking_a_worker_sends_it_from_the_wakers_thread(monkeypatch):
-    from memory import wake
+    from memory.index import writer
 
     sent = []
-    monkeypatch.setattr(wake.current_app, "send_task", lambda *_, **__: sent.append(request_id.get()))
-    monkeypatch.setattr(wake, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(writer.current_app, "send_task", lambda *_, **__: sent.append(request_id.get()))
+    monkeypatch.setattr(writer, "PAUSE_SECONDS", 0)
     request_id.set("trace-11")
     Waker().wake_worker()
     deadline = time.monotonic() + 5

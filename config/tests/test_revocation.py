@@ -10,10 +10,10 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 
 from config.asgi import MCP, STREAMING
-from core.testing.model_server import Say
 from imports.tests.factories import an_import
 from intake.models import Session
 from intake.tests.factories import a_turn
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +50,7 @@ def export(form):
 
 
 def conversation(person, settings, monkeypatch, language_model):
-    monkeypatch.setattr("intake.export_files.conversation_as_markdown", slowly_as_text)
+    monkeypatch.setattr("intake.chats.exporting.conversation_as_markdown", slowly_as_text)
     turn = a_turn(person, "Hello")
     return "GET", f"/api/v1/conversations/{turn.conversation_id}/export/", {"params": {"as": "markdown"}}
 
@@ -139,11 +139,9 @@ def test_no_other_module_streams():
         if re.search(r"\b(StreamingHttpResponse|FileResponse)\(", path.read_text())
     }
     assert streaming <= {
-        "imports/rest/events.py",
-        "intake/rest/downloads.py",
-        "intake/views/answers.py",
-        "intake/views/events.py",
-        "intake/views/admission.py",
+        "imports/rest.py",
+        "intake/rest/account.py",
+        "intake/web/chat.py",
     }
 
 

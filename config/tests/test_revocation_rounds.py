@@ -9,11 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agent_tools.authentication import verify
+from agent_tools.authentication import create_token, verify
 from agent_tools.models import AccessToken
-from agent_tools.tokens import create_token
 from intake import revocation
-from intake.identity import SessionStore
+from intake.accounts.identity import SessionStore
 from intake.models import Session, User
 from intake.revocation import SessionCheck, TokenCheck
 from intake.tests.factories import a_person

@@ -8,12 +8,11 @@ from django.db.models import Exists, OuterRef
 from django.test.utils import CaptureQueriesContext
 
 from config.database import operations
-from core.isolation import routing
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing.cluster import cluster_urls
+from core.citus import routing
+from core.isolation.acting import Caller, acting_as
 from intake.models import Conversation, IdempotentAnswer, Turn
 from intake.tests.factories import a_person, a_turn
+from testing.cluster import cluster_urls
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
-from config import sbom
+from config.ops import sbom
 
 ROOT = Path(settings.BASE_DIR)
 DIGEST = "a" * 64

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from config.tests.endpoints.house import move_in
 from config.tests.endpoints.matrix import undone
 from config.tests.endpoints.registered import ENDPOINTS

@@ -8,12 +8,12 @@ from django.test.utils import CaptureQueriesContext
 
 from agent_tools.chat import _call
 from agent_tools.tools import connectors, registry
-from core.endpoints import CalledInTransaction
-from core.isolation.caller import Caller
+from core.isolation.acting import Caller
+from core.resilience import CalledInTransaction
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, indexing
-from memory.embedders import EmbedderLeftAlone, EmbedderSlow, get_embedder, using
-from memory.embedders.openai_compatible import OpenAICompatibleEmbedder
+from memory import documents, index
+from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embedder, using
+from memory.backends.openai_compatible import OpenAICompatibleEmbedder
 from memory.search import SearchMode, deadline, search_chat_history, sources
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.deadline import TooManySearches, searching
@@ -36,7 +36,7 @@ def history(user, query, **options):
 def test_all_exact_pieces_of_a_query_are_one_scan(search):
     alice = a_person()
     a_turn(alice, "ab cd ef gh")
-    indexing.embed_pending()
+    index.embed_pending()
     with CaptureQueriesContext(connection) as queries:
         search(alice, QUOTATIONS)
     scans = [query["sql"] for query in queries.captured_queries if "can_have" in query["sql"]]
@@ -59,7 +59,7 @@ def test_of_a_document_every_piece_is_found_in_one_cutting(monkeypatch):
 def test_the_answer_says_which_pieces_were_left_out(tool, data):
     alice = a_person()
     a_turn(alice, "ab cd ef gh")
-    indexing.embed_pending()
+    index.embed_pending()
     answer = registry.get(tool).call({"query": QUOTATIONS, **data}, user=alice)
     assert "only the first 8 were searched literally, not: ij, jk," in answer.note
     assert registry.get(tool).call({"query": '"ab" "cd"', **data}, user=alice).note is None
@@ -71,7 +71,7 @@ def test_a_source_is_not_searched_again_after_its_timeout(monkeypatch, settings)
     alice = a_person()
     a_turn(alice, "A restaurant in Shibuya")
     documents.append(user=alice, day=None, text="A restaurant in Ginza", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
     begun = []
 
     def hang(*_, **__):
@@ -89,7 +89,7 @@ def test_a_search_of_chats_ends_at_its_deadline(monkeypatch, settings):
     settings.HISTORY_TIMEOUT_SECONDS = 1.0
     alice = a_person()
     a_turn(alice, "Order AB-1234 came")
-    indexing.embed_pending()
+    index.embed_pending()
 
     def hang(*_, **__):
         with connection.cursor() as cursor:
@@ -124,7 +124,7 @@ def test_searches_take_at_most_half_of_the_connections(monkeypatch, settings):
 def test_no_transaction_is_open_while_a_query_is_embedded_or_reranked(search, monkeypatch, settings):
     alice = a_person()
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     seen, embedder = [], get_embedder()
 
     class Model:
@@ -139,7 +139,7 @@ def test_no_transaction_is_open_while_a_query_is_embedded_or_reranked(search, mo
             seen.append(connection.in_atomic_block)
             return [1.0 for _ in texts]
 
-    monkeypatch.setattr("memory.search.reranking.get_reranker", Reranker)
+    monkeypatch.setattr("memory.search.texts.get_reranker", Reranker)
     with using(Model()):
         if search is chat:
             assert chat(alice, "cat last week", rerank=True, now=NOW).is_reranked
@@ -198,7 +198,7 @@ def test_while_the_model_is_left_alone_words_answer_and_the_answer_says_so():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     a_turn(alice, "The report is due")
-    indexing.embed_pending()
+    index.embed_pending()
     with using(LeftAlone()):
         found = chat(alice, "cat")
         assert [match.snippet for match in found.matches] == ["I adopted a cat"]

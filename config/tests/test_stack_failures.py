@@ -340,7 +340,7 @@ AS_NAMELESS = """
 import os, sys
 from pathlib import Path
 from config.stack import StackError
-from config.stack.postgres import EmbeddedPostgres
+from config.stack.servers import EmbeddedPostgres
 root = Path(sys.argv[1])
 os.setgroups([]); os.setgid(54321); os.setuid(54321)
 try:

@@ -22,10 +22,10 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from agent_tools.tools import registry
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
-from config.stack.postgres import EmbeddedPostgres
+from config.stack.servers import EmbeddedPostgres
 from core.isolation import replica
 from core.isolation.acting import read_as
-from core.isolation.connections import parameters
+from core.isolation.checks import parameters
 from intake.tests.factories import a_person, a_turn
 
 STALENESS = 0.6

@@ -18,11 +18,11 @@ from config.asgi import STREAMING
 from config.tests.test_asgi import views_of
 from core import rate_limits
 from core.errors import RateLimited
-from core.testing.examiner import as_the_application
-from core.testing.model_server import Hang
 from imports.models import Import
 from intake.models import Turn
 from intake.tests.factories import NOW, a_turn
+from testing.examiner import as_the_application
+from testing.model_server import Hang
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

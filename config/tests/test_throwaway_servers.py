@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 
 from config.stack.processes import find_servers
-from core.testing.throwaway_servers import ADDRESSES
+from testing.servers import ADDRESSES
 
 
 class Pipe:
@@ -37,7 +37,7 @@ class Pipe:
 @pytest.fixture(scope="module")
 def servers():
     with subprocess.Popen(
-        [sys.executable, "-m", "config.stack.throwaway_servers"],
+        [sys.executable, "-m", "testing.throwaway"],
         cwd=settings.BASE_DIR,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ def test_an_unknown_command_is_answered_by_those_there_are(servers):
 
 def test_the_servers_end_with_whoever_started_them():
     with subprocess.Popen(
-        [sys.executable, "-m", "config.stack.throwaway_servers"],
+        [sys.executable, "-m", "testing.throwaway"],
         cwd=settings.BASE_DIR,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -9,15 +9,15 @@ from django.conf import settings
 from django.test import Client
 
 from core.isolation.acting import acting_as
-from core.testing import ZONE_OF_PEOPLE
 from imports.models import Import, ImportedItem
 from imports.reading.items import ImportedDocument
-from imports.storing import keeping
+from imports.storing import documents as keeping
 from intake.links import conversation_path
 from intake.models import User, day_in_words, local_time
 from intake.tests.factories import a_person, a_turn
-from memory import documents, indexing, records
+from memory import documents, index, records
 from memory.models import MemoryDocument
+from testing import ZONE_OF_PEOPLE
 
 # On this day in Los Angeles; the day after in UTC, and in Auckland.
 EVENING = datetime(2026, 2, 4, 3, 30, tzinfo=UTC)
@@ -37,7 +37,7 @@ def test_recall_mode_says_the_days_of_chats_and_notes_in_the_persons_zone(alice,
     a_turn(alice, "The risotto was for the dinner on the boat", said_at=EVENING)
     with acting_as(alice):
         records.create(user=alice, content="The risotto needs a dry wine on the boat", now=EVENING)
-    indexing.embed_pending()
+    index.embed_pending()
     events = log_in(alice).events("What about the risotto on the boat?")
     text = "".join(event.data["text"] for event in events if event.name == "delta")
     assert re.findall(r"\*\*(\d+ \w+ \d+)\*\*", text) == ["3 February 2026"] * 2
@@ -46,7 +46,7 @@ def test_recall_mode_says_the_days_of_chats_and_notes_in_the_persons_zone(alice,
 def test_search_memory_writes_the_day_in_the_persons_zone(alice):
     with acting_as(alice):
         records.create(user=alice, content="The risotto needs a dry wine", now=EVENING)
-    indexing.embed_pending()
+    index.embed_pending()
     client = Client()
     client.force_login(alice)
     answer = client.post(
@@ -93,7 +93,7 @@ def test_a_moment_at_the_ends_of_the_calendar_has_a_day():
 
 
 # Where a moment may become a day and an hour in another way: in UTC by name, or for Django's own templates.
-ELSEWHERE = {"intake/models/users.py", "intake/middleware.py"}
+ELSEWHERE = {"intake/models/users.py", "intake/web/middleware.py"}
 MADE_LOCAL = re.compile(
     r"\.astimezone\((?!UTC\)|\)\.isoformat)|\blocaltime\(|created_at\.date\(|said_at\.date\(|[^.]updated_at\.date\("
 )

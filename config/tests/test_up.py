@@ -19,7 +19,7 @@ from config.stack.paths import BASE_DIR, servers_dir
 from config.stack.preflight import check_broker, check_database, check_port
 from config.stack.processes import MARK, LogReader, Program, Watch, find_marked, find_servers
 from config.stack.supervisor import Address
-from config.stack.testing import NAMES
+from testing.plugin import NAMES
 
 STACK = [sys.executable, "-m", "config.stack"]
 

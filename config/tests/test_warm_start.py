@@ -13,10 +13,11 @@ from django.conf import settings as project
 from django.db import connection
 
 from config.tests.test_chat_served import Web
-from core.testing.model_server import Say, ScriptedModel
-from core.testing.serving import serving
-from intake.agent import models, warming
+from intake.agent import models
+from intake.answers import hub
 from intake.models import Turn, User
+from testing.model_server import Say, ScriptedModel
+from testing.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -87,7 +88,7 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
         settings.LLM_MODEL, settings.LLM_BASE_URL = "scripted", f"{address}/v1"
 
         async def warm_up():
-            await warming.warm_up()
+            await hub.warm_up()
             kept = dict(models._models[asyncio.get_running_loop()])
             await models.close_connections()
             return kept
@@ -101,5 +102,5 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
 
 def test_a_model_that_cannot_be_built_keeps_no_process_from_starting(settings, logged):
     settings.CHAT_TOOLSET = "agent_tools.nowhere.toolset"
-    asyncio.run(warming.warm_up())
+    asyncio.run(hub.warm_up())
     assert logged.about("could not be warmed up (ModuleNotFoundError)")

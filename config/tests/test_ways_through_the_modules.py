@@ -8,16 +8,15 @@ import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing.examiner import as_a_worker
-from core.testing.module_counter import counted_modules
-from intake import services
+from core.isolation.acting import Caller, acting_as
+from intake.chats import services
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing, tasks, wake
-from memory.indexing import worker
+from memory import index, tasks
+from memory.index import worker, writer
 from memory.models import Embedding
+from testing.examiner import as_a_worker
+from testing.module_counter import counted_modules
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +28,7 @@ def test_a_hybrid_search_over_rest_runs_through_few_modules():
     alice = a_person("alice")
     a_turn(alice, "I adopted a cat named Miso")
     a_turn(alice, "What do dogs eat?")
-    indexing.embed_pending()
+    index.embed_pending()
     a_turn(alice, "The cat sleeps on the sofa")
     client = callers.client_of(alice)
     body = {"query": "my cat", "mode": "hybrid"}
@@ -46,12 +45,12 @@ def test_a_turn_runs_through_few_modules_from_its_two_saves_to_its_stored_vector
     """The message that wakes a worker is not sent: the worker's task runs here, as the worker's role."""
     alice, is_sent = a_person("alice"), threading.Event()
     conversation = a_turn(alice, "I adopted a cat named Miso").conversation
-    monkeypatch.setattr(wake.current_app, "send_task", lambda *_, **__: is_sent.set())
+    monkeypatch.setattr(writer.current_app, "send_task", lambda *_, **__: is_sent.set())
     for name in ("embed_pending", "has_pending"):
-        monkeypatch.setattr(indexing, name, getattr(worker, name))
+        monkeypatch.setattr(index, name, getattr(worker, name))
     for _ in range(2):
         # A thread that starts within the block is counted.
-        monkeypatch.setattr(wake, "wake_worker", wake.Waker().wake_worker)
+        monkeypatch.setattr(writer, "wake_worker", writer.Waker().wake_worker)
         with counted_modules() as saving:
             turn = say(alice, conversation)
             assert is_sent.wait(5)
@@ -73,7 +72,7 @@ def say(user, conversation):
 
 
 # Every use of the database looks at the deadline of its request; docs/architecture.md names both once.
-BESIDE_EVERY_WAY = {"core/deadlines.py", "config/database/base.py"}
+BESIDE_EVERY_WAY = {"core/resilience.py", "config/database/base.py"}
 
 
 def check(title, modules, most):

@@ -24,7 +24,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.crypto import salted_hmac
 
-from core import redis_clients
+from core import resilience
 
 ALIAS = "replica"
 # How long the standby is not tried after a failure, so that requests do not wait for it repeatedly.
@@ -158,4 +158,4 @@ def _key(user_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _redis(url: str) -> redis.Redis:
-    return redis_clients.client(url, seconds=REDIS_SECONDS)
+    return resilience.client(url, seconds=REDIS_SECONDS)

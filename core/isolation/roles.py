@@ -23,7 +23,7 @@ LOST_RACES = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation, ps
 TRIES = 5
 
 # The longest transaction of a role, also of a process that has lost its way: requests end theirs far earlier
-# (core/deadlines.py). An import's or a deletion's batch takes seconds.
+# (core/resilience.py). An import's or a deletion's batch takes seconds.
 LONGEST_TRANSACTION = "1h"
 LONGEST_IDLE_TRANSACTION = "15min"
 TRANSACTION_TIMEOUT_SINCE = 170_000

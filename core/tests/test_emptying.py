@@ -8,10 +8,10 @@ from django.contrib.auth.models import Group, Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
-from core.testing.emptying import KEPT, empty
-from core.testing.examiner import let_the_examiner_look
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import a_person, a_turn
+from testing.emptying import KEPT, empty
+from testing.examiner import let_the_examiner_look
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

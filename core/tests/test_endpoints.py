@@ -6,10 +6,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 
-from core import endpoints
-from core.endpoints import CalledInTransaction, Endpoint, LeftAlone, refuse_in_transaction
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
+from core import resilience
+from core.isolation.acting import Caller, acting_as
+from core.resilience import CalledInTransaction, Endpoint, LeftAlone, refuse_in_transaction
 
 
 @pytest.mark.django_db(transaction=True)
@@ -47,7 +46,7 @@ def time_out(endpoint):
 @pytest.fixture
 def clock(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(endpoints, "monotonic", lambda: now[0])
+    monkeypatch.setattr(resilience, "monotonic", lambda: now[0])
     return now
 
 

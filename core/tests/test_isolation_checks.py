@@ -6,11 +6,17 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from core.isolation.checks import NotIsolated, personal_models, problems, refuse_unless_isolated
-from core.isolation.connections import connected_as, connected_as_owner
+from core.isolation.checks import (
+    NotIsolated,
+    connected_as,
+    connected_as_owner,
+    personal_models,
+    problems,
+    refuse_unless_isolated,
+)
 from core.isolation.policies import isolate
 from core.isolation.roles import Roles
-from core.testing.examiner import as_a_worker, as_the_application
+from testing.examiner import as_a_worker, as_the_application
 
 pytestmark = pytest.mark.django_db
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.pg_text import cut, shortened, storable
+from core.text import cut, shortened, storable
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 

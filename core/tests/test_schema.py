@@ -4,8 +4,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from core import schema
-from core.isolation.connections import connected_as_owner
+from core.isolation import schema
+from core.isolation.checks import connected_as_owner
 
 
 def test_no_recorded_migration_has_changed_and_every_one_is_recorded():

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.sections import END, Section, read_head, read_sections, write_head, write_section
+from core.text import END, Section, read_head, read_sections, write_head, write_section
 
 MARK = '<!-- turn {"turn_number": 1} -->'
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)

@@ -6,7 +6,7 @@ import tracemalloc
 import zipfile
 from datetime import UTC, datetime
 
-from core.zip_stream import PIECE, ArchiveFile, zipped
+from core.text import PIECE, ArchiveFile, zipped
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

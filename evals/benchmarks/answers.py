@@ -18,13 +18,13 @@ from typing import Any
 import psutil
 from django.core.management import CommandError
 
-from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
 from evals.options import Number
 from evals.processes import ModuleProcess, call, looking
 from evals.reliability.answering import AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.product import Person, Product, running_product
+from testing.serving import serving
 
 MEMORY_EVERY_SECONDS = 0.25
 # Of those who read along, so many leave once and come back.

@@ -33,8 +33,9 @@ from evals.options import Number
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
 from intake.models import Turn, User
-from memory import indexing, term_segments
-from memory.embedders import get_embedder
+from memory import index
+from memory.backends.embedders import get_embedder
+from memory.index import segments
 from memory.models import Embedding
 
 TURNS_AT_A_TIME = 50
@@ -179,8 +180,8 @@ def _index(clock: ProcessorClock) -> None:
     """The clock runs while vectors are made and stored."""
     with as_worker():
         with clock.running():
-            indexing.embed_pending()
-        term_segments.flush()
+            index.embed_pending()
+        segments.flush()
     with unbound(), connection.cursor() as cursor:
         cursor.execute("VACUUM")
 

@@ -23,11 +23,11 @@ from evals.synthetic import SyntheticTurn
 from evals.synthetic import turns as synthetic_turns
 from imports import services
 from imports.models import Import
-from imports.storing import uploads
-from imports.storing.running import work
+from imports.storing import queue
+from imports.storing.worker import work
 from intake.models import Turn, User
-from memory import terms
-from memory.models.corpora import Corpus, Scope
+from memory.index import terms
+from memory.models.documents import Corpus, Scope
 
 TURNS_PER_CONVERSATION = 10
 # A word of the generator's own, in every tenth turn.
@@ -84,8 +84,8 @@ def _bring(user: User, path: Path) -> tuple[Import, float, float]:
     size, now = path.stat().st_size, timezone.now()
     with acting_as(user):
         batch = services.begin(user=user, filename=path.name, size=size, product="", now=now)
-        uploads.write(batch, b"", offset=0)
-        shutil.copyfile(path, uploads.path_of(batch))
+        queue.write(batch, b"", offset=0)
+        shutil.copyfile(path, queue.upload_path(batch))
         # As if all chunks but the last byte had come.
         Import.objects.for_user(user).filter(pk=batch.pk).update(bytes_received=size - 1)
         with path.open("rb") as export:

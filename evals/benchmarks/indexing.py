@@ -19,9 +19,8 @@ from celery import Celery
 from django.conf import settings
 from django.utils import timezone
 
-from agent_tools.tokens import create_token
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
+from agent_tools.authentication import create_token
+from core.isolation.acting import Caller, acting_as
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
@@ -31,12 +30,12 @@ from evals.options import Number
 from evals.processes import Environment, call, environment, own_broker, web, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
+from intake.chats.services import save_exchange
 from intake.models import Turn, User
-from intake.services import save_exchange
-from memory.embedders import get_embedder
+from memory.backends.embedders import get_embedder
+from memory.index.sources import cut, turn_entry
 from memory.models import Embedding
 from memory.search import search_chat_history
-from memory.sources import cut, turn_entry
 
 # Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
 ROUNDS = 6

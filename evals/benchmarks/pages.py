@@ -27,9 +27,9 @@ from evals.datasets.loading import Report
 from evals.options import Number
 from evals.processes import environment, own_broker, web
 from evals.scratch import as_worker, scratch_database
-from intake import services
+from intake.chats import services
 from intake.models import Conversation, User
-from memory import documents, indexing
+from memory import documents, index
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -113,7 +113,7 @@ def _fill() -> tuple[User, Conversation]:
         documents.append(user=person, day=None, text="Likes risotto, dislikes aubergines", now=now)
         longest = Conversation.objects.for_user(person).newest_first()[0]
     with as_worker():
-        indexing.embed_pending()
+        index.embed_pending()
     return person, longest
 
 

@@ -16,16 +16,15 @@ from typing import Any
 from django.db import connection as django_connection
 from django.utils import timezone
 
-from core.isolation.acting import BECOME_ON_NODES, acting_as, is_cluster
-from core.isolation.caller import Caller
+from core.isolation.acting import BECOME_ON_NODES, Caller, acting_as, is_cluster
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
 from evals.options import Number
 from evals.scratch import bare_connection, scratch_database
 from evals.synthetic import SyntheticTurn
+from intake.chats.services import Answer, begin_turn, finish_turn
 from intake.models import Conversation, Turn, User
-from intake.services import Answer, begin_turn, finish_turn
 
 PEOPLE = 5
 # Saved before the clock runs: a process that serves has cut most words before, and its statements are prepared.

@@ -13,8 +13,8 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
+from agent_tools.authentication import create_token
 from agent_tools.registry import as_data
-from agent_tools.tokens import create_token
 from agent_tools.tools.chat_history import SearchChatHistoryInput
 from agent_tools.tools.chat_history import run as run_tool
 from core.isolation.acting import acting_as
@@ -28,7 +28,7 @@ from evals.options import Number
 from evals.processes import Environment, call, environment, hardly_limited, logging_in, own_broker, web
 from evals.scratch import scratch_database
 from intake.models import User
-from memory.embedders import get_embedder
+from memory.backends.embedders import get_embedder
 from memory.search import SearchMode
 
 BASE = "search"

@@ -14,9 +14,10 @@ from core.isolation.acting import acting_as
 from evals import synthetic
 from evals.datasets.reading import DatasetError, Life, TurnRow
 from evals.scratch import as_worker
+from intake.chats.services import save_exchange, title_from
 from intake.models import Conversation, User
-from intake.services import save_exchange, title_from
-from memory import documents, indexing, records, term_segments
+from memory import documents, index, records
+from memory.index import segments
 from memory.models import Embedding
 
 Report = Callable[[str], None]
@@ -117,10 +118,10 @@ def embed_all(*, report: Report) -> None:
     Raises `DatasetError` if some vectors cannot be made: figures without them would mislead.
     """
     with as_worker():
-        while indexing.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
+        while index.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
             embedded = Embedding.objects.exclude(vector=None).count()
             report(f"{embedded:,} of {Embedding.objects.count():,} parts embedded.")
-        term_segments.flush()
+        segments.flush()
         unfilled = Embedding.objects.filter(vector=None)
         count = unfilled.count()
         last = unfilled.exclude(last_error="").values_list("last_error", flat=True).first()

@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from core.testing.model_server import chunk
-from core.testing.sse_client import Event
 from evals.client import Client
 from evals.reliability.product import CHAT
+from testing.model_server import chunk
+from testing.sse_client import Event
 
 # A client that has lost the line tries again so soon.
 PAUSE_SECONDS = 0.3

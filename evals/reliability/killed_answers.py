@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from core.testing.serving import serving
 from evals.datasets.loading import Report
 from evals.processes import is_healthy, wait_until
 from evals.reliability.answering import REST, AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.faults import kill
 from evals.reliability.product import Person, Product, running_product
 from evals.tables import Check
+from testing.serving import serving
 
 WEBS = ("web", "web 2")
 PEOPLE = 8

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from django.conf import settings
 
 from evals.reliability.faults import POISON
-from memory.embedders.base import Matrix
-from memory.embedders.minilm import MiniLMEmbedder
+from memory.backends.embedders import Matrix
+from memory.backends.minilm import MiniLMEmbedder
 
 
 class MortalEmbedder(MiniLMEmbedder):

@@ -17,9 +17,8 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
-from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from evals.client import Client
 from evals.processes import (
     BEYOND_REACH,
@@ -36,6 +35,7 @@ from evals.processes import (
 )
 from evals.scratch import ending_by_exception
 from intake.models import User
+from testing.servers import ADDRESSES, ThrowawayServers
 
 IMPORTER = (*WORKER, "--queues=imports", "--hostname=importer@%h")
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")

@@ -19,7 +19,7 @@ from core.isolation.acting import acting_as_staff
 from evals import synthetic
 from evals.client import Client
 from evals.reliability.product import CHAT, Person
-from memory.health import index_health
+from memory.index.health import index_health
 
 # A client that is told to try again shortly.
 PAUSE_SECONDS = 0.2

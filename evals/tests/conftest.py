@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from core.testing.cluster import cluster_urls
-from core.testing.templates import template_of
 from evals import scratch
+from testing.cluster import cluster_urls
+from testing.templates import template_of
 
 
 @pytest.fixture
 def real_embedder(settings):
     """The built-in model, where the suite's fake would not do: meaning is what these tests are about."""
     settings.EMBEDDER = {
-        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
 

@@ -6,16 +6,16 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from core.testing.serving import serving
+from core import responses
 from evals.benchmarks.answers import follow
 from evals.reliability.answering import AnswerReader
-from intake import sse
+from testing.serving import serving
 
 
 def events(number, *words, ending="done", begin=True):
-    turn = sse.encode("turn", {"turnId": number}) if begin else b""
-    heard = [sse.encode("delta", {"text": f"{number}.{word} "}, id=str(word)) for word in words]
-    return b"".join([turn, *heard, sse.encode(ending, {}) if ending else b""])
+    turn = responses.encode("turn", {"turnId": number}) if begin else b""
+    heard = [responses.encode("delta", {"text": f"{number}.{word} "}, id=str(word)) for word in words]
+    return b"".join([turn, *heard, responses.encode(ending, {}) if ending else b""])
 
 
 ANSWERS = {

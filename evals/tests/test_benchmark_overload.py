@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from core.testing.serving import serving
 from evals.benchmarks import overload
+from testing.serving import serving
 
 
 @pytest.mark.usefixtures("begin_migrated")

@@ -15,14 +15,14 @@ from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.benchmarks.search.peers import PEERS, AsSpecified, Exact, PeerMissing, read
 from evals.tests.test_scratch import database_names
+from intake.chats.services import save_exchange
 from intake.models import Conversation, Turn, User
-from intake.services import save_exchange
-from memory.embedders import get_embedder
-from memory.indexing import embed_pending
+from memory.backends.embedders import get_embedder
+from memory.index import embed_pending
+from memory.index.segments import flush
+from memory.index.vectors import pack_all
 from memory.models import Embedding, IndexedText, VectorBlock
-from memory.term_segments import flush
 from memory.tests.indexed import stored_postings
-from memory.vectors import pack_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 

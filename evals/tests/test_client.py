@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from core.testing.sse_client import Event
 from evals.client import Client, Refused, mcp_request
+from testing.sse_client import Event
 
 
 @contextmanager

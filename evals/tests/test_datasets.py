@@ -116,7 +116,7 @@ def test_parts_without_a_vector_are_no_basis_for_figures(a_dataset, monkeypatch)
     def fail(self, texts):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("memory.embedders.base.FakeEmbedder.embed_documents", fail)
+    monkeypatch.setattr("memory.backends.embedders.FakeEmbedder.embed_documents", fail)
 
     with pytest.raises(DatasetError, match="3 parts could not be embedded \\(RuntimeError\\)"):
         embed_all(report=lambda line: None)

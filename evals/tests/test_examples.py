@@ -10,7 +10,7 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
 from core.isolation.acting import acting_as
 from evals import demo
 from evals.datasets.loading import embed_all

@@ -8,7 +8,7 @@ from evals import ranking_fit
 from evals.management.commands import fit_ranking
 from evals.ranking_fit import RankedQuery
 from evals.tests.conftest import query, turn
-from memory.embedders.base import RankingWeights
+from memory.backends.embedders import RankingWeights
 
 SIZE = len(RankingWeights._fields)
 

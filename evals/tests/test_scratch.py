@@ -12,7 +12,7 @@ from django.db import connection, connections
 from evals import scratch
 from evals.scratch import copied, database_url, scratch_database
 from intake.models import User
-from memory import wake
+from memory.index import writer
 
 pytestmark = pytest.mark.django_db
 
@@ -177,9 +177,9 @@ def test_content_types_of_one_database_are_not_taken_for_the_others(copied_scrat
 
 
 def test_workers_are_not_woken_for_rows_they_cannot_see(empty):
-    before = wake.wake_worker
+    before = writer.wake_worker
 
     with scratch_database():
-        assert wake.wake_worker is not before
+        assert writer.wake_worker is not before
 
-    assert wake.wake_worker is before
+    assert writer.wake_worker is before

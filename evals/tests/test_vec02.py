@@ -1,9 +1,9 @@
 import pytest
 from django.core.management import call_command
 
-from core.testing.examiner import take_policies_away
 from evals import vec02
-from memory import vectors
+from memory.index import vectors
+from testing.examiner import take_policies_away
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 

@@ -14,8 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.pg_text import storable
-from imports.reading.assembly import NOTHING_SAID
+from core.text import storable
 from imports.reading.items import (
     ExportedConversation,
     ExportedTurn,
@@ -27,6 +26,7 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
+from imports.reading.trees import NOTHING_SAID
 from imports.reading.values import list_of, objects_of, text_of
 
 PRODUCT = "recollect"

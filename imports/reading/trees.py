@@ -4,11 +4,25 @@ No function recurses, and a circle ends a walk: the input may contain a chain of
 own parent.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
-from imports.reading.items import ImportedMessage
+from imports.reading.envelopes import OpenedText, opened
+from imports.reading.files import Files
+from imports.reading.items import (
+    ImportedConversation,
+    ImportedMessage,
+    Item,
+    Items,
+    Notice,
+    Role,
+    Skipped,
+    SkippedMessage,
+)
+from imports.reading.json_streams import BrokenJSON, records
+from imports.reading.values import compact, line_of, list_of, object_of, objects_of, parse_time, stable_id, text_of
 
 Branches = tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]
 
@@ -197,3 +211,249 @@ def _fill(
         times[known.id] = known.at
         filled.append(known)
     return tuple(filled)
+
+
+# --- The tree of nodes from which conversations are built: calls are folded into the answer after them ---
+
+# The number of calls between two messages that are kept, folded, with the second one.
+_CALLS_KEPT = 200
+
+
+@dataclass(kw_only=True)
+class SessionTree:
+    """The nodes of one or several conversations: every node's parent, and what is shown of it."""
+
+    parents: dict[str, str | None] = field(default_factory=dict)
+    times: dict[str, datetime | None] = field(default_factory=dict)
+    visible: dict[str, ImportedMessage] = field(default_factory=dict)
+    skipped: dict[str, SkippedMessage] = field(default_factory=dict)
+    calls: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    # Hidden nodes that asked for an answer: a program's own prompts, and commands without words.
+    prompts: set[str] = field(default_factory=set)
+
+    def add(self, node: str, parent: str | None, at: datetime | None, shown: ImportedMessage | str) -> None:
+        """A node with its message, or with the reason why it is hidden."""
+        self.parents[node] = parent
+        self.times[node] = at
+        if isinstance(shown, str):
+            self.skipped[node] = SkippedMessage(id=node, why=shown)
+        else:
+            self.visible[node] = shown
+
+    def hide(self, node: str, why: str) -> None:
+        if self.visible.pop(node, None):
+            self.skipped[node] = SkippedMessage(id=node, why=why)
+
+    def part(self, nodes: list[str]) -> "SessionTree":
+        """The tree of these nodes alone."""
+        return SessionTree(
+            parents={node: self.parents[node] for node in nodes},
+            times={node: self.times[node] for node in nodes},
+            visible={node: self.visible[node] for node in nodes if node in self.visible},
+            skipped={node: self.skipped[node] for node in nodes if node in self.skipped},
+            calls={node: self.calls[node] for node in nodes if node in self.calls},
+            prompts=self.prompts.intersection(nodes),
+        )
+
+    def branches(self, leaf: str | None, created_at: datetime | None) -> Branches:
+        """The current branch to `leaf`, and the others; the newest visible leaf if nothing is shown above that one."""
+        with_calls = {node: self._with_calls(node, message) for node, message in self.visible.items()}
+        found = branches(self.parents, with_calls, leaf)
+        if not found[0]:
+            seen = {node: self.parents[node] for node in self.visible}
+            found = branches(self.parents, with_calls, newest_leaf(seen, self.times))
+        return with_inferred_times(found, created_at)
+
+    def _with_calls(self, node: str, message: ImportedMessage) -> ImportedMessage:
+        if message.role == "user":
+            return message
+        hidden = list(self.hidden_above(node))
+        calls = [call for above in reversed(hidden) for call in self.calls.get(above, ())]
+        return replace(
+            message,
+            tool_calls=(*calls, *self.calls.get(node, ()), *message.tool_calls),
+            is_unasked=message.is_unasked or not self.prompts.isdisjoint(hidden),
+        )
+
+    def hidden_above(self, node: str) -> Iterator[str]:
+        above = self.parents.get(node)
+        for _ in range(_CALLS_KEPT):
+            if above is None or above in self.visible or above not in self.parents:
+                return
+            yield above
+            above = self.parents[above]
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        known = [message.at for message in self.visible.values() if message.at]
+        return min(known, default=None), max(known, default=None)
+
+
+# What a program thought and did: folded with the answer, and never its text.
+_NO_TEXT = {"thinking", "redacted_thinking", "reasoning", "tool_use", "toolCall", "tool_result", "toolResult"}
+_NO_TEXT |= {"server_tool_use", "function_call", "function_call_output", "think"}
+_PICTURES = {"image", "input_image", "document", "input_file", "file", "audio", "input_audio", "video"}
+# These have no text of their own, and are known.
+_KNOWN = _NO_TEXT | _PICTURES | {"text", "input_text", "output_text", "refusal"}
+
+
+def texts_of(content: Any) -> list[str]:
+    """The texts of a message: any block that has one, whatever it is called."""
+    if isinstance(content, str):
+        return [text_of(content)]
+    found = []
+    for block in list_of(content):
+        fields = object_of(block)
+        if isinstance(block, str):
+            found.append(text_of(block))
+        elif fields.get("type") not in _NO_TEXT:
+            found.append(text_of(fields.get("text")) or text_of(object_of(fields.get("text")).get("value")))
+            if not found[-1]:
+                found[-1] = text_of(fields.get("refusal"))
+    return found
+
+
+def pictures_in(content: Any) -> list[str]:
+    """Names of attached files, or the kinds of those without one."""
+    return [
+        line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block["type"])
+        for block in objects_of(content)
+        if block.get("type") in _PICTURES
+    ]
+
+
+def unknown_kinds(content: Any) -> list[str]:
+    """The kinds of blocks that have no text and are not known."""
+    textless = (block for block in objects_of(content) if not any(texts_of([block])))
+    return [kind for block in textless if (kind := line_of(block.get("type")) or "no kind") not in _KNOWN]
+
+
+def message_of(
+    node: str, role: Role, content: Any, at: Any, model: Any = "", *, product: str = ""
+) -> tuple[ImportedMessage, OpenedText]:
+    """A message from a text or a list of blocks, and what its envelopes said."""
+    words = opened(texts_of(content), product, is_answer=role == "assistant")
+    # An envelope names pictures, which stand among the blocks without a name.
+    named, pictures = words.attachments, pictures_in(content)
+    message = ImportedMessage(
+        id=node,
+        parent=None,
+        role=role,
+        text=words.text,
+        at=parse_time(at),
+        model=line_of(model) if role == "assistant" else "",
+        attachments=(*named, *pictures[len(named) :]),
+    )
+    return message, words
+
+
+def calls_in(content: Any) -> tuple[dict[str, Any], ...]:
+    """Tool calls and thinking among the blocks of an answer."""
+    calls = []
+    for block in list_of(content):
+        match object_of(block):
+            case {"type": "tool_use" | "toolCall", "name": str(name)} as call:
+                calls.append({"name": line_of(name), "input": compact(call.get("input", call.get("arguments")))})
+            case {"type": "thinking", "thinking": str(thinking)} if thinking.strip():
+                calls.append({"name": "thinking", "summary": text_of(thinking)})
+    return tuple(calls)
+
+
+# --- Builds a conversation from the nodes that a reader found: branches, times, and whether it has any message ---
+
+# The parent of a first message in several products.
+NO_PARENTS = {"", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
+NO_MESSAGES = "not a conversation: it has no messages"
+NOTHING_SAID = "nothing was said in this conversation"
+
+
+@dataclass(kw_only=True)
+class ConversationDraft(SessionTree):
+    """A conversation while its nodes are read."""
+
+    product: str
+    where: str
+    external_id: str
+    title: str = ""
+    created_at: datetime | None = None
+    # Used if no message has a time: in some products, renaming or opening a conversation changes it.
+    last_at: datetime | None = None
+    is_archived: bool = False
+    project: str | None = None
+    leaf: str | None = None
+    # The product's trees begin at one node: further ones without a parent have lost it.
+    has_one_root: bool = False
+    # A link into nothing is repaired by the times; false where it means the beginning.
+    mends_broken: bool = True
+
+    def finished(self) -> Item:
+        """The conversation, or the reason why there is none."""
+        if not self.visible:
+            return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
+        self.parents = with_missing_links(
+            self.parents, self.times, has_one_root=self.has_one_root, mends_broken=self.mends_broken
+        )
+        leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
+        current, others = self.branches(leaf, self.created_at)
+        known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
+        said = [message.at for message in current if message.at and not message.at_inferred]
+        created_at = self.created_at or min(known, default=None)
+        return ImportedConversation(
+            product=self.product,
+            external_id=self.external_id or stable_id(self.product, current[0].id, current[0].text, created_at),
+            title=self.title or None,
+            created_at=created_at,
+            last_at=said[-1] if said else self.last_at or max(known, default=created_at),
+            is_archived=self.is_archived,
+            project=self.project,
+            messages=current,
+            other_branches=others,
+            skipped=tuple(self.skipped.values()),
+        )
+
+
+@dataclass
+class UnknownKinds:
+    """Entries and blocks of unknown kinds that have no text: each kind is listed once, with its first position."""
+
+    _found: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def note(self, kind: str, where: str) -> None:
+        first, count = self._found.get(kind, (where, 0))
+        self._found[kind] = (first, count + 1)
+
+    def listed(self) -> Iterator[Skipped]:
+        for kind, (where, count) in self._found.items():
+            reason = f"an entry without a text, of an unknown kind: {kind[:60]} ({count:,})"
+            yield Skipped(where=where, reason=reason)
+
+
+@dataclass
+class HiddenPrompts:
+    """The program's own exchanges, which are hidden: the user reads how many."""
+
+    count: int = 0
+
+    def notice(self) -> Iterator[Notice]:
+        if self.count:
+            text = (
+                f"Messages with nothing but a program's own words, such as a scheduler's, are hidden: {self.count:,}."
+            )
+            yield Notice(text=text)
+
+
+def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]) -> Items:
+    """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
+    unknown = UnknownKinds()
+    for name in names:
+        try:
+            for where, record in records(files, name):
+                yield from make(where, record, unknown)
+        except BrokenJSON as error:
+            yield broken_off(name, error)
+    yield from unknown.listed()
+
+
+def broken_off(name: str, error: BrokenJSON) -> Skipped:
+    """The report of a file that was readable only up to some position."""
+    reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
+    return Skipped(where=name, reason=reason)

@@ -2,10 +2,14 @@
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
-from core.pg_text import storable_text
+from core.text import storable_text
 
 
 def text_of(value: Any) -> str:
@@ -53,3 +57,59 @@ def compact(value: Any, at_most: int = 4000) -> str:
 def stable_id(*parts: object) -> str:
     """The same id for the same content, if the export has none."""
     return hashlib.sha256("\0".join(map(str, parts)).encode(errors="replace")).hexdigest()[:32]
+
+
+# --- Parses the times of exports: seconds, milliseconds or microseconds, ISO texts, numbers in texts; rejects nonsense
+
+# None of these products is older.
+_EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
+_TOLERANCE = timedelta(days=1)
+_NUMBER = re.compile(r"\s*[+-]?\d{1,25}(\.\d{1,25})?\s*\Z")
+_LONGEST_TEXT = 64
+_MILLISECONDS = 10**11
+_MICROSECONDS = 10**14
+
+
+def parse_time(value: Any, *, now: datetime | None = None) -> datetime | None:
+    """An aware time in UTC; None for what is no time, before 2015, or more than a day ahead. No zone means UTC."""
+    match value:
+        case bool():
+            return None
+        case str():
+            time = _from_text(value)
+        case int() | float() | Decimal():
+            time = _from_number(value)
+        case _:
+            return None
+    if time is None or not _EARLIEST <= time <= (now or datetime.now(UTC)) + _TOLERANCE:
+        return None
+    return time
+
+
+def _from_text(text: str) -> datetime | None:
+    if len(text) > _LONGEST_TEXT:
+        return None
+    if _NUMBER.match(text):
+        return _from_number(float(text))
+    try:
+        time = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _from_number(number: int | float | Decimal) -> datetime | None:
+    try:
+        seconds = float(number)
+    except (OverflowError, ValueError):
+        return None
+    if not math.isfinite(seconds):
+        return None
+    if abs(seconds) >= _MICROSECONDS:
+        seconds /= 1_000_000
+    elif abs(seconds) >= _MILLISECONDS:
+        seconds /= 1_000
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -1,19 +1,326 @@
 """Reads an import's export in batches, and counts the skipped items."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from datetime import datetime
+from itertools import islice, pairwise
 from typing import Any, Literal, Self, get_args
 
-from core.pg_text import storable_text
-from imports.models import EntryKind, Import
+from core.text import storable, storable_text
+from imports.models import EntryKind, Import, ImportedChange, ImportedChangeQuerySet, ImportedItem
 from imports.reading import products
+from imports.reading.exported import path_of
 from imports.reading.files import open_files
-from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Notice, Skipped
-from imports.storing.keys import short_id
-from imports.storing.turns import PlannedTurn
-from imports.storing.uploads import path_of, reading_limits
+from imports.reading.items import (
+    ExportedTurn,
+    ImportedConversation,
+    ImportedDocument,
+    ImportedMessage,
+    ImportedRecord,
+    Notice,
+    Skipped,
+)
+from imports.storing.queue import reading_limits, upload_path
+from intake.models import User
+
+# --- Keeps what later imports changed in earlier imported items, so that imports can be undone in any order ---
+# The changes of an item form a stack. Undoing the import on top restores the state below it. Undoing one further down
+# keeps its text, because the later imports contain it; these then restore the state before both.
+
+
+def note(item: ImportedItem, *, brought_by: Import, before: dict[str, Any]) -> None:
+    """Keep the item's state, once for each import, except for the one that created it."""
+    if item.batch_id == brought_by.pk:
+        return
+    ImportedChange.objects.get_or_create(
+        user_id=brought_by.user_id,
+        item=item,
+        batch=brought_by,
+        defaults={
+            "turn_id": item.turn_id,
+            "row_id": item.row_id,
+            "key": item.key,
+            "content_hash": item.content_hash,
+            "before": before,
+        },
+    )
+
+
+def was_so_before(item: ImportedItem, content_hash: bytes) -> bool:
+    """Whether a later import has replaced just this text."""
+    return _of(item).filter(content_hash=content_hash).exists()
+
+
+def taken_back(change: ImportedChange) -> bool:
+    """Remove the change; returns whether its item must be restored."""
+    above = _of(change.item).filter(pk__gt=change.pk).first()
+    change.delete()
+    if above is not None:
+        above.key, above.content_hash, above.before = change.key, change.content_hash, change.before
+        above.save(update_fields=["key", "content_hash", "before"])
+    return above is None
+
+
+def hand_over(batch: Import, user: User, *, at_most: int) -> bool:
+    """Assign the items that a later import made longer to that one; returns whether there were any."""
+    lying_upon = ImportedChange.objects.for_user(user).values("item")
+    items = ImportedItem.objects.for_user(user).filter(batch=batch, pk__in=lying_upon).order_by("pk")[:at_most]
+    for item in items:
+        lowest = _of(item)[0]
+        ImportedItem.objects.for_user(user).filter(pk=item.pk).update(batch=lowest.batch_id)
+        lowest.delete()
+    return bool(items)
+
+
+def settle(batch: Import, user: User) -> None:
+    """Make this import's changes permanent: it is removed from the list, and cannot be undone any more."""
+    for change in ImportedChange.objects.for_user(user).filter(batch=batch).select_related("item"):
+        ImportedItem.objects.for_user(user).filter(pk=change.item_id).update(batch=None)
+        _of(change.item).filter(pk__lte=change.pk).delete()
+
+
+def _of(item: ImportedItem) -> ImportedChangeQuerySet:
+    return ImportedChange.objects.filter(user=item.user_id, item=item).order_by("pk")
+
+
+# --- Identifies imported items: a digest of their ids in their product, and one of their text ---
+
+DIGEST_BYTES = 16
+LONGEST_ID = 200
+
+
+def key_of(product: str, kind: str, *ids: str) -> bytes:
+    """BLAKE2b-128 of the product, the kind of thing and its ids there, the outermost first."""
+    return _digest(product, kind, *ids)
+
+
+def hash_of(*texts: str) -> bytes:
+    """BLAKE2b-128 of all the texts, in their order."""
+    return _digest(*texts)
+
+
+def short_id(external_id: str) -> str:
+    """An id for storing and selecting; a very long one is replaced by its digest."""
+    external_id = storable_text(external_id)
+    return external_id if len(external_id) <= LONGEST_ID else hash_of(external_id).hex()
+
+
+def _digest(*parts: str) -> bytes:
+    # The lengths keep ("ab", "c") apart from ("a", "bc").
+    framed = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
+
+
+# --- Converts a conversation's messages, with all branches, into turns: pure, with the same result for the same export
+# A user's message and the answers that follow it on its path are a turn. An answer without a message is a turn without
+# a message, and a message without an answer is a turn without an answer. Where a path leaves another, the messages
+# there are a version: a turn with the same parent.
+
+BETWEEN_ANSWERS = "\n\n"
+
+
+@dataclass(kw_only=True, eq=False)
+class PlannedTurn:
+    """A turn to be stored. `parent` comes before it in the list that holds both.
+
+    `key` names it in its product; `key_unanswered` is the key that it had before it was answered.
+    """
+
+    key: bytes
+    key_unanswered: bytes
+    parent: "PlannedTurn | None"
+    is_current: bool
+    user_message: str
+    assistant_message: str
+    said_at: datetime
+    model: str = ""
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    # For a copy of an account: the fields of its turn.
+    exported: ExportedTurn | None = None
+    # Its number here, once it is known; None for one that was deleted here.
+    number: int | None = None
+    product: str = ""
+    # The turn after it in the list: its answer may have been glued to this one's by an earlier reader.
+    following: "PlannedTurn | None" = None
+
+    @property
+    def content_hash(self) -> bytes:
+        return hash_of(self.user_message, self.assistant_message)
+
+
+@dataclass(kw_only=True, eq=False)
+class GatheredTurn:
+    """A turn while its messages are gathered."""
+
+    question: ImportedMessage | None
+    answers: list[ImportedMessage]
+    parent: "GatheredTurn | None"
+    is_current: bool = False
+    # The answer that distinguishes it from other exchanges with this question.
+    answer_id: str = ""
+    # A later message follows: another answer begins a version.
+    is_closed: bool = False
+
+    @property
+    def messages(self) -> list[ImportedMessage]:
+        return [self.question, *self.answers] if self.question else self.answers
+
+
+def first_words(turns: Iterable[PlannedTurn]) -> str:
+    """For a title: what the user said first, or else what was answered, as to a program's own prompt."""
+    turns = list(turns)
+    said = (turn.user_message.strip() for turn in turns)
+    answered = (turn.assistant_message.strip() for turn in turns)
+    return next(filter(None, said), "") or next(filter(None, answered), "")
+
+
+def nearest_number(turn: PlannedTurn | None) -> int | None:
+    """The number of the nearest turn above that is here: those between were deleted here."""
+    while turn is not None and turn.number is None:
+        turn = turn.parent
+    return None if turn is None else turn.number
+
+
+def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) -> list[PlannedTurn]:
+    """The turns of the current path in order, then those of other branches, each after its parent.
+
+    `otherwise`: the time of what has none, in a conversation without any.
+    """
+    if conversation.exported is not None:
+        return list(_as_exported(conversation))
+    fallback = conversation.created_at or conversation.last_at or otherwise
+    planned: dict[GatheredTurn, PlannedTurn] = {}
+    taken: set[bytes] = set()
+    for exchange in exchanges(conversation):
+        parent = planned[exchange.parent] if exchange.parent else None
+        turn = _planned(conversation, exchange, parent, fallback)
+        # Duplicate ids in an export stay separate, in the same order every time.
+        while turn.key in taken:
+            turn.key = turn.key_unanswered = hash_of(turn.key.hex())
+        taken.add(turn.key)
+        planned[exchange] = turn
+    turns = list(planned.values())
+    for turn, following in pairwise(turns):
+        turn.following = following
+    return turns
+
+
+def exchanges(conversation: ImportedConversation) -> list[GatheredTurn]:
+    """Those of the current path, then those of other branches, each after its parent."""
+    found: list[GatheredTurn] = []
+    at: dict[str, GatheredTurn] = {}
+    before: GatheredTurn | None = None
+    for message in conversation.messages:
+        if message.role == "assistant" and before is not None and not message.is_unasked:
+            _answer(before, message)
+        else:
+            before = _begun(message, before, is_current=True)
+            found.append(before)
+        at.setdefault(message.id, before)
+    for message in conversation.other_branches:
+        exchange, is_new = _in_a_branch(message, at.get(message.parent or ""))
+        if is_new:
+            found.append(exchange)
+        at.setdefault(message.id, exchange)
+    return found
+
+
+def _begun(message: ImportedMessage, parent: GatheredTurn | None, *, is_current: bool = False) -> GatheredTurn:
+    if message.role == "user":
+        return GatheredTurn(question=message, answers=[], parent=parent, is_current=is_current)
+    return GatheredTurn(question=None, answers=[message], parent=parent, is_current=is_current, answer_id=message.id)
+
+
+def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
+    exchange.answers.append(message)
+    exchange.answer_id = exchange.answer_id or message.id
+
+
+def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:
+    """The exchange of the message, and whether it is a new one."""
+    if message.role == "user" or above is None or message.is_unasked:
+        if above is not None:
+            above.is_closed = True
+        return _begun(message, above), True
+    if not (above.is_current or above.is_closed) and above.messages[-1].id == message.parent:
+        _answer(above, message)
+        return above, False
+    return _version(message, above), True
+
+
+def _version(message: ImportedMessage, above: GatheredTurn) -> GatheredTurn:
+    """The same question with another answer, or with another end of its answer."""
+    ids = [answer.id for answer in above.answers]
+    shared = above.answers[: ids.index(message.parent) + 1] if message.parent in ids else []
+    return GatheredTurn(question=above.question, answers=[*shared, message], parent=above.parent, answer_id=message.id)
+
+
+def _planned(
+    conversation: ImportedConversation, exchange: GatheredTurn, parent: PlannedTurn | None, fallback: datetime
+) -> PlannedTurn:
+    of_conversation = (conversation.product, "turn", conversation.external_id)
+    question = exchange.question.id if exchange.question else ""
+    said_at = next((message.at for message in exchange.messages if message.at), None)
+    answers = [storable_text(answer.text) for answer in exchange.answers]
+    return PlannedTurn(
+        key=key_of(*of_conversation, question, exchange.answer_id),
+        key_unanswered=key_of(*of_conversation, question, ""),
+        parent=parent,
+        product=conversation.product,
+        is_current=exchange.is_current,
+        user_message=storable_text(exchange.question.text) if exchange.question else "",
+        assistant_message=BETWEEN_ANSWERS.join(answer for answer in answers if answer),
+        said_at=said_at or (parent.said_at if parent else fallback),
+        model=storable_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
+        tool_calls=list(_calls(exchange)),
+    )
+
+
+def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
+    """Tool calls and attachments: shown folded below the turn, and never searched."""
+    given = (call for message in exchange.messages for call in _calls_of(message))
+    for number, call in enumerate(given, start=1):
+        yield {**storable(call), "id": f"imported-{number}"}
+
+
+def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
+    for name in message.attachments:
+        yield {"name": "attachment", "input": {"name": name}}
+    for text in message.attached_texts:
+        yield {"name": "attachment", "input": {"text": text}}
+    for call in message.tool_calls:
+        kept: dict[str, Any] = {name: call[name] for name in ("input", "summary") if name in call}
+        yield {"name": str(call.get("name", "tool")), "input": {}, **kept}
+
+
+def conversation_key(conversation: ImportedConversation) -> bytes:
+    return key_of(conversation.product, "conversation", conversation.external_id)
+
+
+def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
+    exported = conversation.exported
+    assert exported is not None  # noqa: S101 - called for no other
+    path = path_of(exported)
+    planned: dict[int | None, PlannedTurn] = {}
+    for turn in exported.turns:
+        key = key_of(conversation.product, "turn", str(exported.id), str(turn.turn_number))
+        planned[turn.turn_number] = PlannedTurn(
+            key=key,
+            key_unanswered=key,
+            parent=planned.get(turn.parent_number),
+            is_current=turn.turn_number in path,
+            user_message=storable_text(turn.user_message),
+            assistant_message=storable_text(turn.assistant_message),
+            said_at=turn.said_at,
+            tool_calls=storable(list(turn.tool_calls)),
+            exported=turn,
+        )
+        yield planned[turn.turn_number]
+
+
+# --- Reads an import's export in batches, and counts the skipped items ---
 
 MAX_LISTED = 100
 LONGEST_SENTENCE = 500
@@ -75,13 +382,13 @@ def product_of(batch: Import) -> str:
     """The product, as the user named it or else as recognised. Raises `UnreadableExport`."""
     if batch.product:
         return batch.product
-    with open_files(path_of(batch), reading_limits(), name=batch.filename) as files:
+    with open_files(upload_path(batch), reading_limits(), name=batch.filename) as files:
         return products.recognise(files).product
 
 
 def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
     """All items that can be imported. Raises `UnreadableExport`."""
-    for item in products.read(path_of(batch), batch.product or None, reading_limits(), name=batch.filename):
+    for item in products.read(upload_path(batch), batch.product or None, reading_limits(), name=batch.filename):
         if isinstance(item, Skipped | Notice):
             left_out.add(item)
         else:

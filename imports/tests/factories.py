@@ -4,7 +4,7 @@ from uuid import UUID
 
 from core.isolation.acting import acting_as
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
-from imports.storing import jobs
+from imports.storing import queue
 from intake.models import User
 from intake.tests.factories import NOW
 
@@ -25,5 +25,5 @@ def an_import(user: User, *, state: str = "done", word: str = "x", conversation_
             ImportedChange.objects.create(
                 user=user, batch=batch, item=item, key=b"key", content_hash=b"hash", before={"user_message": word}
             )
-        jobs.expire_at(batch, NOW)
+        queue.expire_at(batch, NOW)
     return str(batch.pk)

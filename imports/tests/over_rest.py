@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 from django.test import Client
 
-from imports.storing.running import work
+from imports.storing.worker import work
 
 URL = "/api/v1/imports/"
 

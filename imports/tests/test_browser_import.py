@@ -11,13 +11,13 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
 from core.isolation.acting import acting_as
-from core.testing.accessibility import bring_axe, look_at
 from imports import services
 from imports.models import Import
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import a_worker
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
+from testing.accessibility import bring_axe, look_at
 
 DROP = """
 ([name, data]) => {
@@ -146,7 +146,7 @@ def test_an_undo_asks_again_when_something_was_continued(open_page, person, expo
 
 def test_an_upload_goes_on_after_the_connection_broke_off_and_after_a_reload(open_page, person, export, monkeypatch):
     size = export.stat().st_size
-    monkeypatch.setattr("imports.rest.shapes.CHUNK", size // 4)
+    monkeypatch.setattr("imports.shapes.CHUNK", size // 4)
     page = open_page("/import/", user=person)
     asked = []
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from imports.reading.expectations import read_all
-from imports.reading.files import open_files
-from imports.reading.limits import Limits
+from imports.reading.files import Limits, open_files
 from imports.reading.products import recognise
 
 AT = "2025-11-20T06:0{}:00.000Z"

@@ -13,7 +13,7 @@ from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from imports.models import Import, ImportedChange, ImportJob
 from imports.reading.envelopes import OpenedText
-from imports.storing import jobs, previewing, running, store, undoing
+from imports.storing import job, queue, worker
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import ActivityEntry, Conversation, Turn
@@ -84,7 +84,7 @@ def test_an_export_is_uploaded_looked_at_chosen_from_stored_and_reported(importe
     assert [item["status"] for item in preview["items"]] == ["new"] * 3
     response = importer.post(f"{id_}/start/", {"except": ["conversation-1"]})
     assert (response.status_code, response.json()["state"]) == (202, "waiting")
-    assert running.work()
+    assert worker.work()
     done = importer.get(f"{id_}/").json()
     assert done["state"] == "done"
     assert done["stored"] == {"conversations": 2, "turns": 4, "versions": 0, "documents": 0, "records": 0}
@@ -210,7 +210,7 @@ def test_a_preview_from_a_day_on_counts_what_would_be_stored(importer, alice):
     assert shown["comes_in"] == {"conversations": 3, "turns": 7, "documents": 0, "records": 0}
     assert importer.get(f"{id_}/preview/").json()["comes_in"]["turns"] == 11
     started = importer.post(f"{id_}/start/", {"since": "2023-05-03T00:00:00Z"}).json()
-    while running.work():
+    while worker.work():
         pass
     done = importer.get(f"{id_}/").json()
     assert started["selected"] == shown["comes_in"]
@@ -242,10 +242,10 @@ def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here
 
 def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):
     data = export(conversations=10, turns=3)
-    monkeypatch.setattr(store, "BATCH_TURNS", 6)
+    monkeypatch.setattr(job, "BATCH_TURNS", 6)
     id_ = importer.upload(data)
     importer.post(f"{id_}/start/")
-    write, written = store.write, []
+    write, written = job.write, []
 
     def die_at_the_third(batch, **options):
         if len(written) == 2:
@@ -253,15 +253,15 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(store, "write", die_at_the_third)
+    monkeypatch.setattr(job, "write", die_at_the_third)
     with pytest.raises(KeyboardInterrupt):
-        running.work()
+        worker.work()
     assert 0 < len(said(alice)) < 30
     assert importer.get(f"{id_}/").json()["state"] == "running"
-    monkeypatch.setattr(store, "write", write)
-    assert not running.work(), "as long as the lease of the dead one runs"
+    monkeypatch.setattr(job, "write", write)
+    assert not worker.work(), "as long as the lease of the dead one runs"
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
-    assert running.work()
+    assert worker.work()
     done = importer.get(f"{id_}/").json()
     assert (done["state"], done["stored"]["turns"], done["stored"]["conversations"]) == ("done", 30, 10)
     resumed = sorted(Turn.objects.values_list("conversation__external_id", "turn_number", "user_message", "said_at"))
@@ -274,23 +274,23 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
 
 
 def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice, monkeypatch):
-    monkeypatch.setattr(store, "BATCH_TURNS", 6)
+    monkeypatch.setattr(job, "BATCH_TURNS", 6)
     id_ = importer.upload(export(conversations=10, turns=3))
     importer.post(f"{id_}/start/")
-    write, written = store.write, []
+    write, written = job.write, []
 
     def cancelled_meanwhile(batch, **options):
         if len(written) == 2:
-            raise jobs.LeaseLost
+            raise queue.LeaseLost
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(store, "write", cancelled_meanwhile)
-    running.work()
+    monkeypatch.setattr(job, "write", cancelled_meanwhile)
+    worker.work()
     assert importer.post(f"{id_}/cancel/").json()["state"] == "cancelled"
-    assert not running.work()
+    assert not worker.work()
     assert len(said(alice)) == 12
-    monkeypatch.setattr(store, "write", write)
+    monkeypatch.setattr(job, "write", write)
     assert importer.undo(id_).status_code == 202
     assert said(alice) == []
 
@@ -298,14 +298,14 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
 def test_a_lease_that_was_taken_away_lets_nothing_more_be_stored(importer, alice, monkeypatch):
     id_ = importer.upload(export(conversations=2, turns=1))
     importer.post(f"{id_}/start/")
-    read = store.read
+    read = job.read
 
     def cancel_while_reading(*arguments):
         importer.post(f"{id_}/cancel/")
         yield from read(*arguments)
 
-    monkeypatch.setattr(store, "read", cancel_while_reading)
-    running.work()
+    monkeypatch.setattr(job, "read", cancel_while_reading)
+    worker.work()
     assert said(alice) == []
     assert importer.get(f"{id_}/").json()["state"] == "cancelled"
 
@@ -413,14 +413,14 @@ def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, mon
     def broken(*_):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("imports.storing.previewing.product_of", broken)
+    monkeypatch.setattr("imports.storing.worker.product_of", broken)
     id_ = importer.begin(data)
     importer.put(id_, data, first=0, total=len(data))
-    for _ in range(jobs.MAX_ATTEMPTS + 1):
+    for _ in range(queue.MAX_ATTEMPTS + 1):
         ImportJob.objects.update(due_at=Import.objects.get().created_at)
-        assert running.work()
+        assert worker.work()
     got = importer.get(f"{id_}/").json()
-    assert (got["state"], got["error"]) == ("failed", running.BROKEN)
+    assert (got["state"], got["error"]) == ("failed", worker.BROKEN)
     assert "RuntimeError at" in caplog.text
     assert "secret words" not in caplog.text
 
@@ -428,11 +428,11 @@ def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, mon
 def test_an_upload_that_nobody_goes_on_with_is_deleted(importer, imports_dir):
     id_ = importer.begin(b"xyz")
     importer.put(id_, b"x", first=0, total=3)
-    assert not running.work()
+    assert not worker.work()
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
-    assert running.work()
+    assert worker.work()
     got = importer.get(f"{id_}/").json()
-    assert (got["state"], got["error"]) == ("cancelled", store.EXPIRED)
+    assert (got["state"], got["error"]) == ("cancelled", job.EXPIRED)
     assert not [path for path in imports_dir.rglob("*") if path.is_file()]
 
 
@@ -541,9 +541,9 @@ def test_each_chunk_is_refused_once_the_disk_is_nearly_full(importer, settings):
 @pytest.mark.parametrize("step", ["reading", "storing", "undoing"])
 def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, settings, monkeypatch, step):
     settings.IMPORTS_TURN_SECONDS = 0.0
-    monkeypatch.setattr(store, "BATCH_TURNS", 6)
-    monkeypatch.setattr(previewing, "BATCH", 2)
-    monkeypatch.setattr(undoing, "BATCH", 2)
+    monkeypatch.setattr(job, "BATCH_TURNS", 6)
+    monkeypatch.setattr(worker, "BATCH", 2)
+    monkeypatch.setattr(job, "BATCH", 2)
     bob = a_person("bob@example.com")
     client = Client()
     client.force_login(bob)
@@ -555,7 +555,7 @@ def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, set
         id_ = importer.upload(long)
         importer.post(f"{id_}/start/")
     if step == "undoing":
-        assert running.work()
+        assert worker.work()
         importer.post(f"{id_}/undo/")
     other = Importer(client)
     short_id = other.begin(short)
@@ -569,14 +569,14 @@ def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, set
             ended.append(self.pk)
 
     monkeypatch.setattr(Import, "save", note)
-    assert running.work()
+    assert worker.work()
     assert [str(each) for each in ended] == [short_id, id_]
     assert not ImportJob.objects.filter(due_at__lte=timezone.now()).exists()
 
 
 def test_imports_that_take_turns_each_store_everything(importer, alice, settings, monkeypatch):
     settings.IMPORTS_TURN_SECONDS = 0.0
-    monkeypatch.setattr(store, "BATCH_TURNS", 6)
+    monkeypatch.setattr(job, "BATCH_TURNS", 6)
     people = [a_person(f"{number}@example.com") for number in range(5)]
     for person in people:
         client = Client()
@@ -584,7 +584,7 @@ def test_imports_that_take_turns_each_store_everything(importer, alice, settings
         one = Importer(client)
         id_ = one.upload(export(conversations=6, turns=3))
         one.post(f"{id_}/start/")
-    while running.work():
+    while worker.work():
         pass
     assert [Turn.objects.for_user(person).count() for person in people] == [18] * 5
     assert set(Import.objects.values_list("state", flat=True)) == {"done"}
@@ -612,7 +612,7 @@ def test_importing_again_mends_texts_that_came_in_with_envelopes(importer, alice
     ]
     with monkeypatch.context() as earlier:
         as_it_is = lambda texts, *_, **__: OpenedText("\n\n".join(texts))  # noqa: E731
-        earlier.setattr("imports.reading.session_tree.opened", as_it_is)
+        earlier.setattr("imports.reading.trees.opened", as_it_is)
         importer.bring(claude_code_session(questions))
     assert any("system-reminder" in text for text in said(alice))
     assert Conversation.objects.get().title.startswith("<system-reminder>")

@@ -12,15 +12,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from imports.reading import exported
-from imports.reading.activity_html import read_date
 from imports.reading.expectations import as_expectation, differences, read_all
-from imports.reading.files import open_files
+from imports.reading.files import Limits, open_files
 from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
-from imports.reading.limits import Limits
+from imports.reading.notes import read_date
 from imports.reading.products import read
-from imports.reading.times import parse_time
 from imports.reading.trees import branches, newest_leaf
-from intake.choices import HOTTEST, MAX_INSTRUCTIONS
+from imports.reading.values import parse_time
+from intake.agent.language_models import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
 
 AT = 1_735_750_800

@@ -15,10 +15,10 @@ from celery import current_app
 from django.conf import settings as django_settings
 from django.db import connection
 
-from core.testing.sse_client import read_events
 from imports.services import MAX_CHUNK
 from imports.tests.exports import chatgpt
 from intake.models import Conversation, Turn
+from testing.sse_client import read_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -76,7 +76,7 @@ def test_an_upload_is_read_stored_and_told_of_also_when_its_worker_is_killed(
     server, settings, person, stranger, log_in, tmp_path, imports_dir
 ):
     settings.EMBEDDER = {
-        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
     buffer = io.BytesIO()

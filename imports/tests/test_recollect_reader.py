@@ -13,7 +13,7 @@ from core.ids import uuid7
 from imports.reading.expectations import as_expectation, differences, read_all
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, UnreadableExport
 from imports.reading.products import read
-from intake import export_files, exporting
+from intake.chats import exporting
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, records
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.django_db
 
 FORMS = {
     "export.json": exporting.account_as_json,
-    "json.zip": export_files.json_zip,
-    "markdown.zip": export_files.markdown_zip,
+    "json.zip": exporting.json_zip,
+    "markdown.zip": exporting.markdown_zip,
 }
 UNHURRIED = settings(
     deadline=None,
@@ -160,7 +160,7 @@ def test_one_conversation_is_read_by_itself(tmp_path, alice, form):
     path = tmp_path / f"anything.{form}"
     conversation = turn.conversation
     if form == "md":
-        pieces = export_files.conversation_as_markdown(conversation=conversation, user=alice)
+        pieces = exporting.conversation_as_markdown(conversation=conversation, user=alice)
     else:
         pieces = exporting.conversation_as_json(conversation=conversation, user=alice, now=NOW)
     path.write_bytes(b"".join(pieces))
@@ -184,7 +184,7 @@ def test_names_of_files_are_safe_and_no_two_are_equal(alice):
     ]
     for title in titles:
         Conversation.objects.create(user=alice, title=title, started_at=NOW)
-    archive = zipfile.ZipFile(io.BytesIO(b"".join(export_files.markdown_zip(user=alice, now=NOW))))
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(exporting.markdown_zip(user=alice, now=NOW))))
     names = [name for name in archive.namelist() if name.startswith("conversations/")]
     assert len(set(names)) == len(titles)
     assert all(name.count("/") == 1 and len(name.encode()) < 255 and "\\" not in name for name in names)

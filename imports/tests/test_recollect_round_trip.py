@@ -10,18 +10,18 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from core.isolation.acting import acting_as
-from imports.storing.writing import id_here
+from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
-from intake import deleting, export_files, exporting
 from intake.accounts import activity
+from intake.chats import deleting, exporting
 from intake.models import Activity, Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, notes, records
+from memory import documents, records
 from memory.models.documents import ABOUT_ME
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FORMS = {"json": exporting.account_as_json, "zip": export_files.json_zip, "markdown": export_files.markdown_zip}
+FORMS = {"json": exporting.account_as_json, "zip": exporting.json_zip, "markdown": exporting.markdown_zip}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def alice():
         documents.append(user=alice, day=None, text="Tea, not coffee", now=NOW)
         documents.append(user=alice, day=ABOUT_ME, text="I live in Delft", now=NOW)
         documents.append(user=alice, day=None, text="And no sugar", now=NOW + timedelta(days=1))
-        notes.create(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
+        documents.create_note(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
         activity.note(alice, Activity.LOGGED_IN)
         records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
     return alice
@@ -105,7 +105,7 @@ def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
 
 
 def test_it_comes_to_another_account_too_and_twice_is_once(alice):
-    data = b"".join(export_files.markdown_zip(user=alice, now=NOW))
+    data = b"".join(exporting.markdown_zip(user=alice, now=NOW))
     bob = a_person("bob@example.com")
     client = Client()
     client.force_login(bob)

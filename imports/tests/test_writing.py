@@ -4,15 +4,15 @@ import pytest
 
 from core.isolation.acting import acting_as
 from imports.models import Import, ImportedItem
-from imports.storing.writing import BATCH_TURNS, stretches, write
+from imports.storing.conversations import BATCH_TURNS, stretches, write
 from imports.tests.exports import SAID, a_conversation, message
-from intake.deleting import delete_conversation, delete_turn
+from intake.chats.deleting import delete_conversation, delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import indexing
+from memory import index
+from memory.index.terms import score
 from memory.models import Embedding
-from memory.models.corpora import Corpus, Scope
-from memory.terms import score
+from memory.models.documents import Corpus, Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -178,7 +178,7 @@ def test_a_message_longer_than_the_chat_takes_is_kept_whole(person):
 def test_a_worker_cuts_what_came_in_into_passages_and_fills_their_vectors(person):
     long = "sentence after sentence. " * 400
     bring(person, a_conversation(messages=(message("q", "user", long), message("a", "assistant", "Yes."))))
-    indexing.embed_pending()
+    index.embed_pending()
     rows = Embedding.objects.filter(user=person)
     assert rows.count() > 1
     assert not rows.filter(vector=None).exists()

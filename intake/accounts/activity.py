@@ -9,13 +9,67 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from allauth.core import context
 from django.db import IntegrityError, connection
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
-from core.isolation.acting import ActingAsAnother, acting_as
-from core.isolation.caller import Caller
-from core.pagination import ListPage, Position, page_of
-from intake.accounts import devices
+from core.isolation.acting import ActingAsAnother, Caller, acting_as
+from core.validation import ListPage, Position, page_of
 from intake.models import User
 from intake.models.activity import DEVICE_LENGTH, Activity, ActivityEntry
+
+# --- Describes a browser by its User-Agent, so that users can recognise their own devices ---
+# The description is kept with the session, in English; a page translates it.
+
+UNKNOWN = _("An unknown device")
+SOME_BROWSER = _("A browser")
+
+# The first one that a User-Agent contains wins. Browsers name their ancestors, so the order matters.
+BROWSERS = {
+    "Edg": "Edge",
+    "OPR/": "Opera",
+    "SamsungBrowser": "Samsung Internet",
+    "Firefox": "Firefox",
+    "FxiOS": "Firefox",
+    "CriOS": "Chrome",
+    "HeadlessChrome": "Chrome",
+    "Chrome": "Chrome",
+    "Safari": "Safari",
+    "curl": "curl",
+    "python": _("A Python program"),
+}
+SYSTEMS = {
+    "iPhone": _("an iPhone"),
+    "iPad": _("an iPad"),
+    "Android": "Android",
+    "CrOS": "ChromeOS",
+    "Windows": "Windows",
+    "Macintosh": _("a Mac"),
+    "Linux": "Linux",
+}
+
+
+def in_words(user_agent: str) -> str:
+    """For example "Firefox on Linux"."""
+    browser = _first(BROWSERS, user_agent)
+    if system := _first(SYSTEMS, user_agent):
+        return f"{browser or SOME_BROWSER} on {system}"
+    return browser or UNKNOWN
+
+
+def in_page_language(words: str) -> str:
+    """Translates the result of `in_words`."""
+    browser, on, system = words.partition(" on ")
+    if not on:
+        return gettext(words)
+    return gettext("%(browser)s on %(system)s") % {"browser": gettext(browser), "system": gettext(system)}
+
+
+def _first(names: dict[str, str], text: str) -> str | None:
+    return next((name for mark, name in names.items() if mark.lower() in text.lower()), None)
+
+
+# --- The audit log of each account: records events, shows them to the owner, and removes them after a year ---
+# Each row is added in the transaction of its event, if there is one. Rows contain no user's text.
 
 PAGE = 50
 # A policy lets a worker remove what is older than a year, and nothing else (intake/migrations/0004_isolation.py).
@@ -78,7 +132,7 @@ def remove_old() -> int:
 def _device() -> str:
     """The device of the current request, if there is one."""
     request = context.request
-    return "" if request is None else devices.in_words(request.headers.get("User-Agent", ""))[:DEVICE_LENGTH]
+    return "" if request is None else in_words(request.headers.get("User-Agent", ""))[:DEVICE_LENGTH]
 
 
 def _id_in_this_hour(staff_id: int, user_id: int, now: datetime) -> UUID:

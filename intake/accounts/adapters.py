@@ -25,11 +25,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
-from core.endpoints import refuse_in_transaction
 from core.errors import Unavailable
-from intake import passwords, registration, visitors
-from intake.accounts import devices, proof, sessions
-from intake.identity import VISITOR, tell_what_came_along, visitor_of
+from core.resilience import refuse_in_transaction
+from intake import passwords
+from intake.accounts import activity, registration, sessions
+from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
 from intake.links import site_of
 from intake.models import User
 
@@ -63,7 +63,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return registration.why_not(request.session.get(INVITATION, "")) is None
 
     def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
-        return not proof.is_recent(self.request)
+        return not sessions.is_recent(self.request)
 
     def reauthenticate(self, user: User, password: str) -> bool:
         """Raises `RateLimited`."""
@@ -181,7 +181,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
             raise Unavailable("The second factor cannot be read: SECRET_KEY has changed.") from None
 
     def generate_authenticator_name(self, user: User, type: Any) -> str:
-        return devices.in_words(self.request.headers.get("User-Agent", ""))
+        return activity.in_words(self.request.headers.get("User-Agent", ""))
 
 
 class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # without types
@@ -202,7 +202,7 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
         Raises `InvalidInput` if the invitation has been used up.
         """
         email = form.cleaned_data["email"] if form else sociallogin.user.email
-        user, turns = visitors.register(
+        user, turns = registration.register(
             visitor=request.META.pop(VISITOR, None),
             email=User.objects.normalize_email(email),
             password=None,

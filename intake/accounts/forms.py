@@ -1,5 +1,8 @@
 """Account forms: django-allauth's forms with this product's texts, limits and counters."""
 
+import hashlib
+import hmac
+import secrets
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -19,14 +22,77 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
 from core.errors import Unavailable
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
-from intake.accounts import factors, sessions
-from intake.accounts.adapters import count_mail
+from intake.accounts import sessions
+from intake.accounts.adapters import count_mail, is_readable
 from intake.models import User
+
+# --- The log-in methods of an account besides its password ---
+# Recovery codes are encrypted with SECRET_KEY, so that their owner can see them again. Each also has a digest, with
+# which it still lets its owner in when a backup was restored under another key.
+
+# In the data of a set of recovery codes.
+DIGESTS, SALT, USED = "digests", "salt", "used_mask"
+# Of scrypt (RFC 7914): 16 MB and some 50 ms for each code. A code has eight digits and comes after a password.
+SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
+
+
+def in_words(user: User) -> str:
+    types = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
+    passkeys = types.count(Authenticator.Type.WEBAUTHN)
+    words = []
+    if passkeys:
+        words.append(ngettext("%d passkey", "%d passkeys", passkeys) % passkeys)
+    if Authenticator.Type.TOTP in types:
+        words.append(gettext("codes of an app"))
+    return gettext(" and ").join(words) if words else gettext("None yet")
+
+
+def add_digests(codes: Authenticator) -> None:
+    """Add the digests of recovery codes that have none yet, before they are stored."""
+    if codes.type != Authenticator.Type.RECOVERY_CODES or DIGESTS in codes.data or not is_readable(codes.data):
+        return
+    salt = secrets.token_hex(16)
+    digests = [_digest(code, salt) for code in codes.wrap().generate_codes()]
+    codes.data = {**codes.data, SALT: salt, DIGESTS: digests}
+
+
+def keep_digests(user: User) -> None:
+    """Add the digests of a set that was made before there were any."""
+    for codes in Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES):
+        if DIGESTS not in codes.data and is_readable(codes.data):
+            codes.save()
+
+
+def use_digest(user: User, code: str) -> Authenticator | None:
+    """The recovery codes of which `code` is an unused one, by its digest; it is used up then."""
+    digits = "".join(code.split())
+    with transaction.atomic():
+        codes = (
+            Authenticator.objects.select_for_update().filter(user=user, type=Authenticator.Type.RECOVERY_CODES).first()
+        )
+        if codes is None or DIGESTS not in codes.data:
+            return None
+        wanted = _digest(digits, codes.data[SALT])
+        for number, digest in enumerate(codes.data[DIGESTS]):
+            used = int(codes.data.get(USED, 0))
+            if not used & 1 << number and hmac.compare_digest(digest, wanted):
+                codes.data = {**codes.data, USED: used | 1 << number}
+                codes.save(update_fields=["data"])
+                return codes
+    return None
+
+
+def _digest(code: str, salt: str) -> str:
+    return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **SCRYPT).hex()
+
+
+# --- Account forms: django-allauth's forms with this product's texts, limits and counters ---
 
 LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80
@@ -185,14 +251,14 @@ class _CountedCode:
             code: str = super().clean_code()  # type: ignore[misc]
         except Unavailable:
             return self._by_digest(self.cleaned_data["code"])
-        factors.keep_digests(self.user)
+        keep_digests(self.user)
         if not self._is_first_use():
             raise ValidationError(_("This code has been used. Wait for the next one."), code="used_code")
         return code
 
     def _by_digest(self, code: str) -> str:
         """SECRET_KEY does not open the second factor: only recovery codes, which have digests, can be compared."""
-        codes = factors.use_digest(self.user, code)
+        codes = use_digest(self.user, code)
         if codes is None:
             raise ValidationError(UNREADABLE, code="unreadable")
         self.authenticator = codes

@@ -28,9 +28,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from requests import RequestException
 
-from intake.accounts.proof import requires_recent_proof
-from intake.accounts.sessions import is_session_of
-from intake.identity import VISITOR, visitor_of
+from intake.accounts.identity import VISITOR, visitor_of
+from intake.accounts.sessions import is_session_of, requires_recent_proof
 
 logger = logging.getLogger(__name__)
 

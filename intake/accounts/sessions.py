@@ -1,14 +1,21 @@
 """Lists the sessions of a user and ends them; ends whatever was made before the owner of an address proved it."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
+from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress
 from allauth.core import context
+from allauth.core.exceptions import ReauthenticationRequired
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.dispatch import Signal
 from django.http import HttpRequest
@@ -16,9 +23,9 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from django.utils.dateparse import parse_datetime
 
-from core.errors import NotFound
-from intake.accounts import activity, devices
-from intake.identity import SessionStore
+from core.errors import AuthenticationRequired, NotFound
+from intake.accounts import activity
+from intake.accounts.identity import SessionStore
 from intake.models import Activity, Session, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
 
@@ -146,8 +153,58 @@ def _info(row: Session, *, is_this_one: bool) -> SessionInfo:
     data = SessionStore().decode(row.session_data)
     return SessionInfo(
         name=row.session_key[:NAME_LENGTH],
-        device=data.get(DEVICE, devices.UNKNOWN),
+        device=data.get(DEVICE, activity.UNKNOWN),
         logged_in_at=parse_datetime(data.get(LOGGED_IN_AT, "")),
         last_used_at=row.last_used_at,
         is_this_one=is_this_one,
     )
+
+
+# --- Tracks when the user of a session last proved their identity, and asks again for sensitive actions ---
+# Every log-in is a proof, and so is confirming with a password, a code or a passkey. Actions that change an account
+# permanently, or give access to it, require a proof that is not older than `settings.PROOF_SECONDS`.
+
+ProvingView = TypeVar("ProvingView", bound=Callable[..., Any])
+
+PROVED_AT = "recollect.proved_at"
+CONFIRM_FIRST = "Confirm that it is you at /settings/account/confirm/, then try again."
+
+
+def note(request: HttpRequest) -> None:
+    request.session[PROVED_AT] = int(time.time())
+
+
+def is_recent(request: HttpRequest) -> bool:
+    proved_at = request.session.get(PROVED_AT, 0)
+    return bool(time.time() - proved_at < settings.PROOF_SECONDS)
+
+
+def require_recent_proof(request: HttpRequest) -> None:
+    """Raises the exception for which django-allauth shows the proof page; it keeps the submitted form."""
+    if not is_recent(request):
+        if not get_adapter().get_reauthentication_methods(request.user):
+            raise PermissionDenied
+        raise ReauthenticationRequired
+
+
+def requires_recent_proof(
+    *, methods: tuple[str, ...] = ("GET", "HEAD", "POST")
+) -> Callable[[ProvingView], ProvingView]:
+    """For a page: asks for a proof first, then continues with the original request, including its form."""
+
+    def decorator(view: ProvingView) -> ProvingView:
+        @wraps(view)
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in methods:
+                require_recent_proof(request)
+            return view(request, *args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorator
+
+
+def refuse_without_recent_proof(request: Any) -> None:
+    """For the API with a session; a token is not a session. Raises `AuthenticationRequired`."""
+    if request.auth is None and not is_recent(request):
+        raise AuthenticationRequired(CONFIRM_FIRST)

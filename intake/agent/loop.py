@@ -4,13 +4,13 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
-from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext
+from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
@@ -24,6 +24,7 @@ from pydantic_ai.exceptions import (
     ModelRequestTimeout,
     ModelTimeoutError,
     OutputTokenLimitExceeded,
+    ToolFailed,
     UsageLimitExceeded,
 )
 from pydantic_ai.messages import (
@@ -40,16 +41,138 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+from pydantic_ai.usage import UsageLimits
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
-from core.pg_text import capped, storable, storable_text
-from intake.agent.deps import ChatDeps
-from intake.agent.events import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from core.text import capped, storable, storable_text
+from intake.agent.context import (
+    AgentEvent,
+    AnswerEnded,
+    ChatDeps,
+    ReasoningWritten,
+    TextWritten,
+    ToolCalled,
+    ToolReturned,
+)
+from intake.agent.language_models import LanguageModel
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
-from intake.agent.rounds import BoundedToolset, RepeatedCall, may_use_tools, settings_of_step, usage_limits
-from intake.language_models import LanguageModel
+
+# --- Formats a tool's result as plain text for the model, with every field by its name ---
+# Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.
+
+INDENT = "  "
+
+
+def as_text(data: Any) -> str:
+    """`data` is any JSON value."""
+    return "\n".join(_lines(data))
+
+
+def _lines(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for name, each in value.items():
+                first, *others = _inline(each) or ["", *(INDENT + line for line in _lines(each))]
+                yield f"{name}: {first}".rstrip()
+                yield from others
+        case list():
+            for each in value:
+                first, *others = list(_lines(each)) or [""]
+                yield f"- {first}"
+                yield from (INDENT + line for line in others)
+        case str():
+            lines = value.splitlines() or [""]
+            yield from lines if len(lines) == 1 else [f"| {line}" for line in lines]
+        case _:
+            yield json.dumps(value)
+
+
+def _inline(value: Any) -> list[str] | None:
+    """The text that fits on the line of its name; None for text that goes below it."""
+    if isinstance(value, str):
+        return None if len(value.splitlines()) > 1 else [value]
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | str) for each in value)):
+        return None
+    return [json.dumps(value)]
+
+
+# --- Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data ---
+
+# How often one call may be corrected before the model loses its tool.
+MOST_CORRECTIONS = 2
+# How often one answer may make the same successful call: a model that makes it again will not stop by itself.
+MOST_REPETITIONS = 2
+NO_MORE_ROUNDS = "limit_reached: No more tools for this answer. Answer with what you have."
+NO_OBJECT = "validation_error: The input must be a JSON object."
+NOT_AGAIN = "That is enough tries: do without it."
+
+
+class RepeatedCall(Exception):
+    """The model makes a successful call once more. `summary` is the line for people about its result."""
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(summary)
+        self.summary = summary
+
+
+def may_use_tools(context: RunContext[ChatDeps]) -> bool:
+    """A step is one request to the model. Steps within the rounds may call tools; the next one must answer."""
+    return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
+
+
+def usage_limits() -> UsageLimits:
+    """After the rounds, one request must answer in words. If the model does not, another one has no tools."""
+    return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
+
+
+def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
+    """The tools stay listed, because some vendors refuse a history of calls without them; but no call is allowed."""
+    return common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
+
+
+@dataclass
+class BoundedToolset(WrapperToolset[ChatDeps]):
+    """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input."""
+
+    summaries: dict[str, list[str]] = field(default_factory=dict)
+
+    async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
+        if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
+            return {}
+        return await super().get_tools(ctx)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
+    ) -> Any:
+        if not may_use_tools(ctx):
+            raise ToolFailed(NO_MORE_ROUNDS)
+        try:
+            if not isinstance(tool_args, dict):
+                # Vendors' libraries accept any JSON.
+                raise ModelRetry(NO_OBJECT)
+            earlier = self.summaries.setdefault(json.dumps([name, tool_args], sort_keys=True, default=str), [])
+            if len(earlier) >= MOST_REPETITIONS:
+                raise RepeatedCall(earlier[-1])
+            result = await super().call_tool(name, tool_args, ctx, tool)
+            earlier.append((result.metadata or {}).get("summary", ""))
+        except ModelRetry as error:
+            if ctx.retry < MOST_CORRECTIONS:
+                raise
+            raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
+        return _as_data(result, ctx.deps)
+
+
+def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
+    """The model reads the result between markers; our own code reads it unchanged from the metadata."""
+    read = deps.fence.around(as_text(result.return_value))
+    return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
+
+
+# --- Produces one answer: asks the model, runs its tool calls, and streams every event ---
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 
 from core.ids import uuid7
-from core.isolation.caller import Caller
+from core.isolation.acting import Caller
 from intake.models.users import User
 
 TITLE_LENGTH = 80
@@ -176,7 +176,7 @@ class Turn(models.Model):
     error = models.JSONField(null=True, blank=True)
     # The number of started attempts: a writer that another attempt has replaced can change nothing.
     attempt = models.PositiveIntegerField(default=1, db_default=1)
-    # The usage of the answer, in the format of `intake.usage`.
+    # The usage of the answer, in the format of `intake.chats.quotas`.
     usage = models.JSONField(null=True, blank=True)
     # For quotas: an index contains it, so that the sum reads no rows.
     text_bytes = models.GeneratedField(
@@ -225,3 +225,33 @@ class Turn(models.Model):
     @property
     def has_ended(self) -> bool:
         return self.status != self.Status.STREAMING
+
+
+# --- The kept responses of idempotent requests ---
+
+
+class IdempotentAnswerQuerySet(OwnedQuerySet["IdempotentAnswer"]):
+    """Starts at `for_caller`."""
+
+
+class IdempotentAnswer(models.Model):
+    """One key of a caller: a digest of its request, and the response."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    key = models.CharField(max_length=255)
+    # A digest of the operation and the body; keyed, so that the body cannot be guessed from it.
+    request_digest = models.CharField(max_length=64)
+    # As text, because jsonb does not keep the order of fields.
+    answer = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = IdempotentAnswerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "intake_idempotent_answers"
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key"], name="intake_idempotent_answers_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id}: {self.key}"

@@ -1,11 +1,15 @@
 """The user model: an account with email and password, or a visitor with only a session."""
 
-from datetime import UTC, date, datetime, tzinfo
+import hashlib
+import secrets
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import F
 from django.db.models.functions import Lower
 from django.utils import timezone
 
@@ -71,7 +75,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     )
     is_active = models.BooleanField("active", default=True)
     joined_at = models.DateTimeField(default=timezone.now, editable=False)
-    # The next time when their turns are checked, if turns are kept for a limited time (`intake.retention`).
+    # The next time when their turns are checked, if turns are kept for a limited time (`intake.chats.deleting`).
     retention_due_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
@@ -125,3 +129,75 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def local_time(self, at: datetime) -> datetime:
         return local_time(at, self.zone)
+
+
+# --- Invitations: links that staff create, which allow registration while it is by invitation ---
+
+DEFAULT_DAYS = 7
+LONGEST_DAYS = 365
+MOST_USES = 10_000
+SECRET_BYTES = 24
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """The secret is random and long, so its digest needs no salt and no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def with_secret(self, secret: str) -> "InvitationQuerySet":
+        return self.filter(digest=digest_of(secret))
+
+    def open(self, *, now: datetime) -> "InvitationQuerySet":
+        return self.filter(expires_at__gt=now, used__lt=F("uses"))
+
+
+class InvitationManager(models.Manager.from_queryset(InvitationQuerySet)):  # type: ignore[misc]
+    def issue(self, *, note: str = "", uses: int = 1, days: int = DEFAULT_DAYS) -> tuple["Invitation", str]:
+        """Create an invitation; returns its secret too, which is stored nowhere."""
+        secret = new_secret()
+        invitation = self.create(
+            digest=digest_of(secret),
+            note=note,
+            uses=uses,
+            expires_at=timezone.now() + timedelta(days=days),
+        )
+        return invitation, secret
+
+    def is_open(self, secret: str, *, now: datetime) -> bool:
+        is_open: bool = self.with_secret(secret).open(now=now).exists()
+        return is_open
+
+    def take(self, secret: str, *, now: datetime) -> bool:
+        """Use an invitation once, if it is still open: one statement, so that two requests cannot both take the last
+        use.
+        """
+        taken: int = self.with_secret(secret).open(now=now).update(used=F("used") + 1)
+        return taken == 1
+
+
+class Invitation(models.Model):
+    """An invitation with its number of uses and its expiry. It keeps only the digest of a link's secret."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    note = models.CharField(max_length=200, blank=True, default="", help_text="Whom it is for. Shown to staff alone.")
+    uses = models.PositiveSmallIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(MOST_USES)],
+        help_text="How many people may register by it.",
+    )
+    used = models.PositiveSmallIntegerField(default=0, editable=False)
+    expires_at = models.DateTimeField()
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = InvitationManager()
+
+    class Meta:
+        db_table = "intake_invitations"
+
+    def __str__(self) -> str:
+        return self.note or f"Invitation {self.pk}"

@@ -1,29 +1,138 @@
 """`/api/v1/account/`: export and deletion of the account."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import wraps
+from typing import Annotated, Any
 
+from asgiref.sync import sync_to_async
+from django.db import connections
 from django.http import StreamingHttpResponse
 from django.utils import timezone
+from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core import rate_limits
 from core.errors import InvalidInput
+from core.isolation.acting import Caller, acting_as
+from core.rate_limits import CountedStream
 from core.validation import validate
-from intake import deleting, export_files, exporting
-from intake.accounts.proof import refuse_without_recent_proof
-from intake.identity import person_of
-from intake.rest.downloads import choice, download
-from intake.schemas import DeletionStatement, PasswordConfirmation, problems
+from intake.accounts import activity
+from intake.accounts.identity import caller_of, person_of
+from intake.accounts.sessions import refuse_without_recent_proof
+from intake.agent.language_models import default_for, offered
+from intake.chats import deleting, exporting
+from intake.models import Activity, User
+from intake.rest.shapes import DeletionStatement, Output, PasswordConfirmation, problems
+from intake.revocation import check_of, while_authorized
+
+# --- The base of every DRF view of personal rows: after authentication, the handler acts as the caller ---
+
+Handler = Callable[..., Response]
+
+
+class ActsAsCaller(APIView):
+    """A handler returns plain data, because the response is rendered after the transaction has ended."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Authentication, permissions and limits come first; then the handler gets access to the caller's rows."""
+        super().initial(request, *args, **kwargs)
+        method = (request.method or "").lower()
+        if hasattr(self, method):
+            setattr(self, method, _as(caller_of(request), getattr(self, method)))
+
+
+def _as(caller: Caller, handler: Handler) -> Handler:
+    @wraps(handler)
+    def acting(*args: Any, **kwargs: Any) -> Response:
+        with acting_as(caller):
+            return handler(*args, **kwargs)
+
+    return acting
+
+
+# --- `/api/v1/models/`: the language models that the caller may choose from ---
+
+
+class ModelOutput(Output):
+    name: Annotated[str, Field(description="By which it is chosen: `model` of the chat, of a conversation.")]
+    takes_temperature: bool
+
+
+class ModelListOutput(Output):
+    models: Annotated[list[ModelOutput], Field(description="Empty in recall mode, which has no language model.")]
+    default: Annotated[str | None, Field(description="What answers the caller's chats where none is chosen.")] = None
+
+
+class ModelListView(ActsAsCaller):
+    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
+    def get(self, request: Request) -> Response:
+        """The language models: those that the settings name, and those that their servers list."""
+        caller = caller_of(request)
+        default = default_for(caller)
+        models = [ModelOutput(name=each.name, takes_temperature=each.takes_temperature) for each in offered(caller)]
+        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
+
+
+# --- Streams files while they are created, in pieces, without holding a database connection in between ---
+
+
+def download(
+    *, request: Request, user: User, pieces: Iterator[bytes], name: str, content_type: str
+) -> StreamingHttpResponse:
+    """The pieces as a file. Each is made as this user, when the reader has taken the previous one.
+
+    Raises `RateLimited`. Breaks off when the caller of the request loses access.
+    """
+    lease = rate_limits.begin_stream(request, user_id=user.pk)
+    activity.note(user, Activity.EXPORTED)
+    # Each piece takes its own connection: a slow reader must not hold one.
+    connections.close_all()
+    return StreamingHttpResponse(
+        CountedStream(while_authorized(_in_steps(user, pieces), check_of(request), breaks_off=True), lease),
+        content_type=content_type,
+        headers={
+            "Content-Disposition": content_disposition_header(True, name) or "attachment",
+            "Cache-Control": "private, no-store",
+            "X-Accel-Buffering": "no",
+        },
+    )
+
+
+def choice(given: list[str], choices: tuple[str, ...]) -> str:
+    """The value of `as` in a query; the first of the choices by default. Raises `InvalidInput`."""
+    chosen = given or [choices[0]]
+    if len(chosen) != 1 or chosen[0] not in choices:
+        raise InvalidInput(errors={"as": [f"One of: {', '.join(choices)}."]})
+    return chosen[0]
+
+
+async def _in_steps(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Each piece is made in a thread."""
+    while piece := await sync_to_async(_step, thread_sensitive=False)(user, pieces):
+        yield piece
+
+
+def _step(user: User, pieces: Iterator[bytes]) -> bytes:
+    """The connection is returned at once: a slow reader must not hold one."""
+    try:
+        with acting_as(user):
+            return next(pieces, b"")
+    finally:
+        connections.close_all()
+
+
+# --- `/api/v1/account/`: export and deletion of the account ---
 
 # By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
     "json": (exporting.account_as_json, ".json", "application/json"),
-    "zip": (export_files.json_zip, "-json.zip", "application/zip"),
-    "markdown": (export_files.markdown_zip, "-markdown.zip", "application/zip"),
+    "zip": (exporting.json_zip, "-json.zip", "application/zip"),
+    "markdown": (exporting.markdown_zip, "-markdown.zip", "application/zip"),
 }
 
 

@@ -14,23 +14,22 @@ from rest_framework.views import APIView
 from core.errors import InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as
-from core.pagination import position_in_address
-from core.validation import LONGEST_REFERENCE, checked, text_limit, validate
-from intake import arranging, deleting, export_files, exporting, temporary, undoing, versions
-from intake.choices import refuse_temporary
-from intake.identity import caller_of, person_of
-from intake.listing import list_conversations
-from intake.models.conversations import TITLE_LENGTH
-from intake.paths import Tree
-from intake.reading import (
+from core.validation import LONGEST_REFERENCE, checked, position_in_address, text_limit, validate
+from intake.accounts.identity import caller_of, person_of
+from intake.agent.language_models import refuse_temporary
+from intake.chats import arranging, deleting, exporting, versions
+from intake.chats.reading import (
     TURNS_PER_ANSWER,
     as_turn_number,
     get_conversation,
     get_turn,
+    list_conversations,
     turns_to_show,
 )
-from intake.rest.acting import ActsAsCaller
-from intake.rest.downloads import choice, download
+from intake.chats.services import lock_conversation
+from intake.chats.tree import Tree
+from intake.models.conversations import TITLE_LENGTH
+from intake.rest.account import ActsAsCaller, choice, download
 from intake.rest.shapes import (
     ChangeOfConversation,
     ChosenOutput,
@@ -39,9 +38,8 @@ from intake.rest.shapes import (
     ConversationWithTurnsOutput,
     OneTurnOutput,
     UndoneOutput,
+    problems,
 )
-from intake.schemas import problems
-from intake.services import lock_conversation
 
 NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}
@@ -123,7 +121,7 @@ class ConversationView(ActsAsCaller):
         with transaction.atomic():
             lock_conversation(caller, key, choices=choices)
         if wanted.temporary is False:
-            temporary.keep(caller=caller, conversation_id=key)
+            arranging.keep(caller=caller, conversation_id=key)
         changed = get_conversation(caller=caller, conversation_id=conversation_id)
         return Response(ConversationOutput.of(changed).as_data())
 
@@ -154,10 +152,10 @@ class ConversationExportView(APIView):
             raise NotFound
         if form == "json":
             pieces = exporting.conversation_as_json(conversation=found, user=user, now=timezone.now())
-            name, content_type = f"{export_files.file_name(found)}.json", "application/json"
+            name, content_type = f"{exporting.file_name(found)}.json", "application/json"
         else:
-            pieces = export_files.conversation_as_markdown(conversation=found, user=user)
-            name, content_type = f"{export_files.file_name(found)}.md", "text/markdown; charset=utf-8"
+            pieces = exporting.conversation_as_markdown(conversation=found, user=user)
+            name, content_type = f"{exporting.file_name(found)}.md", "text/markdown; charset=utf-8"
         return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
 
 
@@ -225,7 +223,7 @@ class ToolCallUndoView(ActsAsCaller):
     )
     def post(self, request: Request, conversation_id: str, turn_number: str, call_id: str) -> Response:
         """Take back what a tool call of the chat's model stored; a second time changes nothing."""
-        call = undoing.undo_tool_call(
+        call = versions.undo_tool_call(
             user=person_of(request),
             **_named(conversation_id, turn_number),
             call_id=call_id,

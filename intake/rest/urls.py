@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.rest.account import AccountExportView, AccountView
+from intake.rest.account import AccountExportView, AccountView, ModelListView
 from intake.rest.conversations import (
     BranchView,
     ChooseVersionView,
@@ -12,7 +12,6 @@ from intake.rest.conversations import (
     ToolCallUndoView,
     TurnView,
 )
-from intake.rest.models import ModelListView
 
 urlpatterns = [
     path("conversations/", ConversationListView.as_view()),

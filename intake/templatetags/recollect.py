@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from django import template
+from django.http import HttpRequest
+from django.template.defaulttags import CsrfTokenNode
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -13,12 +16,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from intake import links
-from intake.accounts import devices
+from intake.accounts import activity
+from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
+from intake.chats.quotas import Usage
 from intake.markdown import render
 from intake.models import Turn
-from intake.sentences import in_page_language
-from intake.steps import steps_of
-from intake.usage import Usage
+from intake.web.sentences import in_page_language, steps_of
 
 register = template.Library()
 
@@ -93,6 +96,26 @@ def thought(turn: Turn | None) -> str:
 
 register.filter("steps", steps_of)
 register.filter("in_page_language", in_page_language)
-register.filter("device", devices.in_page_language)
+register.filter("device", activity.in_page_language)
 register.simple_tag(links.conversation_path, name="conversation_path")
 register.simple_tag(links.branch_path, name="branch_path")
+
+
+# --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---
+# Built in (`TEMPLATES`), so that no form can forget it: those of the admin and of django-allauth included.
+
+
+@register.simple_tag(takes_context=True)
+def page_person(context: template.Context) -> str:
+    """Empty for a page that is the same for everybody, which is rendered without its request."""
+    request: HttpRequest | None = context.get("request")
+    return page_person_of(request) if request is not None and hasattr(request, "user") else ""
+
+
+@register.simple_tag(takes_context=True)
+def csrf_token(context: template.Context) -> SafeString:
+    token: Any = CsrfTokenNode().render(context)
+    made_for = page_person(context)
+    if not made_for:
+        return format_html("{}", token)
+    return format_html('{}<input type="hidden" name="{}" value="{}">', token, PAGE_PERSON_FIELD, made_for)

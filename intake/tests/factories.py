@@ -16,11 +16,10 @@ from fido2.webauthn import (
     RegistrationResponse,
 )
 
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing import ZONE_OF_PEOPLE
-from intake import services
+from core.isolation.acting import Caller, acting_as
+from intake.chats import services
 from intake.models import Conversation, Turn, User
+from testing import ZONE_OF_PEOPLE
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

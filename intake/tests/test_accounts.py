@@ -8,10 +8,10 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
 
-from core.testing.examiner import as_a_worker
-from intake import visitors
+from intake.accounts import registration
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_visitor, a_visitors_turn
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +78,7 @@ def test_an_email_in_use_is_said_to_be_so_whatever_its_capitals(client, email):
 
 def test_an_email_taken_between_the_check_and_the_save_is_told_like_any_other(client, monkeypatch):
     a_person("alice@example.com")
-    monkeypatch.setattr("intake.forms.RegisterForm.clean_email", lambda form: form.cleaned_data["email"])
+    monkeypatch.setattr("intake.web.forms.RegisterForm.clean_email", lambda form: form.cleaned_data["email"])
     response = client.post(REGISTER, GOOD)
     assert response.status_code == 200
     assert "Log in instead" in response.content.decode()
@@ -197,7 +197,7 @@ def test_moving_keeps_every_field_of_a_row_but_its_owner(client):
     user, visitor = a_person(), a_visitor()
     a_visitors_turn(visitor, "I moved to Lisbon")
     rows = [model.objects.values().get() for model in (Conversation, Turn)]
-    visitors.move_to_account(visitor=visitor, user=user)
+    registration.move_to_account(visitor=visitor, user=user)
     moved = [model.objects.values().get() for model in (Conversation, Turn)]
     for before, after in zip(rows, moved, strict=True):
         changed = {name for name in before if before[name] != after[name]}
@@ -243,7 +243,7 @@ def test_visitors_who_come_no_more_are_removed_with_what_they_said():
     Turn.objects.filter(user=talking).update(said_at=NOW - timedelta(days=29))
     User.objects.filter(pk=silent.pk).update(joined_at=NOW - timedelta(days=29))
     with as_a_worker():
-        assert visitors.remove_silent(now=NOW, after=timedelta(days=30)) == 1
+        assert registration.remove_silent(now=NOW, after=timedelta(days=30)) == 1
     assert set(User.objects.all()) == {silent, talking, person}
     assert set(Conversation.objects.values_list("user", flat=True)) == {talking.pk}
 

@@ -10,17 +10,17 @@ from django.apps import apps
 from django.conf import settings as project
 from django.utils.module_loading import import_string
 
-from core.testing.fixtures import Client
-from core.testing.model_server import BreakOff, CallTool, Hang, Say
-from core.testing.serving import serving
-from core.testing.sse_client import read_events
-from core.testing.traces import traces_of
-from intake.agent.events import TextWritten
+from intake.agent.context import TextWritten
 from intake.answers.log import AnswerLog, Ending
-from intake.answers.publishing import Publisher
-from intake.answers.streams import entry_of, forget, stream_key
+from intake.answers.sharing import Publisher, entry_of
+from intake.chats.running import forget, stream_key
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
+from testing.fixtures import Client
+from testing.model_server import BreakOff, CallTool, Hang, Say
+from testing.serving import serving
+from testing.sse_client import read_events
+from testing.traces import traces_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from django.db import transaction
 
-from core.isolation.caller import Caller
-from intake import services
-from intake.answers.keeping import _save_together
-from intake.services import Progress
+from core.isolation.acting import Caller
+from intake.answers.writer import _save_together
+from intake.chats import services
+from intake.chats.services import Progress
 from intake.tests.factories import NOW, a_person
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from core.testing.sse_client import read_events
-from intake.agent.events import TextWritten, ToolCalled, ToolReturned
-from intake.answers import streams
-from intake.answers.following import Gap, take
+from intake.agent.context import TextWritten, ToolCalled, ToolReturned
+from intake.answers import sharing
+from intake.answers.hub import Gap, take
 from intake.answers.log import COMPACTED_FROM, AnswerLog, Ending, EventId
-from intake.answers.reading import read
+from intake.answers.reader import read
 from intake.models import Turn
+from testing.sse_client import read_events
 
 LETTERS = "abcdefghij 🙂é\n"
 
@@ -66,21 +66,21 @@ def test_a_copy_is_the_same_whatever_was_sent_twice(seed):
             # What Redis did not confirm is sent again, with what has come since.
             begin = chance.choice([sent, sent, chance.randint(0, sent)])
             for position, each in log.since(begin, most_apart=1):
-                written = streams.fields_of(each)
+                written = sharing.fields_of(each)
                 fields = {name.encode(): value.encode() for name, value in written.items()}
-                assert take(copy, streams.entry_of(str(EventId(3, position)).encode(), fields))
+                assert take(copy, sharing.entry_of(str(EventId(3, position)).encode(), fields))
             sent = log.position
     rest = log.since(sent, most_apart=1)
     for position, each in rest:
-        assert take(copy, streams.StreamEntry(EventId(3, position), each))
+        assert take(copy, sharing.StreamEntry(EventId(3, position), each))
     assert flat(event for _, event in copy.since(0)) == flat(event for _, event in log.since(0))
-    assert not take(copy, streams.StreamEntry(EventId(3, log.position + 1), None))
+    assert not take(copy, sharing.StreamEntry(EventId(3, log.position + 1), None))
 
 
 def test_a_gap_and_another_attempt_are_noticed():
     for entry in (
-        streams.StreamEntry(EventId(3, 9), TextWritten("late")),
-        streams.StreamEntry(EventId(4, 1), TextWritten("x")),
+        sharing.StreamEntry(EventId(3, 9), TextWritten("late")),
+        sharing.StreamEntry(EventId(4, 1), TextWritten("x")),
     ):
         with pytest.raises(Gap):
             take(a_log(), entry)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from core.isolation.caller import Caller
-from intake import services
-from intake.answers.writing import Writing
+from core.isolation.acting import Caller
+from intake.answers.writer import Writing
+from intake.chats import services
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person
 

@@ -5,11 +5,10 @@ from datetime import timedelta
 import pytest
 import redis
 
-from core.isolation.caller import Caller
-from intake import services
-from intake.answers import streams
-from intake.answers.sweeping import close_abandoned_turns
-from intake.services import Progress
+from core.isolation.acting import Caller
+from intake.chats import running, services
+from intake.chats.running import close_abandoned_turns
+from intake.chats.services import Progress
 from intake.tests.factories import NOW, a_person
 from intake.tests.test_chat_stream import wait_until
 
@@ -40,7 +39,7 @@ def turn():
 
 
 def test_a_turn_without_a_lease_is_closed_with_what_it_had(turn, broker):
-    broker.delete(streams.lease_key(turn.pk))
+    broker.delete(running.lease_key(turn.pk))
     assert close_abandoned_turns(now=LATER, idle=IDLE) == 1
     turn.refresh_from_db()
     assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
@@ -48,21 +47,21 @@ def test_a_turn_without_a_lease_is_closed_with_what_it_had(turn, broker):
 
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_a_lease_keeps_its_own_attempt_open(turn, broker, attempt):
-    broker.set(streams.lease_key(turn.pk), attempt, ex=60)
+    broker.set(running.lease_key(turn.pk), attempt, ex=60)
     assert close_abandoned_turns(now=LATER, idle=IDLE) == (0 if attempt == turn.attempt else 1)
 
 
 def test_a_turn_that_has_just_shown_a_sign_of_life_stays_open_also_without_a_lease(turn, broker):
-    broker.delete(streams.lease_key(turn.pk))
+    broker.delete(running.lease_key(turn.pk))
     services.save_progress([half_of(turn)], now=LATER)
     assert close_abandoned_turns(now=LATER + timedelta(seconds=0.9), idle=IDLE) == 0
 
 
 def test_a_redis_that_has_just_started_says_nothing_about_leases(turn, settings):
     with redis.Redis.from_url(settings.REDIS_URL) as client:
-        client.delete(streams.lease_key(turn.pk))
+        client.delete(running.lease_key(turn.pk))
         is_new = client.info("server")["uptime_in_seconds"] <= 2 * settings.ANSWER_LEASE_SECONDS
-    assert (streams.without_lease([(turn.pk, 1)]) is None) is is_new
+    assert (running.without_lease([(turn.pk, 1)]) is None) is is_new
 
 
 def test_without_redis_only_a_long_silence_closes_a_turn(turn, settings):

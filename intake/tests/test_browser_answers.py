@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from core.testing.model_server import Say
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import answered, expect_status, last_turn, say
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,9 +6,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.testing.model_server import CallTool, Refuse, Say
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
+from testing.model_server import CallTool, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

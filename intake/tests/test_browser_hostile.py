@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.testing.model_server import Say
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.tests.blocks import changes_of
 from intake.tests.factories import NOW
-from intake.views.pages import EXAMPLES
+from intake.web.pages import EXAMPLES
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.testing.model_server import Say
 from intake.links import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_long_conversation, a_turn
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -7,11 +7,11 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import CDPSession, Page, expect
 
-from core.testing.model_server import Say
 from intake.links import conversation_path
 from intake.models import Conversation, Turn
 from intake.models.conversations import TitledBy
 from intake.tests.factories import a_turn, a_visitor, a_visitors_turn
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

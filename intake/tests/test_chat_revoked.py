@@ -10,14 +10,15 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing.model_server import Say
-from intake import chat, revocation, services
-from intake.deleting import delete_account
+from core.isolation.acting import Caller, acting_as
+from intake import revocation
+from intake.answers import hub
+from intake.chats import services
+from intake.chats.deleting import delete_account
 from intake.models import Turn
 from intake.revocation import session_is_good
 from intake.tests.test_chat_stream import the_turn, wait_until
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -150,7 +151,7 @@ async def test_a_reader_who_stopped_reading_is_thrown_out_too_and_gets_nothing_m
     model = language_model(AT_LENGTH)
     caller = Caller(user_id=person.pk)
     is_in = [True]
-    stream = chat.stream_answer(turn=await a_turn_begun(caller), caller=caller, is_still_in=lambda: is_in[0])
+    stream = hub.stream_answer(turn=await a_turn_begun(caller), caller=caller, is_still_in=lambda: is_in[0])
     assert (await anext(stream)).startswith(b"event: turn")
     assert (await anext(stream)).startswith(b"event: delta")
     is_in[0] = False

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from core.testing.model_server import BreakOff, CallTool, Hang, Refuse, Say
 from intake.models import Conversation, Turn
+from testing.model_server import BreakOff, CallTool, Hang, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,15 +13,14 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from core.errors import AuthenticationRequired
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from core.testing.fixtures import Client
-from core.testing.model_server import Say
-from intake import chat, services
-from intake.answers import writing
+from core.isolation.acting import Caller, acting_as
+from intake.answers import hub, writer
+from intake.chats import services
 from intake.models import Turn
 from intake.tests.factories import a_person
 from intake.tests.test_chat_stream import the_turn, wait_until
+from testing.fixtures import Client
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,7 +96,7 @@ async def test_readers_who_stopped_reading_hold_up_neither_their_answers_nor_any
 
 
 async def test_an_answer_without_end_is_ended(person, language_model, monkeypatch):
-    monkeypatch.setattr(writing, "LONGEST_ANSWER", 1000)
+    monkeypatch.setattr(writer, "LONGEST_ANSWER", 1000)
     model = language_model(Say(("word ",) * 100_000))
     caller = Caller(user_id=person.pk)
     events = [event async for event in await begun(caller)]
@@ -115,7 +114,7 @@ async def begun(caller: Caller) -> AsyncIterator[bytes]:
     turn = await sync_to_async(acting_as(caller)(services.begin_turn))(
         caller=caller, message="Talk", conversation_id=None, now=timezone.now()
     )
-    return chat.stream_answer(turn=turn, caller=caller)
+    return hub.stream_answer(turn=turn, caller=caller)
 
 
 def test_a_conversation_deleted_while_it_is_answered_stays_deleted(person, log_in, language_model):

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from django.conf import settings
 
-from core.testing.sse_client import read_events
-from intake import changes
+from intake.chats import changes
 from intake.links import conversation_path
 from intake.tests.factories import a_turn, caller_for
+from testing.sse_client import read_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,7 +11,7 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from intake import export_files, exporting
+from intake.chats import exporting
 from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
@@ -190,7 +190,7 @@ def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
     monkeypatch.setattr(exporting, "_turns", twenty_thousand)
     Conversation.objects.create(user=alice)
     tracemalloc.start()
-    total = sum(len(piece) for piece in export_files.markdown_zip(user=alice, now=timezone.now()))
+    total = sum(len(piece) for piece in exporting.markdown_zip(user=alice, now=timezone.now()))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert total > 250_000

@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from intake.accounts.proof import PROVED_AT
+from intake.accounts.sessions import PROVED_AT
 from intake.models import ActivityEntry, Conversation, User
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
 

@@ -9,9 +9,8 @@ from django.db import connections
 from django.utils import timezone
 
 from core.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from intake import idempotency
+from core.isolation.acting import Caller, acting_as
+from intake.chats import idempotency
 from intake.models import Conversation, IdempotentAnswer
 from intake.tests.factories import a_person
 

@@ -6,8 +6,8 @@ from time import process_time
 import pytest
 
 from intake.markdown import BlockStream, render, render_summary, rendering
-from intake.markdown.cleaning import MATH_TAGS
-from intake.markdown.elements import DEEPEST_FOLD
+from intake.markdown.extensions import DEEPEST_FOLD
+from intake.markdown.safety import MATH_TAGS
 
 HOSTILE = [
     "<script>alert(1)</script>",

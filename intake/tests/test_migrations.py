@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from core.isolation.connections import connected_as_owner
+from core.isolation.checks import connected_as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

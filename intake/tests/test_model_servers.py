@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from core.testing.model_server import CallTool, CallTools, Hang, Refuse, Say
 from intake.models import Turn
+from testing.model_server import CallTool, CallTools, Hang, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,8 +31,8 @@ def staff(person, log_in):
 
 
 def test_a_first_word_may_take_five_minutes_unless_the_operator_says_otherwise(settings):
+    from intake.agent.language_models import LanguageModel
     from intake.agent.models import model_settings
-    from intake.language_models import LanguageModel
 
     assert settings.LLM_TIMEOUT_SECONDS == 300
     asked = model_settings(LanguageModel("home", "qwen3", base_url="http://localhost:11434/v1"))

@@ -13,11 +13,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.errors import InvalidInput
-from core.testing.model_server import Say
-from intake import visitors
+from intake.accounts import registration
+from intake.accounts.registration import check_registration
 from intake.models import Conversation, Invitation, User
-from intake.registration import check_registration
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db
 
@@ -95,7 +95,7 @@ def test_two_who_come_at_once_with_the_last_use_get_one_account(by_invitation):
 
     def register(email: str) -> None:
         try:
-            visitors.register(visitor=None, email=email, password="password", time_zone="UTC", invitation=secret)
+            registration.register(visitor=None, email=email, password="password", time_zone="UTC", invitation=secret)
             outcomes.append("in")
         except InvalidInput:
             outcomes.append("out")

@@ -8,12 +8,12 @@ import pytest
 from django.apps import apps
 from django.db import OperationalError
 
-from core.testing.model_server import BreakOff, CallTool, Refuse, Say
-from core.testing.sse_client import read_events
-from intake import services
-from intake.answers import writing
+from intake.answers import writer
+from intake.chats import services
 from intake.models import Conversation, IdempotentAnswer, Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
+from testing.model_server import BreakOff, CallTool, Refuse, Say
+from testing.sse_client import read_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -159,8 +159,8 @@ def failing(function, times):
 @pytest.fixture
 def impatient(monkeypatch):
     """The last save of an answer is retried at once."""
-    monkeypatch.setattr(writing, "SHORTEST_WAIT", 0.01)
-    monkeypatch.setattr(writing, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(writer, "SHORTEST_WAIT", 0.01)
+    monkeypatch.setattr(writer, "LONGEST_WAIT", 0.01)
 
 
 def test_an_answer_waits_for_a_database_that_is_away_so_that_nobody_repeats_its_message(
@@ -173,7 +173,7 @@ def test_an_answer_waits_for_a_database_that_is_away_so_that_nobody_repeats_its_
 
 
 def test_a_last_save_whose_commit_was_not_confirmed_is_no_failure(visitor, language_model, impatient, monkeypatch):
-    as_caller, unconfirmed = writing.as_caller, []
+    as_caller, unconfirmed = writer.as_caller, []
 
     async def without_confirmation(caller, function, *args, **kwargs):
         done = await as_caller(caller, function, *args, **kwargs)
@@ -182,8 +182,8 @@ def test_a_last_save_whose_commit_was_not_confirmed_is_no_failure(visitor, langu
             raise OperationalError("gone")
         return done
 
-    monkeypatch.setattr(writing, "as_caller", without_confirmation)
-    monkeypatch.setattr(writing, "load_turn", failing(writing.load_turn, times=1))
+    monkeypatch.setattr(writer, "as_caller", without_confirmation)
+    monkeypatch.setattr(writer, "load_turn", failing(writer.load_turn, times=1))
     language_model(Say(("Whole.",)))
     assert names(ask(visitor, key={})) == ["turn", "delta", "done"]
     assert unconfirmed == ["complete"]
@@ -193,7 +193,7 @@ def test_a_last_save_whose_commit_was_not_confirmed_is_no_failure(visitor, langu
 def test_an_answer_that_could_not_be_kept_is_made_anew_in_the_same_turn(
     person, log_in, language_model, impatient, monkeypatch
 ):
-    monkeypatch.setattr(writing, "LAST_SAVE_SECONDS", 0.1)
+    monkeypatch.setattr(writer, "LAST_SAVE_SECONDS", 0.1)
     client = log_in(person)
     language_model(Say(("Lost.",)), Say(("Whole.",)))
     with monkeypatch.context() as away:

@@ -6,11 +6,10 @@ import pytest
 from django.db import connection
 
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from intake import services
+from core.isolation.acting import Caller, acting_as
+from intake.chats import services
+from intake.chats.services import Answer, Progress
 from intake.models import Conversation, Turn
-from intake.services import Answer, Progress
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 
 pytestmark = pytest.mark.django_db

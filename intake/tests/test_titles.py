@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from core.testing.model_server import BreakOff, CallTool, Hang, Refuse, Say
-from intake.agent.titles import clean_title
+from intake.agent.prompt import clean_title
 from intake.models import Conversation, User
 from intake.models.conversations import TitledBy
+from testing.model_server import BreakOff, CallTool, Hang, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

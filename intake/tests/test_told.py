@@ -2,7 +2,7 @@
 
 import pytest
 
-from intake.agent.told import as_text
+from intake.agent.loop import as_text
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from django.db import IntegrityError, connection, transaction
 
 from core.errors import Conflict, NotFound
 from core.isolation.acting import acting_as
-from intake import deleting, exporting, services, versions
+from intake.chats import deleting, exporting, services, versions
+from intake.chats.quotas import Usage
+from intake.chats.reading import shared_to_show, turns_to_show
+from intake.chats.tree import Tree, ancestors, leads_to, shared_turns, upward
 from intake.models import Conversation, Turn
-from intake.paths import Tree, ancestors, leads_to, shared_turns, upward
-from intake.reading import shared_to_show, turns_to_show
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
-from intake.usage import Usage
 
 pytestmark = pytest.mark.django_db
 
@@ -334,7 +334,7 @@ def test_a_ring_of_branches_ends_every_way_up(alice, length, client):
 
 @pytest.mark.usefixtures("as_alice")
 def test_a_long_chain_of_empty_branches_is_read_only_so_far(alice, django_assert_max_num_queries, monkeypatch):
-    monkeypatch.setattr("intake.paths.MOST_ORIGINS", 5)
+    monkeypatch.setattr("intake.chats.tree.MOST_ORIGINS", 5)
     origin = None
     for _ in range(20):
         origin = Conversation.objects.create(

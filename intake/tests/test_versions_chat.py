@@ -2,10 +2,10 @@
 
 import pytest
 
-from core.testing.model_server import BreakOff, Refuse, Say
-from intake import versions
+from intake.chats import versions
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, caller_for
+from testing.model_server import BreakOff, Refuse, Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

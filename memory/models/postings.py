@@ -13,7 +13,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from intake.models.conversations import OwnedQuerySet
-from memory.models.corpora import Corpus, Place, Scope
+from memory.models.documents import Corpus, Place, Scope
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -161,7 +161,7 @@ class TermBlock(models.Model):
 class DeletedText(models.Model):
     """A tombstone: a deleted text that still has postings. A search skips them.
 
-    `memory.terms` writes it with the deletion; a sweep writes it for rows that were deleted in the database itself.
+    `memory.index.terms` writes it with the deletion; a sweep writes it for rows that the database itself deleted.
     """
 
     pk = models.CompositePrimaryKey("user_id", "text_id")

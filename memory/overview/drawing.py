@@ -20,17 +20,16 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.bulk import insert_many
-from core.periodic import for_each
+from core.isolation.acting import insert_many
+from core.resilience import for_each
 from intake.models import User, local_time
-from memory import vectors
-from memory.embedders import get_embedder
-from memory.embedders.base import Matrix
+from memory.backends.embedders import Matrix, get_embedder
+from memory.index import vectors
 from memory.models import Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
-from memory.models.overview import SIDE
+from memory.models.embeddings import SIDE
 from memory.overview import tsne
 from memory.overview.layout import MARGIN, Layout, WholeNumbers, by_neighbours, on_the_map
-from memory.overview.telling import telling_words
+from memory.overview.words import telling_words
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from memory.embedders.base import Matrix
-from memory.models.overview import SIDE
+from memory.backends.embedders import Matrix
+from memory.models.embeddings import SIDE
 
 WholeNumbers = npt.NDArray[np.int64]
 

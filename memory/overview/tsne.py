@@ -6,7 +6,7 @@ seconds.
 
 import numpy as np
 
-from memory.embedders.base import Matrix
+from memory.backends.embedders import Matrix
 
 SEED = 7
 PERPLEXITY = 30

@@ -5,6 +5,7 @@ An edit carries the state that was read, so that no other change is overwritten.
 
 from datetime import date
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from django.contrib import messages
@@ -15,14 +16,31 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from intake.identity import person_of
+from core.ids import parse_id
+from core.validation import position_in_address
+from intake.accounts.identity import person_of
 from intake.models import User
-from intake.sentences import in_page_language
+from intake.web.sentences import in_page_language
 from memory import documents
+from memory import documents as service
+from memory import records as record_service
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, DocumentDay
-from memory.pages.common import day_of, document_path, page_for_people, show, tab_of
-from memory.pages.forms import AppendForm, DayForm, DocumentForm
+from memory.pages.common import (
+    AppendForm,
+    DayForm,
+    DocumentForm,
+    RecordFilter,
+    RecordForm,
+    RewriteForm,
+    day_of,
+    document_path,
+    note_path,
+    page_for_people,
+    record_path,
+    show,
+    tab_of,
+)
 
 LOGS_PER_PAGE = 50
 
@@ -227,3 +245,197 @@ def _present(user: User, day: DocumentDay) -> Document | None:
         return documents.read(user=user, day=day)
     except NotFound:
         return None
+
+
+# --- Earlier versions of a document: lists, compares and restores them ---
+
+# A longer page of differences is not readable.
+MAX_LINES = 2_000
+LONGEST_NUMBER = 9
+
+
+@page_for_people
+def memory_history(request: HttpRequest) -> HttpResponse:
+    return _history(request, None)
+
+
+@page_for_people
+def about_history(request: HttpRequest) -> HttpResponse:
+    return _history(request, ABOUT_ME)
+
+
+@page_for_people
+def log_history(request: HttpRequest, date: str) -> HttpResponse:
+    return _history(request, day_of(date))
+
+
+def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+    """With `?version=`, its text and the changes since; a POST from there restores it."""
+    user = person_of(request)
+    document = documents.read(user=user, day=day)
+    number = request.GET.get("version", "")
+    context: dict[str, Any] = {
+        "day": day,
+        "document": document,
+        "place": "memory",
+        "tab": tab_of(day),
+        "back": document_path(day),
+        "history": document_path(day, "history"),
+    }
+    if not number:
+        versions = documents.list_versions(user=user, document_id=document.id)
+        return show(request, "memory/history.html", versions=versions, **context)
+    earlier = documents.read_version(user=user, document_id=document.id, version=_number(number))
+    has_changed = False
+    if request.method == "POST":
+        expected = [request.POST.get("state", "")]
+        try:
+            documents.replace(user=user, day=day, content=earlier.content, expected=expected, now=timezone.now())
+        except Conflict:
+            has_changed = True
+        else:
+            messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
+            return HttpResponseRedirect(document_path(day))
+    lines = [*islice(documents.difference(earlier.content, document.content), MAX_LINES + 1)]
+    context |= {"earlier": earlier, "lines": lines[:MAX_LINES], "is_cut": len(lines) > MAX_LINES}
+    status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
+    return show(request, "memory/version.html", status=status, has_changed=has_changed, **context)
+
+
+def _number(text: str) -> int:
+    """An invalid number is a version that does not exist."""
+    if not (text.isdecimal() and text.isascii() and len(text) <= LONGEST_NUMBER):
+        raise NotFound
+    return int(text)
+
+
+# --- Pages of imported notes: list, read and delete ---
+
+
+@page_for_people
+def notes(request: HttpRequest) -> HttpResponse:
+    found = service.list_notes(user=person_of(request), after=position_in_address(request.GET.get("after")))
+    return show(request, "memory/notes.html", found=found, place="memory", tab="notes")
+
+
+@page_for_people
+def note(request: HttpRequest, note_id: str) -> HttpResponse:
+    found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
+    return show(request, "memory/note.html", note=found, place="memory", tab="notes")
+
+
+@page_for_people
+def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
+    found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
+    if request.method != "POST":
+        back = note_path(found.pk)
+        return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="notes")
+    service.delete_note(user=person_of(request), note_id=found.pk)
+    messages.success(request, _("The note is deleted."))
+    return HttpResponseRedirect(reverse("memory:notes"))
+
+
+# --- Pages of memory records: create, list by type, project and tag, read, change and delete ---
+
+RECORDS_PER_PAGE = 30
+
+
+@page_for_people
+def records(request: HttpRequest) -> HttpResponse:
+    form = RecordForm(request.POST or None)
+    if request.method != "POST":
+        return _list(request, form)
+    record = _note(request, form) if form.is_valid() else None
+    if record is None:
+        return _list(request, form, status=HTTPStatus.BAD_REQUEST)
+    messages.success(request, _("Noted."))
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+@page_for_people
+def record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
+    return show(request, "memory/record.html", record=found, place="memory", tab="records")
+
+
+@page_for_people
+def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    """If another change came first, the user sees it before replacing it."""
+    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method != "POST":
+        return _record_editor(request, found, RewriteForm.of(found))
+    form = RewriteForm(request.POST)
+    if not form.is_valid():
+        return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    held = {name: value for name, value in form.cleaned_data.items() if name != "state"}
+    try:
+        record_service.rewrite(
+            user=person_of(request),
+            record_id=found.id,
+            expected=[form.cleaned_data["state"]],
+            now=timezone.now(),
+            **held,
+        )
+    except InvalidInput as error:
+        form.complain(error)
+        return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    except Conflict:
+        mine = RewriteForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
+        return _record_editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
+    messages.success(request, _("Saved."))
+    return HttpResponseRedirect(record_path(found.id))
+
+
+@page_for_people
+def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method != "POST":
+        return show(
+            request,
+            "memory/delete_record.html",
+            record=found,
+            back=record_path(found.id),
+            place="memory",
+            tab="records",
+        )
+    record_service.delete(user=person_of(request), record_id=found.id)
+    messages.success(request, _("The record is deleted."))
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+def _note(request: HttpRequest, form: RecordForm) -> record_service.Record | None:
+    """None, with the errors on the form, for an invalid record."""
+    try:
+        return record_service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
+    except InvalidInput as error:
+        form.complain(error)
+        return None
+
+
+def _record_editor(
+    request: HttpRequest,
+    found: record_service.Record,
+    form: RewriteForm,
+    *,
+    status: int = HTTPStatus.OK,
+    **context: Any,
+) -> HttpResponse:
+    context |= {"record": found, "form": form, "back": record_path(found.id)}
+    return show(request, "memory/edit_record.html", status=status, place="memory", tab="records", **context)
+
+
+def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
+    wanted = RecordFilter(request.GET)
+    fitting = wanted.cleaned_data if wanted.is_valid() else {}
+    found = record_service.list_records(
+        user=person_of(request),
+        type=fitting.get("type") or None,
+        project_id=fitting.get("project") or None,
+        tag=fitting.get("tag") or None,
+        after=position_in_address(request.GET.get("after")),
+        limit=RECORDS_PER_PAGE,
+    )
+    context = {"found": found, "wanted": wanted, "is_narrowed": any(fitting.values()), "form": form}
+    if not wanted.is_valid():
+        status = HTTPStatus.BAD_REQUEST
+    return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from http import HTTPStatus
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any
 from uuid import UUID
 
@@ -17,20 +17,22 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
-from core.errors import RecollectError, SearchFailed, Unavailable
+from core.errors import NotFound, RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import read_as
-from core.pg_text import ELLIPSIS
-from core.problems import retry_after
-from intake.identity import caller_of, person_of
-from intake.services import without_nul
+from core.responses import retry_after
+from core.text import ELLIPSIS
+from intake.accounts.identity import caller_of, person_of
+from intake.chats.services import without_nul
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
-from memory.models import MemoryDocument
-from memory.pages.common import page_that_searches, path_to, show
-from memory.pages.forms import SearchForm
+from memory.models import Corpus, MemoryDocument
+from memory.overview import reading
+from memory.overview.reading import Month, MonthWord
+from memory.pages.common import SearchForm, page_for_people, page_that_searches, path_to, show
+from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind
@@ -155,7 +157,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         history=history,
         groups=_groups(history, by_day=by_day),
         can_look_again=len(history.results) > 1 and not (wanted.rerank or by_day) and settings.RERANKER is not None,
-        unfinished=[_(SOURCES[name]) for name in history.unfinished],
+        unfinished=[gettext(SOURCES[name]) for name in history.unfinished],
         can_have_more=limit < MORE_RESULTS and len(history.results) == limit,
     )
 
@@ -206,11 +208,11 @@ def _shown(result: HistoryMatch) -> Shown:
     return Shown(
         path=path_to(reference, words=_words_to_open_at(pieces)),
         title=title,
-        name=_(NAMES[reference.kind]),
+        name=gettext(NAMES[reference.kind]),
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            Line(_(WHO[piece.before]) if piece.before in WHO else "", marked(piece.own))
+            Line(gettext(WHO[piece.before]) if piece.before in WHO else "", marked(piece.own))
             for piece in pieces
             if piece.own.text
         ],
@@ -231,10 +233,10 @@ def _words_to_open_at(pieces: Sequence[Piece]) -> str:
 
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
-        return _("Record")
+        return gettext("Record")
     if result.reference.document is not None:
         named = result.reference.document
-        return _("About me") if named == MemoryDocument.Kind.ABOUT.label else named
+        return gettext("About me") if named == MemoryDocument.Kind.ABOUT.label else named
     if result.reference.kind is not Kind.DAILY_LOG:
         return "MEMORY.md"
     day = result.reference.day
@@ -265,3 +267,142 @@ def _kept(text: str) -> list[bool]:
         for place in range(*found.span()):
             kept[place] = place in words
     return kept
+
+
+# --- `/memory/timeline/` and `/memory/map/`: all texts of a user, by time and by subject ---
+
+SOURCE_NAMES = {
+    Corpus.CHAT: _("Chats"),
+    Corpus.DAILY_LOG: _("Daily logs"),
+    Corpus.MEMORY: _("Notes"),
+    Corpus.RECORD: _("Records"),
+}
+SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
+# The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
+HUES = 12
+TALLEST = 100.0
+# The minimum height of a month with any text.
+LEAST_TALL = 2.5
+# The first words of a month are the largest: the number of words of each size.
+SIZES = (1, 1, 1, 2, 2, 2, 3, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a month's column, in hundredths of the tallest, measured from above."""
+
+    kind: str
+    top: float
+    height: float
+
+    @property
+    def start(self) -> float:
+        """From the bottom, or from the left where columns are horizontal."""
+        return TALLEST - self.top - self.height
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    month: Month
+    bars: list[Bar]
+    words: list[tuple[MonthWord, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """A year's columns, the latest month first. `marks`: (position, height) of each month in the small chart."""
+
+    year: int
+    columns: list[Column]
+    total: int
+    marks: list[tuple[int, float]]
+
+
+@page_for_people
+def timeline_page(request: HttpRequest) -> HttpResponse:
+    found = reading.read_timeline(user=person_of(request), now=timezone.now())
+    years = _years(found.months)
+    context: dict[str, Any] = {"found": found, "years": years, "today": timezone.localdate()}
+    return show(request, "memory/timeline.html", place="memory", tab="timeline", **context)
+
+
+@page_for_people
+def month_page(request: HttpRequest, month: str) -> HttpResponse:
+    first = month_of(month)
+    skip = _skipped(request.GET.get("skip", "0"))
+    user = person_of(request)
+    found = reading.read_month(user=user, first=first, skip=skip)
+    if not found.entries and not skip:
+        raise NotFound
+    entries = [(entry, path_to(entry.reference), SOURCE_ICONS[entry.corpus]) for entry in found.entries]
+    days = [(day, list(of_day)) for day, of_day in groupby(entries, key=lambda each: timezone.localdate(each[0].at))]
+    months = {each.first: each for each in reading.read_timeline(user=user, now=timezone.now()).months}
+    context: dict[str, Any] = {
+        "first": first,
+        "month": months.get(first),
+        "days": days,
+        "more": found.more,
+        "before": _neighbour(months, first, earlier=True),
+        "after": _neighbour(months, first, earlier=False),
+    }
+    return show(request, "memory/month.html", place="memory", tab="timeline", **context)
+
+
+@page_for_people
+def map_page(request: HttpRequest) -> HttpResponse:
+    found = reading.read_atlas(user=person_of(request), now=timezone.now())
+    clusters = [
+        (cluster, cluster.number % HUES, [(text, path_to(text.reference)) for text in cluster.newest])
+        for cluster in found.clusters
+    ]
+    context: dict[str, Any] = {
+        "found": found,
+        "clusters": clusters,
+        "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus)],
+    }
+    return show(request, "memory/map.html", place="memory", tab="map", **context)
+
+
+@page_for_people
+def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
+    """The details of a point, as a part of a page."""
+    text = reading.read_text(user=person_of(request), text_id=text_id_of(text_id))
+    context = {"text": text, "path": path_to(text.reference), "icon": SOURCE_ICONS[text.corpus]}
+    return render(request, "memory/_map_text.html", context)
+
+
+def _years(months: Sequence[Month]) -> list[Year]:
+    most = max((month.total for month in months), default=0)
+    years = []
+    for year, of_year in groupby(months, key=lambda month: month.first.year):
+        columns = [_column(month, most) for month in of_year]
+        marks = [(column.month.first.month - 1, column.bars[-1].top if column.bars else TALLEST) for column in columns]
+        total = sum(column.month.total for column in columns)
+        years.append(Year(year, columns[::-1], total, [(place, TALLEST - top) for place, top in marks]))
+    return years[::-1]
+
+
+def _column(month: Month, most: int) -> Column:
+    """Chats at the bottom, the rest above them."""
+    kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
+    tall = max(LEAST_TALL, TALLEST * month.total / most) if month.total else 0.0
+    bars: list[Bar] = []
+    below = 0.0
+    for kind, count in kinds:
+        if count:
+            height = tall * count / month.total
+            bars.append(Bar(kind, round(TALLEST - below - height, 2), round(height, 2)))
+            below += height
+    return Column(month, bars, list(zip(month.words, SIZES, strict=False)))
+
+
+def _neighbour(months: dict[date, Month], first: date, *, earlier: bool) -> date | None:
+    """The nearest month with any text before or after this one."""
+    filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
+    return (max(filled) if earlier else min(filled)) if filled else None
+
+
+def _skipped(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(MOST_SKIPPED)):
+        raise NotFound
+    return min(int(text), MOST_SKIPPED)

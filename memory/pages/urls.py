@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, history, notes, overview, records, searching
+from memory.pages import documents, searching
 
 app_name = "memory"
 
@@ -11,26 +11,26 @@ urlpatterns = [
     path("search/live/", searching.search_live, name="search_live"),
     path("memory/", documents.memory, name="memory"),
     path("memory/edit/", documents.edit_memory, name="edit_memory"),
-    path("memory/history/", history.memory_history, name="history_memory"),
+    path("memory/history/", documents.memory_history, name="history_memory"),
     path("memory/about/", documents.about, name="about"),
     path("memory/about/edit/", documents.edit_about, name="edit_about"),
-    path("memory/about/history/", history.about_history, name="history_about"),
-    path("memory/timeline/", overview.timeline_page, name="timeline"),
-    path("memory/timeline/<str:month>/", overview.month_page, name="month"),
-    path("memory/map/", overview.map_page, name="map"),
-    path("memory/map/texts/<str:text_id>/", overview.map_text, name="map_text"),
-    path("memory/notes/", notes.notes, name="notes"),
-    path("memory/notes/<str:note_id>/", notes.note, name="note"),
-    path("memory/notes/<str:note_id>/delete/", notes.delete_note, name="delete_note"),
+    path("memory/about/history/", documents.about_history, name="history_about"),
+    path("memory/timeline/", searching.timeline_page, name="timeline"),
+    path("memory/timeline/<str:month>/", searching.month_page, name="month"),
+    path("memory/map/", searching.map_page, name="map"),
+    path("memory/map/texts/<str:text_id>/", searching.map_text, name="map_text"),
+    path("memory/notes/", documents.notes, name="notes"),
+    path("memory/notes/<str:note_id>/", documents.note, name="note"),
+    path("memory/notes/<str:note_id>/delete/", documents.delete_note, name="delete_note"),
     path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that an invalid date or a malformed id gets the same answer as one that does not exist.
     path("memory/logs/<str:date>/", documents.log, name="log"),
     path("memory/logs/<str:date>/edit/", documents.edit_log, name="edit_log"),
-    path("memory/logs/<str:date>/history/", history.log_history, name="history_log"),
+    path("memory/logs/<str:date>/history/", documents.log_history, name="history_log"),
     path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
-    path("memory/records/", records.records, name="records"),
-    path("memory/records/<str:record_id>/", records.record, name="record"),
-    path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
-    path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
+    path("memory/records/", documents.records, name="records"),
+    path("memory/records/<str:record_id>/", documents.record, name="record"),
+    path("memory/records/<str:record_id>/edit/", documents.edit_record, name="edit_record"),
+    path("memory/records/<str:record_id>/delete/", documents.delete_record, name="delete_record"),
 ]

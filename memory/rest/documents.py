@@ -14,15 +14,14 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.validation import Input, parse_day, text_limit, validate
-from intake.identity import may_read, person_of
-from intake.rest.acting import ActsAsCaller
-from intake.schemas import problems
+from core.responses import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
+from core.validation import LIMIT, NO_DAY, Day, Input, parse_day, text_limit, validate, validate_query
+from intake.accounts.identity import may_read, person_of
+from intake.rest.account import ActsAsCaller
+from intake.rest.shapes import problems
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
-from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from memory.rest.queries import LIMIT, NO_DAY, Day, validate_query
 
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 

@@ -12,15 +12,14 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import NotFound
-from core.validation import Input, parse_day
-from intake.identity import person_of
-from intake.rest.acting import ActsAsCaller
-from intake.schemas import problems
+from core.validation import Input, parse_day, validate_query
+from intake.accounts.identity import person_of
+from intake.rest.account import ActsAsCaller
+from intake.rest.shapes import problems
 from memory.models import Corpus
-from memory.models.overview import SIDE
-from memory.overview import atlas, timeline
-from memory.overview.atlas import MapState
-from memory.rest.queries import validate_query
+from memory.models.embeddings import SIDE
+from memory.overview import reading
+from memory.overview.reading import MapState
 
 MONTH = OpenApiParameter("month", str, OpenApiParameter.PATH, description="As 2026-03.")
 TEXT_ID = OpenApiParameter("text_id", int, OpenApiParameter.PATH)
@@ -153,7 +152,7 @@ class TimelineViewSet(ActsAsCaller, ViewSet):
         responses={200: TimelineOutput, **problems(401, 503)},
     )
     def retrieve(self, request: Request) -> Response:
-        return _response(TimelineOutput, timeline.read_timeline(user=person_of(request), now=timezone.now()))
+        return _response(TimelineOutput, reading.read_timeline(user=person_of(request), now=timezone.now()))
 
 
 class MonthViewSet(ActsAsCaller, ViewSet):
@@ -165,7 +164,7 @@ class MonthViewSet(ActsAsCaller, ViewSet):
     )
     def retrieve(self, request: Request, month: str) -> Response:
         wanted = validate_query(MonthQuery, request)
-        found = timeline.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
+        found = reading.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
         return _response(MonthListOutput, found)
 
 
@@ -177,7 +176,7 @@ class MapViewSet(ActsAsCaller, ViewSet):
         responses={200: MapOutput, **problems(401, 503)},
     )
     def retrieve(self, request: Request) -> Response:
-        return _response(MapOutput, atlas.read_atlas(user=person_of(request), now=timezone.now()))
+        return _response(MapOutput, reading.read_atlas(user=person_of(request), now=timezone.now()))
 
 
 class MapPointsViewSet(ActsAsCaller, ViewSet):
@@ -187,7 +186,7 @@ class MapPointsViewSet(ActsAsCaller, ViewSet):
         responses={200: PointsOutput, **problems(401, 503)},
     )
     def retrieve(self, request: Request) -> Response:
-        found = atlas.read_points(user=person_of(request))
+        found = reading.read_points(user=person_of(request))
         # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
         return Response({name: getattr(found, name) for name in PointsOutput.model_fields})
 
@@ -200,7 +199,7 @@ class MapTextViewSet(ActsAsCaller, ViewSet):
         responses={200: MapTextOutput, **problems(401, 404, 503)},
     )
     def retrieve(self, request: Request, text_id: str) -> Response:
-        return _response(MapTextOutput, atlas.read_text(user=person_of(request), text_id=text_id_of(text_id)))
+        return _response(MapTextOutput, reading.read_text(user=person_of(request), text_id=text_id_of(text_id)))
 
 
 def month_of(text: str) -> date:

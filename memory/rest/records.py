@@ -13,16 +13,14 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput
 from core.ids import parse_id
-from core.pagination import Position
-from core.validation import LONGEST_REFERENCE, Input, text_limit, validate
-from intake.identity import person_of
-from intake.rest.acting import ActsAsCaller
-from intake.schemas import problems
+from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
+from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, text_limit, validate, validate_query
+from intake.accounts.identity import person_of
+from intake.rest.account import ActsAsCaller
+from intake.rest.shapes import problems
 from memory import records
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Record
-from memory.rest.preconditions import ETAG, IF_MATCH, as_etag, precondition_of
-from memory.rest.queries import LIMIT, PlainText, validate_query
 
 LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
 PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}

@@ -15,22 +15,29 @@ from uuid import UUID
 from django.conf import settings
 
 from core.errors import SearchFailed, Unavailable
+from intake.chats.reading import beginnings, off_path
 from intake.models import User
-from intake.reading import beginnings, off_path
-from memory import terms, vectors
+from memory.backends.embedders import (
+    TUNED,
+    UNCALIBRATED,
+    Calibration,
+    Embedder,
+    EmbedderError,
+    EmbedderLeftAlone,
+    Vector,
+    get_embedder,
+)
 from memory.chunking import PassageSpan
-from memory.embedders import Calibration, Embedder, EmbedderError, EmbedderLeftAlone, get_embedder
-from memory.embedders.base import TUNED, UNCALIBRATED, Vector
+from memory.index import terms, vectors
+from memory.index.terms import TermHit
+from memory.index.trigrams import containing
+from memory.index.vectors import Distances, MeasuredText
 from memory.models import Corpus, IndexedText
-from memory.models.corpora import Key, PlainKey, Scope
+from memory.models.documents import Key, PlainKey, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import Candidate, fuse
-from memory.search.reranking import LOOKED_AT, passages, second_scores, together
-from memory.search.texts import read_turns
+from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together
 from memory.search.time_windows import TimeWindow, find_window, moments_of
-from memory.terms import TermHit
-from memory.trigrams import containing
-from memory.vectors import Distances, MeasuredText
 
 T = TypeVar("T")
 
@@ -168,7 +175,7 @@ def search_chat_history(
     Without `now` dates are not read, because only the caller knows the meaning of "yesterday".
 
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
-    endpoint is left alone (`core.endpoints`), a hybrid search goes by terms alone and says so.
+    endpoint is left alone (`core.resilience`), a hybrid search goes by terms alone and says so.
 
     Raises `EmbeddingModelAway` and `TooManySearches` (both retryable), and `SearchFailed` when the time is up.
     """

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from core.pg_text import ELLIPSIS, is_inside_sign
+from core.text import ELLIPSIS, is_inside_sign
 from memory.chunking import UNSPACED
 
 Highlight = tuple[int, int]

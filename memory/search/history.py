@@ -14,17 +14,15 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
+from intake.chats.reading import off_path
+from intake.chats.services import without_nul
 from intake.models import User
-from intake.reading import off_path
-from intake.services import without_nul
-from memory.models.corpora import Key, Scope
+from memory.index.vectors import count_pending
+from memory.models.documents import Key, Scope
 from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.excerpts import Excerpt, Piece, matching, show
-from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
-from memory.search.reranking import NOW_BESIDE_SCORE, second_scores, together
-from memory.search.reranking import passages as passages_of
-from memory.search.sessions import Sessions
+from memory.search.fusion import Fingerprint, Ranked, rank, with_exact_first
 from memory.search.sources import (
     CORPORA_IN,
     FoundText,
@@ -37,10 +35,11 @@ from memory.search.sources import (
     Messages,
     Period,
     Reference,
+    Sessions,
 )
-from memory.search.texts import SEARCHED_LENGTH, Inflections
+from memory.search.texts import NOW_BESIDE_SCORE, SEARCHED_LENGTH, Inflections, second_scores, together
+from memory.search.texts import passages as passages_of
 from memory.search.time_windows import TimeWindow, moments_of
-from memory.vectors import count_pending
 
 T = TypeVar("T")
 
@@ -143,7 +142,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     did we talk about yesterday") gets what was said then, in order. Days on which nothing was said narrow nothing.
 
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
-    endpoint is left alone (`core.endpoints`) it goes by words alone.
+    endpoint is left alone (`core.resilience`) it goes by words alone.
 
     Raises `EmbeddingModelAway` and `TooManySearches` (retryable), and `SearchFailed` when a source fails.
     """

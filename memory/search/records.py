@@ -11,11 +11,10 @@ from django.db.models import Q
 from core.errors import SearchFailed
 from core.isolation.acting import acting_as
 from intake.models import User
-from memory import vectors
-from memory.embedders import Embedder, get_embedder
-from memory.embedders.base import Vector
+from memory.backends.embedders import Embedder, Vector, get_embedder
+from memory.index import vectors
 from memory.models import Corpus, Embedding, MemoryRecord
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.records import Record
 
 logger = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import NamedTuple
 
+from memory.index.segments import flush
 from memory.models import DeletedText, PendingTerms, TermBlock, TermSegment
-from memory.term_segments import flush
 
 
 class SeenPosting(NamedTuple):

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from core.isolation.acting import acting_as
 from intake.models import User
 from intake.tests.factories import NOW, a_long_conversation, a_turn
-from memory import documents, indexing, records
+from memory import documents, index, records
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,7 +38,7 @@ def test_a_result_from_deep_in_a_long_answer_opens_there(open_page, person):
     paragraphs[200] = "The cello of her grandmother stands in the attic behind the blue trunk."
     turn = a_turn(person, "Tell me everything", "\n\n".join(paragraphs))
     a_turn(person, "And now?", "Nothing more.", conversation=turn.conversation)
-    indexing.embed_pending()
+    index.embed_pending()
     page = open_page("/search/?q=cello+grandmother&scope=sessions", user=person)
     page.locator("[data-result] a[href*='turn=']").click()
     expect(page.get_by_text("behind the blue trunk")).to_be_in_viewport()
@@ -54,7 +54,7 @@ def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, p
     expect(page.get_by_text("Not saved yet")).to_be_visible()
     page.keyboard.press("Control+s")
     expect(page.get_by_role("status").first).to_have_text("Saved.")
-    indexing.embed_pending()
+    index.embed_pending()
     page.get_by_role("heading", name="MEMORY.md").click()
     page.keyboard.press("/")
     expect(page.get_by_role("combobox", name="Search chats")).to_be_focused()
@@ -131,7 +131,7 @@ def test_everything_works_without_javascript(open_page, person):
 def test_a_phone_needs_no_sideways_scrolling(open_page, person):
     a_turn(person, LONG, LONG)
     note(person, LONG)
-    indexing.embed_pending()
+    index.embed_pending()
     paths = [
         "/search/",
         "/search/?q=cello",
@@ -154,13 +154,13 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, person):
 @pytest.fixture
 def a_better_order(settings, person):
     """A question whose answer the first order puts last and the second one first; gives the answer."""
-    settings.RERANKER = {"BACKEND": "memory.rerankers.cross_encoder.CrossEncoder"}
+    settings.RERANKER = {"BACKEND": "memory.backends.minilm.CrossEncoder"}
     settings.RERANK_SECONDS = 60
     for number in range(5):
         a_turn(person, f"Many people sing in flat {number} of the Lisbon house where I live", "How loud")
     answer = "Lisbon has a population of 545,796 inhabitants."
     a_turn(person, answer, "Good to know")
-    indexing.embed_pending()
+    index.embed_pending()
     return answer
 
 

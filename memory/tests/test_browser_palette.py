@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from intake.tests.factories import a_turn
-from memory import documents, indexing
+from memory import documents, index
 from memory.tests.rows import NOW
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,7 +19,7 @@ def things(person):
     a_turn(person, "Music", "You play the cello at every dinner.")
     a_turn(person, "Plan a dinner for six")
     documents.append(user=person, day=None, text="Likes <b>risotto</b>, dislikes aubergines", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
 
 
 def palette(page: Page):

@@ -3,12 +3,11 @@
 import pytest
 
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing
-from memory.embedders import get_embedder, using
-from memory.embedders.base import TUNED, UNCALIBRATED, UNRELATED, Calibration, FakeEmbedder
-from memory.embedders.minilm import MiniLMEmbedder
+from memory import index
+from memory.backends.embedders import TUNED, UNCALIBRATED, UNRELATED, Calibration, FakeEmbedder, get_embedder, using
+from memory.backends.minilm import MiniLMEmbedder
 from memory.models import Corpus
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.search import chat_history
 from memory.search.chat_history import by_terms_and_meaning
 from memory.search.history import HistoryRequest, search_history
@@ -49,7 +48,7 @@ def test_a_tuned_model_is_read_by_its_own_numbers_however_much_is_stored(alice):
 
 def test_an_untuned_model_beside_few_vectors_leaves_nothing_out(alice, untuned):
     a_turn(alice, "The weather is fine")
-    indexing.embed_pending()
+    index.embed_pending()
     assert calibration_for(alice) == UNCALIBRATED
     found = search_history(HistoryRequest(query="quantum chromodynamics"), user=alice, now=NOW)
     assert len(found.results) == 1
@@ -59,7 +58,7 @@ def test_an_untuned_model_is_measured_on_the_persons_own_vectors(alice, untuned,
     monkeypatch.setattr(chat_history, "MEASURED_TEXTS", 5)
     for number in range(6):
         a_turn(alice, f"Something else, number {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     calibration = calibration_for(alice)
     assert calibration != UNCALIBRATED
     assert calibration.far / calibration.convincing == pytest.approx(TUNED.far / TUNED.convincing)

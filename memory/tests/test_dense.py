@@ -8,13 +8,13 @@ from django.db import connection
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
-from memory import vectors as stored
-from memory.embedders import get_embedder
+from memory.backends.embedders import get_embedder
+from memory.index import vectors as stored
+from memory.index.vectors import pack_all
 from memory.models import Corpus, EmbeddingModel, VectorBlock
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.tests.plans import plans
 from memory.tests.vectors import by_brute_force, directions, fill, nearest
-from memory.vectors import pack_all
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from memory.document_chunks import CHUNK_BYTES, OVERLAP_BYTES, document_chunks
+from memory.index.sources import CHUNK_BYTES, OVERLAP_BYTES, document_chunks
 
 WORDS = ["river", "stone", "window", "paper", "quiet", "number", "orange", "ladder", "Tuesday", "garden"]
 

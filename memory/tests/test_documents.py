@@ -8,9 +8,9 @@ import pytest
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
 from memory import documents
+from memory.index.sources import SourceKey, load
 from memory.models import Corpus, MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.sources import SourceKey, load
 from memory.tests.indexed import words
 from memory.tests.threads import at_once
 from memory.tests.writing import DAY, LATER, append, create, replace

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from intake.tests.factories import NOW, a_person
-from memory import documents, indexing
-from memory.embedders import EmbedderMisconfigured, get_embedder
+from memory import documents
+from memory import index as indexing
+from memory.backends.embedders import EmbedderMisconfigured, get_embedder
+from memory.index.sources import SourceKey, cut, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MemoryDocument
-from memory.sources import SourceKey, cut, load, passages_of
 from memory.tests.indexed import words
 from memory.tests.writing import DAY, LATER, append, create, replace
 
@@ -142,7 +143,7 @@ def test_a_long_chunk_has_several_parts_and_each_fits_the_model():
 
 
 def test_a_document_is_kept_and_worded_without_a_model_and_queued_once_there_is_one(monkeypatch):
-    from memory.indexing import writer
+    from memory.index import writer
 
     def broken():
         raise EmbedderMisconfigured("No model.")

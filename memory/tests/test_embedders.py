@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from django.test import override_settings
 
-from memory.embedders import EmbedderMisconfigured, get_embedder
-from memory.embedders.base import FakeEmbedder, normalised
+from memory.backends.embedders import EmbedderMisconfigured, FakeEmbedder, get_embedder, normalised
 
-FAKE = {"BACKEND": "memory.embedders.base.FakeEmbedder", "OPTIONS": {"dimensions": 8}}
+FAKE = {"BACKEND": "memory.backends.embedders.FakeEmbedder", "OPTIONS": {"dimensions": 8}}
 
 
 def test_setting_names_the_backend_and_its_options():
@@ -54,8 +53,8 @@ def test_forked_process_builds_its_own():
 @pytest.mark.parametrize(
     ("setting", "named"),
     [
-        ({"BACKEND": "memory.embedders.nowhere.Embedder"}, "nowhere"),
-        ({"BACKEND": "memory.embedders.base.FakeEmbedder", "OPTIONS": {"colour": "red"}}, "colour"),
+        ({"BACKEND": "memory.backends.embedders.nowhere.Embedder"}, "nowhere"),
+        ({"BACKEND": "memory.backends.embedders.FakeEmbedder", "OPTIONS": {"colour": "red"}}, "colour"),
         ({"BACKEND": "builtins.dict"}, "not an Embedder"),
         ({}, "BACKEND"),
     ],

@@ -11,10 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from memory.backends import model_files
+from memory.backends.bert_graph import build_model, quantise_columns, read_safetensors
+from memory.backends.embedders import EmbedderMisconfigured
+from memory.backends.minilm import MiniLMEmbedder, start_session
 from memory.chunking import turn_passages, turn_spans
-from memory.embedders import EmbedderMisconfigured, model_files
-from memory.embedders.bert_graph import build_model, quantise_columns, read_safetensors
-from memory.embedders.minilm import MiniLMEmbedder, start_session
 
 CAT, GUITAR, MOVIE = "The cat sits outside", "A man is playing guitar", "The new movie is awesome"
 
@@ -178,7 +179,7 @@ def test_a_word_with_and_without_capitals_is_cut_once(embedder):
 
 
 def test_no_more_words_are_remembered_than_there_is_room_for(embedder, monkeypatch):
-    monkeypatch.setattr("memory.embedders.minilm.WORDS_REMEMBERED", 100)
+    monkeypatch.setattr("memory.backends.minilm.WORDS_REMEMBERED", 100)
     text = " ".join(f"word{number}" for number in range(1000))
     assert embedder.token_offsets(text) == embedder._encode(text).offsets
     assert len(embedder._within_words) <= 100
@@ -267,7 +268,7 @@ def test_cache_folder_that_cannot_be_written_does_not_matter(embedder, tmp_path,
 
 def test_processes_that_start_together_all_get_the_graph(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from memory.embedders.minilm import MiniLMEmbedder;"
+        "import sys; from pathlib import Path; from memory.backends.minilm import MiniLMEmbedder;"
         "print(MiniLMEmbedder(cache_dir=Path(sys.argv[1])).embed_query('cat')[:3].tolist())"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "models")]

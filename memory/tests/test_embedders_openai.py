@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from memory.embedders import EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable
-from memory.embedders.base import FakeEmbedder
-from memory.embedders.openai_compatible import BATCH_SIZE, OpenAICompatibleEmbedder
+from memory.backends.embedders import EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable, FakeEmbedder
+from memory.backends.openai_compatible import BATCH_SIZE, OpenAICompatibleEmbedder
 from memory.tests.served import ServedEndpoint
 
 KEY = "sk-a-secret-key"

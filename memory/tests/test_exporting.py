@@ -5,7 +5,7 @@ import json
 import pytest
 from django.utils import timezone
 
-from intake import exporting
+from intake.chats import exporting
 from intake.tests.factories import NOW, a_person
 from memory import documents, records
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from memory.embedders.base import TUNED
+from memory.backends.embedders import TUNED
 from memory.search.fusion import Candidate, fuse
 
 A, B = "a", "b"

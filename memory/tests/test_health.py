@@ -3,8 +3,8 @@ from datetime import timedelta
 import pytest
 
 from intake.models import User
-from memory import health
-from memory.health import EmbeddingRate, Precision, Quantity, index_health
+from memory.index import health
+from memory.index.health import EmbeddingRate, Precision, Quantity, index_health
 from memory.models import Corpus, Embedding
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 

@@ -8,17 +8,23 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
-from intake import services, visitors
+from core.isolation.acting import Caller, acting_as
+from intake.accounts import registration
+from intake.chats import services
+from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
-from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import indexing
-from memory.embedders import EmbedderRefused, EmbedderSlow, EmbedderUnavailable, get_embedder, using
-from memory.embedders.base import FakeEmbedder
-from memory.indexing import worker
-from memory.indexing.worker import hold
+from memory import index
+from memory.backends.embedders import (
+    EmbedderRefused,
+    EmbedderSlow,
+    EmbedderUnavailable,
+    FakeEmbedder,
+    get_embedder,
+    using,
+)
+from memory.index import worker
+from memory.index.worker import hold
 from memory.models import Embedding, EmbeddingModel, IndexedText
 from memory.tests.indexed import words
 
@@ -94,11 +100,11 @@ def test_a_turn_is_recorded_and_found_by_its_words_while_there_is_no_model(monke
         raise EmbedderUnavailable("The tokenizer is away.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("memory.indexing.writer.cut", away)
+        patched.setattr("memory.index.writer.cut", away)
         record(conversation, "I adopted a cat")
     assert not Embedding.objects.exists()
     assert "cat" in words()
-    assert indexing.enqueue_missing(now=timezone.now()) == 1
+    assert index.enqueue_missing(now=timezone.now()) == 1
     assert places(Embedding.objects) == [(conversation.pk, 1)]
 
 
@@ -119,7 +125,7 @@ def test_the_text_is_the_specifications(monkeypatch, embedder):
     asked = []
     monkeypatch.setattr(embedder, "embed_documents", lambda texts: asked.extend(texts) or np.eye(1, 384))
     a_turn(a_person(), "I adopted a cat", "Congratulations!")
-    indexing.embed_pending()
+    index.embed_pending()
     assert asked == ["User: I adopted a cat\nAssistant: Congratulations!"]
 
 
@@ -127,9 +133,9 @@ def test_the_worker_fills_what_waits_and_then_finds_nothing_more():
     alice = a_person()
     for number in range(70):
         a_turn(alice, f"Message {number}")
-    assert indexing.embed_pending().embedded == Embedding.objects.count()
+    assert index.embed_pending().embedded == Embedding.objects.count()
     assert {row.state for row in Embedding.objects.all()} == {"embedded"}
-    assert indexing.embed_pending().embedded == 0
+    assert index.embed_pending().embedded == 0
 
 
 def test_a_turn_still_streaming_is_not_indexed_and_an_interrupted_one_is():
@@ -143,16 +149,16 @@ def test_a_turn_still_streaming_is_not_indexed_and_an_interrupted_one_is():
 def test_a_visitors_turn_is_indexed_once_they_register():
     visitor = a_visitor()
     a_visitors_turn(visitor, "My cat is called Miso")
-    indexing.enqueue_missing(now=NOW)
+    index.enqueue_missing(now=NOW)
     assert not Embedding.objects.exists()
-    visitors.register(visitor=visitor, email="alice@example.com", password="password", time_zone="UTC")
+    registration.register(visitor=visitor, email="alice@example.com", password="password", time_zone="UTC")
     assert Embedding.objects.get().user == visitor
 
 
 def test_a_visitors_turn_is_indexed_once_they_log_in():
     visitor, alice = a_visitor(), a_person()
     a_visitors_turn(visitor, "My cat is called Miso")
-    visitors.move_to_account(visitor=visitor, user=alice)
+    registration.move_to_account(visitor=visitor, user=alice)
     assert Embedding.objects.get().user == alice
 
 
@@ -164,20 +170,20 @@ def test_an_answer_made_of_recalled_words_is_not_indexed(monkeypatch, embedder):
     )
     answer = Answer(text="You said: Miso", status=Turn.Status.COMPLETE, is_recall=True)
     services.finish_turn(turn_id=turn.pk, answer=answer)
-    indexing.embed_pending()
+    index.embed_pending()
     assert "Miso" not in asked[0]
 
 
 def test_saving_a_turn_again_unchanged_keeps_its_vector():
     turn = a_turn(a_person(), "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     turn.save()
     assert Embedding.objects.get().state == "embedded"
 
 
 def test_a_changed_turn_waits_for_a_new_vector_and_loses_the_parts_it_no_longer_has():
     turn = a_turn(a_person(), "Tell me a story", "Once upon a time there was a fox. " * 300)
-    indexing.embed_pending()
+    index.embed_pending()
     before = Embedding.objects.count()
     assert before > 1
     turn.assistant_message = "The end."
@@ -188,27 +194,27 @@ def test_a_changed_turn_waits_for_a_new_vector_and_loses_the_parts_it_no_longer_
 
 def test_a_vector_of_a_text_that_changed_meanwhile_is_not_stored(embedder):
     turn = a_turn(a_person(), "I adopted a cat")
-    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    claimed = index.claim(embedder=embedder, now=timezone.now())
     Turn.objects.filter(pk=turn.pk).update(user_message="I adopted a dog")
-    assert indexing.fill(claimed, embedder=embedder).embedded == 0
+    assert index.fill(claimed, embedder=embedder).embedded == 0
     row = Embedding.objects.get()
     assert (row.state, bytes(row.content_hash)) != ("waiting", bytes(claimed[0].content_hash))
-    indexing.embed_pending()
+    index.embed_pending()
     assert Embedding.objects.get().state == "embedded"
 
 
 def test_rows_of_a_deleted_turn_disappear(embedder):
     turn = a_turn(a_person(), "Forget this")
-    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    claimed = index.claim(embedder=embedder, now=timezone.now())
     Turn.objects.filter(pk=turn.pk).delete()
-    indexing.fill(claimed, embedder=embedder)
+    index.fill(claimed, embedder=embedder)
     assert not Embedding.objects.exists()
 
 
 def test_what_was_claimed_ahead_is_held_anew_once_a_good_part_of_its_lease_is_over(embedder, settings):
     a_turn(a_person(), "Mine")
     now = timezone.now()
-    claimed = indexing.claim(embedder=embedder, now=now)
+    claimed = index.claim(embedder=embedder, now=now)
     lease = timedelta(seconds=settings.EMBEDDING_LEASE_SECONDS)
     hold(claimed, now=now + lease / 10)
     assert Embedding.objects.get().next_attempt_at == now + lease
@@ -218,9 +224,9 @@ def test_what_was_claimed_ahead_is_held_anew_once_a_good_part_of_its_lease_is_ov
 
 def test_a_claimed_row_is_nobody_elses_until_the_lease_runs_out(embedder, settings):
     a_turn(a_person(), "Mine")
-    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 1
-    assert indexing.claim(embedder=embedder, now=timezone.now()) == []
-    assert len(indexing.claim(embedder=embedder, now=later(settings.EMBEDDING_LEASE_SECONDS + 1))) == 1
+    assert len(index.claim(embedder=embedder, now=timezone.now())) == 1
+    assert index.claim(embedder=embedder, now=timezone.now()) == []
+    assert len(index.claim(embedder=embedder, now=later(settings.EMBEDDING_LEASE_SECONDS + 1))) == 1
 
 
 def test_a_row_that_failed_before_is_tried_alone(embedder):
@@ -230,8 +236,8 @@ def test_a_row_that_failed_before_is_tried_alone(embedder):
     Embedding.objects.filter(pk=Embedding.objects.order_by("pk")[0].pk).update(
         attempts=1, next_attempt_at=timezone.now() - timedelta(hours=1)
     )
-    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 1
-    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 2
+    assert len(index.claim(embedder=embedder, now=timezone.now())) == 1
+    assert len(index.claim(embedder=embedder, now=timezone.now())) == 2
 
 
 def test_a_turn_is_claimed_at_once_however_many_somebody_else_has_waiting(embedder, settings):
@@ -240,10 +246,10 @@ def test_a_turn_is_claimed_at_once_however_many_somebody_else_has_waiting(embedd
     for number in range(30):
         a_turn(alice, f"Imported {number}")
     turn = a_turn(bob, "Said just now")
-    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    claimed = index.claim(embedder=embedder, now=timezone.now())
     assert len(claimed) == 4
     assert turn.conversation_id in {row.source_id for row in claimed}
-    assert {row.user_id for row in indexing.claim(embedder=embedder, now=timezone.now())} == {alice.pk}
+    assert {row.user_id for row in index.claim(embedder=embedder, now=timezone.now())} == {alice.pk}
 
 
 def test_everybodys_rows_are_taken_in_turns(embedder, settings):
@@ -252,7 +258,7 @@ def test_everybodys_rows_are_taken_in_turns(embedder, settings):
     for person in people:
         for number in range(5):
             a_turn(person, f"Message {number}")
-    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    claimed = index.claim(embedder=embedder, now=timezone.now())
     assert sorted(row.user_id for row in claimed) == sorted([person.pk for person in people] * 2)
 
 
@@ -263,7 +269,7 @@ def test_of_one_persons_rows_the_newest_is_taken_first(embedder, settings):
     for number in range(3):
         turn = a_turn(alice, f"Imported {number}")
         Embedding.objects.filter(source_id=turn.conversation_id).update(said_at=NOW - timedelta(days=300 + number))
-    (claimed,) = indexing.claim(embedder=embedder, now=timezone.now())
+    (claimed,) = index.claim(embedder=embedder, now=timezone.now())
     assert claimed.source_id == newest.conversation_id
 
 
@@ -271,11 +277,11 @@ def test_a_model_that_is_away_costs_no_attempt_and_is_asked_again(monkeypatch, e
     a_turn(a_person(), "I adopted a cat")
     with monkeypatch.context() as patch:
         patch.setattr(embedder, "embed_documents", _raise(EmbedderUnavailable("The endpoint answered 503.")))
-        assert indexing.embed_pending(until=later(1)).failed == 1
+        assert index.embed_pending(until=later(1)).failed == 1
     row = Embedding.objects.get()
     assert (row.attempts, row.last_error, row.state) == (0, "The endpoint answered 503.", "waiting")
     Embedding.objects.update(next_attempt_at=timezone.now())
-    assert indexing.embed_pending().embedded == 1
+    assert index.embed_pending().embedded == 1
 
 
 def test_one_bad_text_is_quarantined_and_all_others_are_embedded(monkeypatch, embedder, settings):
@@ -289,7 +295,7 @@ def test_one_bad_text_is_quarantined_and_all_others_are_embedded(monkeypatch, em
         lambda texts: _raise(ValueError("secret words"))() if any("poison" in t for t in texts) else real(texts),
     )
     for _ in range(settings.EMBEDDING_MAX_ATTEMPTS + 1):
-        indexing.embed_pending()
+        index.embed_pending()
         Embedding.objects.filter(vector=None).update(next_attempt_at=timezone.now())
     states = sorted(row.state for row in Embedding.objects.all())
     assert states == ["embedded"] * 4 + ["quarantined"]
@@ -305,7 +311,7 @@ def test_a_text_that_the_endpoint_refuses_holds_up_no_others(monkeypatch, embedd
     monkeypatch.setattr(
         embedder, "embed_documents", lambda texts: refuse() if any("too odd" in t for t in texts) else real(texts)
     )
-    indexing.embed_pending()
+    index.embed_pending()
     assert Embedding.objects.exclude(vector=None).count() == 4
     row = Embedding.objects.get(vector=None)
     assert (row.attempts, row.last_error) == (2, "The embedding endpoint refused (HTTP 400).")
@@ -325,7 +331,7 @@ def test_rows_claimed_ahead_keep_their_whole_lease_however_long_they_waited(monk
         return real(texts)
 
     monkeypatch.setattr(embedder, "embed_documents", slow)
-    indexing.embed_pending()
+    index.embed_pending()
     assert len(asked) == 3, "each text once"
     assert set(Embedding.objects.values_list("attempts", flat=True)) == {1}
 
@@ -345,10 +351,10 @@ def test_a_row_that_brings_its_worker_down_takes_no_innocent_row_along(monkeypat
     monkeypatch.setattr(embedder, "embed_documents", die_of_poison)
     for _ in range(settings.EMBEDDING_MAX_ATTEMPTS):
         with pytest.raises(SystemExit):
-            indexing.embed_pending()
+            index.embed_pending()
         Embedding.objects.filter(vector=None).update(next_attempt_at=timezone.now())
-    indexing.quarantine_exhausted(now=timezone.now())
-    indexing.embed_pending()
+    index.quarantine_exhausted(now=timezone.now())
+    index.embed_pending()
 
     poison, *innocent = Embedding.objects.order_by("pk")
     assert poison.state == "quarantined"
@@ -360,10 +366,10 @@ def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
     a_turn(a_person(), "This kills the worker")
     for attempt in range(settings.EMBEDDING_MAX_ATTEMPTS):
         now = later(attempt * (settings.EMBEDDING_LEASE_SECONDS + 1))
-        assert len(indexing.claim(embedder=embedder, now=now)) == 1
+        assert len(index.claim(embedder=embedder, now=now)) == 1
     end = later(settings.EMBEDDING_MAX_ATTEMPTS * (settings.EMBEDDING_LEASE_SECONDS + 1))
-    assert indexing.claim(embedder=embedder, now=end) == []
-    assert indexing.quarantine_exhausted(now=end) == 1
+    assert index.claim(embedder=embedder, now=end) == []
+    assert index.quarantine_exhausted(now=end) == 1
 
 
 def test_turns_that_nobody_queued_are_found_and_queued_once():
@@ -371,8 +377,8 @@ def test_turns_that_nobody_queued_are_found_and_queued_once():
     a_turn(alice, "I adopted a cat")
     a_turn(alice, "And a dog")
     Embedding.objects.filter(pk=Embedding.objects.order_by("pk")[0].pk).delete()
-    assert indexing.enqueue_missing(now=timezone.now()) == 1
-    assert indexing.enqueue_missing(now=timezone.now()) == 0
+    assert index.enqueue_missing(now=timezone.now()) == 1
+    assert index.enqueue_missing(now=timezone.now()) == 0
     assert Embedding.objects.count() == 2
 
 
@@ -431,7 +437,7 @@ def test_of_more_people_than_are_looked_at_due_or_not_each_gets_a_turn(monkeypat
     )
     reached = set()
     for _ in range(4):
-        reached |= {row.user_id for row in indexing.claim(embedder=get_embedder(), now=timezone.now())}
+        reached |= {row.user_id for row in index.claim(embedder=get_embedder(), now=timezone.now())}
     assert {user.pk for user in people[25:]} <= reached
 
 
@@ -461,7 +467,7 @@ def test_a_model_of_two_seconds_a_text_embeds_everything_in_batches_that_fit(mon
     with using(embedder):
         for _ in range(40):
             Embedding.objects.filter(vector=None).update(next_attempt_at=NOW)
-            indexing.embed_pending()
+            index.embed_pending()
             if not Embedding.objects.filter(vector=None).exists():
                 break
     assert not Embedding.objects.filter(vector=None).exists()

@@ -4,10 +4,10 @@ import pytest
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory import terms
+from memory.index import terms
+from memory.index.terms import configuration_of, configurations
 from memory.models import Corpus, IndexedText
-from memory.models.corpora import Scope
-from memory.terms import configuration_of, configurations
+from memory.models.documents import Scope
 
 pytestmark = pytest.mark.django_db
 

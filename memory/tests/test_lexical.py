@@ -9,17 +9,17 @@ import pytest
 from django.db import connection
 
 from core.isolation.acting import acting_as
-from core.testing.cluster import cluster_urls
 from intake.tests.factories import a_person, a_turn
-from memory import terms
+from memory.index import terms
+from memory.index.segments import flush, mark_lost, purge
+from memory.index.sources import SourceKey, Text
+from memory.index.terms import score
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermSegment
-from memory.models.corpora import Scope
-from memory.sources import SourceKey, Text
-from memory.term_segments import flush, mark_lost, purge
-from memory.terms import score
+from memory.models.documents import Scope
 from memory.tests.indexed import stored_postings
 from memory.tests.plans import plans
 from memory.tests.rows import NOW, a_place
+from testing.cluster import cluster_urls
 
 pytestmark = pytest.mark.django_db
 
@@ -72,9 +72,9 @@ def test_scores_equal_the_reference_wherever_the_terms_are(flushed):
 @pytest.mark.parametrize("seed", range(4))
 def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_deleting_and_purging(seed, monkeypatch):
     """Small blocks and segments, so that each of them is cut, merged and left alone."""
-    monkeypatch.setattr("memory.term_segments.BLOCK_POSTINGS", 4)
-    monkeypatch.setattr("memory.term_segments.BATCH_TEXTS", 5)
-    monkeypatch.setattr("memory.term_segments.MOST_TEXTS", 12)
+    monkeypatch.setattr("memory.index.segments.BLOCK_POSTINGS", 4)
+    monkeypatch.setattr("memory.index.segments.BATCH_TEXTS", 5)
+    monkeypatch.setattr("memory.index.segments.MOST_TEXTS", 12)
     rng = Random(seed)
     alice, bob = a_person(), a_person("bob@example.com")
     words = [f"{letter}q" for letter in "abcdefghijkl"]

@@ -9,12 +9,13 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing, records, vectors
+from memory import index, records
+from memory.backends.embedders import get_embedder
+from memory.backends.rerankers import Reranker
 from memory.chunking import CUTTING_RULES, Side
-from memory.embedders import get_embedder
+from memory.index import vectors
 from memory.models import Corpus, Embedding, EmbeddingModel, VectorBlock
-from memory.models.corpora import Scope
-from memory.rerankers import Reranker
+from memory.models.documents import Scope
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
 from memory.tests.rows import a_place
@@ -45,14 +46,14 @@ def test_a_fact_deep_in_a_long_answer_is_found_by_meaning(mode):
     for number in range(20):
         a_turn(alice, f"Note {number}: we bought apples")
     turn = long_turn(alice)
-    indexing.embed_pending()
+    index.embed_pending()
     assert search(alice, "lighthouse keeper waved", mode=mode)[0].conversation_id == turn.conversation_id
 
 
 def test_every_character_of_the_longest_texts_is_in_a_passage_with_a_vector():
     message, answer = ("word " * 6_400)[:32_000], ("An answer of words. " * 25_000)[:LONG_ANSWER]
     a_turn(a_person(), message, answer)
-    indexing.embed_pending()
+    index.embed_pending()
     assert not Embedding.objects.filter(vector=None).exists()
     for side, text in ((Side.USER, message), (Side.ASSISTANT, answer)):
         end = 0
@@ -70,7 +71,7 @@ def test_a_long_answer_is_not_cut_again_for_each_batch(monkeypatch, settings):
     monkeypatch.setattr(embedder, "token_offsets", lambda text, most=None: read.append(len(text)) or real(text, most))
     # What the model itself reads is not counted.
     monkeypatch.setattr(embedder, "embed_documents", lambda texts: directions(len(texts), seed=len(read)))
-    indexing.embed_pending()
+    index.embed_pending()
     assert not Embedding.objects.filter(vector=None).exists()
     assert max(read) < 1_000
 
@@ -81,7 +82,7 @@ def test_what_is_further_on_waits_behind_everything_else_of_the_persons(settings
     earlier = [a_turn(alice, f"Said before {number}", said_at=NOW - timedelta(days=number)) for number in range(1, 6)]
     long_turn(alice)
     taken = []
-    while rows := indexing.claim(embedder=get_embedder(), now=timezone.now()):
+    while rows := index.claim(embedder=get_embedder(), now=timezone.now()):
         taken += rows
     assert [row.is_further for row in taken] == sorted(row.is_further for row in taken)
     first = {row.source_id for row in taken[: 2 + len(earlier)]}
@@ -94,7 +95,7 @@ def test_what_somebody_else_says_does_not_wait_for_a_long_answer(settings):
     long_turn(a_person())
     bob = a_person("bob@example.com")
     turn = a_turn(bob, "Mine", said_at=NOW - timedelta(days=30))
-    claimed = indexing.claim(embedder=get_embedder(), now=timezone.now())
+    claimed = index.claim(embedder=get_embedder(), now=timezone.now())
     assert turn.conversation_id in {row.source_id for row in claimed}
 
 
@@ -102,26 +103,26 @@ def test_what_older_rules_have_cut_is_cut_again_and_keeps_the_vectors_that_still
     alice = a_person()
     long_turn(alice)
     kept = a_turn(alice, "Short and cut by the rules of today")
-    indexing.embed_pending()
+    index.embed_pending()
     rows = Embedding.objects.exclude(source_id=kept.conversation_id)
     count = rows.count()
     rows.filter(is_further=True).delete()
     rows.update(cutting_rules=CUTTING_RULES - 1)
 
-    assert indexing.enqueue_missing(now=timezone.now()) == 1
+    assert index.enqueue_missing(now=timezone.now()) == 1
     assert rows.count() == count
     assert set(Embedding.objects.values_list("cutting_rules", flat=True)) == {CUTTING_RULES}
     assert not rows.filter(is_further=False, vector=None).exists()
     assert not rows.filter(is_further=True).exclude(vector=None).exists()
-    assert indexing.enqueue_missing(now=timezone.now()) == 0
-    indexing.embed_pending()
+    assert index.enqueue_missing(now=timezone.now()) == 0
+    index.embed_pending()
     assert len(search(alice, "lighthouse keeper waved", limit=1)) == 1
 
 
 def test_a_pending_row_of_older_rules_is_never_embedded(monkeypatch):
     long_turn(a_person())
     Embedding.objects.update(cutting_rules=CUTTING_RULES - 1)
-    indexing.embed_pending()
+    index.embed_pending()
     assert set(Embedding.objects.values_list("cutting_rules", flat=True)) == {CUTTING_RULES}
     assert not Embedding.objects.filter(vector=None).exists()
 
@@ -184,7 +185,7 @@ def test_a_text_of_300_passages_leaves_the_others_among_the_candidates(mode):
     for number in range(40):
         a_turn(alice, f"We met a vixen, number {number}")
     a_turn(alice, "Tell me about foxes", "The fox sat by the fox and saw a fox. " * 5_000)
-    indexing.embed_pending()
+    index.embed_pending()
     assert Embedding.objects.filter(is_further=True).count() > 150
     # No word in common with the query: by their vectors alone.
     assert len(search(alice, "fox", limit=30, mode=mode)) == 30
@@ -217,14 +218,14 @@ def test_further_passages_count_as_so_much_farther(packed, further):
 
 def meaning(monkeypatch, text):
     """Everything is indexed, and from now on a question means the text, without a word in common with it."""
-    indexing.embed_pending()
+    index.embed_pending()
     embedder = get_embedder()
     asked = embedder.embed_query(text)
     monkeypatch.setattr(embedder, "embed_query", lambda text: asked)
 
 
 def shown(user, query):
-    indexing.embed_pending()
+    index.embed_pending()
     with acting_as(user):
         (result,) = search_history(HistoryRequest(query=query, max_results=1), user=user, now=NOW).results
     return result.excerpt.text
@@ -278,7 +279,7 @@ def test_the_reranker_reads_the_passage_that_was_found(monkeypatch, settings):
     alice = a_person()
     half = FOX * 600
     a_turn(alice, "Tell me a story", half + "\n\n" + OTHER_WORDS + "\n\n" + half)
-    indexing.embed_pending()
+    index.embed_pending()
     meaning(monkeypatch, OTHER_WORDS)
     with acting_as(alice):
         search_chat_history(user=alice, query="pirate treasure", limit=1, mode=SearchMode.HYBRID, rerank=True)

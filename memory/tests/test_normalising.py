@@ -8,9 +8,9 @@ import pytest
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from memory import index
+from memory.index.terms import indexed_form, without_accents
 from memory.search import SearchMode, search_chat_history
-from memory.terms import indexed_form, without_accents
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_written_one_way_is_found_the_other_way_a_moment_later(said, ask
     with acting_as(user):
         found = search_chat_history(user=user, query=asked, limit=5, mode=SearchMode.LEXICAL)
         assert [match.snippet for match in found.matches] == [said[:200]]
-        indexing.embed_pending()
+        index.embed_pending()
         again = search_chat_history(user=user, query=asked, limit=5, mode=SearchMode.HYBRID)
         assert again.matches[0].snippet == said[:200]
 

@@ -6,19 +6,19 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as, acting_as_staff
-from core.testing.examiner import as_a_worker
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
-from memory.admin.requeue import requeue
-from memory.embedders import get_embedder
+from memory import index
+from memory.admin import requeue
+from memory.backends.embedders import get_embedder
+from memory.index.vectors import delete as delete_rows
+from memory.index.vectors import pack_all, slots_for, sweep
 from memory.models import Embedding, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.tests.rows import NOW
 from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest
-from memory.vectors import delete as delete_rows
-from memory.vectors import pack_all, slots_for, sweep
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -53,10 +53,10 @@ def assert_in_step():
 def test_turns_become_a_block_as_soon_as_enough_are_embedded(alice):
     for number in range(SLOTS - 1):
         a_turn(alice, f"Turn {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     assert not VectorBlock.objects.exists()
     a_turn(alice, "The one that makes it full")
-    indexing.embed_pending()
+    index.embed_pending()
     (block,) = VectorBlock.objects.all()
     assert packed_in(block) == set(Embedding.objects.values_list("pk", flat=True))
     assert_in_step()
@@ -67,7 +67,7 @@ def test_a_block_holds_one_persons_vectors_of_one_corpus(alice):
     for number in range(SLOTS // 2):
         a_turn(alice, f"Turn {number}")
         a_turn(bob, f"Turn {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     assert not VectorBlock.objects.exists()
 
 
@@ -76,12 +76,12 @@ def test_a_batch_of_several_people_goes_into_blocks_with_what_lay_loose_beside_i
     for person, turns in ((alice, SLOTS - 3), (bob, 2)):
         for number in range(turns):
             a_turn(person, f"Turn {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     for person, turns in ((alice, 5), (bob, SLOTS)):
         for number in range(turns):
             a_turn(person, f"Later turn {number}")
     with as_a_worker():
-        indexing.embed_pending()
+        index.embed_pending()
     assert_in_step()
     assert [Embedding.objects.filter(user=person, block=None).count() for person in (alice, bob)] == [2, 2]
     assert not Embedding.objects.filter(vector=None).exists()
@@ -91,9 +91,9 @@ def test_a_vector_that_two_workers_made_is_stored_once(alice):
     for number in range(SLOTS):
         a_turn(alice, f"Turn {number}")
     embedder = get_embedder()
-    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    claimed = index.claim(embedder=embedder, now=timezone.now())
     for _ in range(2):
-        indexing.fill(claimed, embedder=embedder)
+        index.fill(claimed, embedder=embedder)
         assert_in_step()
     assert VectorBlock.objects.count() == 1
 
@@ -141,14 +141,14 @@ def test_what_is_deleted_in_the_database_itself_is_not_found_and_swept_up_later(
 
 def test_a_deleted_turn_and_a_deleted_person_leave_no_vector_in_a_block(alice):
     turns = [a_turn(alice, f"Turn {number}") for number in range(SLOTS)]
-    indexing.embed_pending()
+    index.embed_pending()
     with acting_as(alice):
         Turn.objects.get(pk=turns[3].pk).delete()
     assert_in_step()
     assert not VectorBlock.objects.exists()
     assert Embedding.objects.count() == SLOTS - 1
     a_turn(alice, "One more")
-    indexing.embed_pending()
+    index.embed_pending()
     assert VectorBlock.objects.exists()
     alice.delete()
     assert not VectorBlock.objects.exists()
@@ -157,13 +157,13 @@ def test_a_deleted_turn_and_a_deleted_person_leave_no_vector_in_a_block(alice):
 def test_a_row_that_staff_send_back_to_the_queue_leaves_its_block_and_returns_to_another(alice):
     for number in range(SLOTS):
         a_turn(alice, f"Turn {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     (row, *_) = Embedding.objects.all()
     with acting_as_staff():
         requeue(Embedding.objects.filter(pk=row.pk), now=NOW)
     assert Embedding.objects.get(pk=row.pk).block_id is None
     assert_in_step()
-    indexing.embed_pending()
+    index.embed_pending()
     assert_in_step()
     assert Embedding.objects.get(pk=row.pk).vector is not None
 
@@ -172,7 +172,7 @@ def test_a_row_that_staff_send_back_to_the_queue_leaves_its_block_and_returns_to
 def test_index_missing_packs_what_was_embedded_before_there_were_blocks(alice):
     for number in range(SLOTS):
         a_turn(alice, f"Turn {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     VectorBlock.objects.all().delete()
     Embedding.objects.update(block=None)
     call_command("index_missing")

@@ -17,10 +17,10 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
 
-from core.testing.model_server import Say
 from intake.tests.test_chat_stream import wait_until
-from memory import wake
+from memory.index import writer
 from memory.models import Embedding, EmbeddingModel
+from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -77,7 +77,7 @@ def worker(tmp_path):
 
 def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_in, language_model, worker, tmp_path):
     settings.EMBEDDER = {
-        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
     language_model(Say(("What a lovely name.",)))
@@ -103,7 +103,7 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
 
 @pytest.mark.parametrize(("content", "complaint"), [(None, "model.safetensors"), (b"tampered", "model.safetensors")])
 def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path, content, complaint):
-    from memory.embedders.model_files import find_model_dir
+    from memory.backends.model_files import find_model_dir
 
     for name in ("tokenizer.json",):
         (tmp_path / name).symlink_to(find_model_dir() / name)
@@ -140,14 +140,14 @@ def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_
 @pytest.fixture
 def wake_at(monkeypatch):
     """Has this process wake a worker through another broker."""
-    send = wake.current_app.send_task
+    send = writer.current_app.send_task
 
     def wake_at(url):
         def send_there(*arguments, **options):
-            with wake.current_app.connection_for_write(url) as connection:
+            with writer.current_app.connection_for_write(url) as connection:
                 return send(*arguments, connection=connection, **options)
 
-        monkeypatch.setattr(wake.current_app, "send_task", send_there)
+        monkeypatch.setattr(writer.current_app, "send_task", send_there)
 
     return wake_at
 
@@ -165,7 +165,7 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, 
         silent.listen()
         for broker in (f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "redis://127.0.0.1:1/0"):
             wake_at(broker)
-            monkeypatch.setattr(wake, "wake_worker", wake.Waker().wake_worker)
+            monkeypatch.setattr(writer, "wake_worker", writer.Waker().wake_worker)
             started = time.monotonic()
             a_turn(person, "Kept")
             assert time.monotonic() - started < 4, "well under the five seconds that the broker is given to answer"
@@ -175,18 +175,18 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, 
 
 def test_saves_in_a_row_are_a_few_messages_and_a_single_one_does_not_wait(monkeypatch):
     messages = []
-    monkeypatch.setattr(wake.current_app, "send_task", lambda *_, **__: messages.append(time.monotonic()))
-    wake_worker = wake.Waker().wake_worker
+    monkeypatch.setattr(writer.current_app, "send_task", lambda *_, **__: messages.append(time.monotonic()))
+    wake_worker = writer.Waker().wake_worker
     began = time.monotonic()
     wake_worker()
     wait_until(lambda: messages)
-    while time.monotonic() < began + 3 * wake.PAUSE_SECONDS:
+    while time.monotonic() < began + 3 * writer.PAUSE_SECONDS:
         wake_worker()
     wait_until(lambda: len(messages) > 1)
-    time.sleep(2 * wake.PAUSE_SECONDS)
+    time.sleep(2 * writer.PAUSE_SECONDS)
     ended = time.monotonic()
-    assert 2 <= len(messages) <= 1 + (ended - began) / wake.PAUSE_SECONDS
-    assert all(later - earlier >= wake.PAUSE_SECONDS for earlier, later in itertools.pairwise(messages))
+    assert 2 <= len(messages) <= 1 + (ended - began) / writer.PAUSE_SECONDS
+    assert all(later - earlier >= writer.PAUSE_SECONDS for earlier, later in itertools.pairwise(messages))
 
 
 def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(caplog, wake_at, person):
@@ -194,7 +194,7 @@ def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         wake_at(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
-        wake_worker, threads = wake.Waker().wake_worker, threading.active_count()
+        wake_worker, threads = writer.Waker().wake_worker, threading.active_count()
         wake_worker()
         time.sleep(0.2)
         took = []

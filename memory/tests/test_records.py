@@ -6,9 +6,9 @@ import pytest
 
 from core.errors import InvalidInput, NotFound
 from core.ids import uuid7
-from core.pagination import Position
+from core.validation import Position
 from intake.tests.factories import NOW, a_person
-from memory import indexing, records
+from memory import index, records
 from memory.models import Embedding, IndexedText, MemoryRecord
 from memory.models.documents import MAX_RECORD_LENGTH
 from memory.tests.indexed import words
@@ -102,7 +102,7 @@ def test_a_record_is_found_by_its_words_at_once_and_waits_for_its_vector():
     assert (text.user, text.corpus, text.source_id, text.chunk_index) == (alice, "record", made.id, 0)
     assert (row.user, row.corpus, row.source_id, row.said_at, row.state) == (alice, "record", made.id, NOW, "waiting")
     assert words()["postgresql"] == (1, 0)
-    assert indexing.embed_pending().embedded == 1
+    assert index.embed_pending().embedded == 1
 
 
 def test_no_end_of_the_longest_record_goes_without_a_vector():
@@ -114,7 +114,7 @@ def test_no_end_of_the_longest_record_goes_without_a_vector():
 def test_a_deleted_record_takes_its_words_and_vectors_along():
     alice = a_person()
     made, kept = note(alice), note(alice, "Kept")
-    indexing.embed_pending()
+    index.embed_pending()
     records.delete(user=alice, record_id=made.id)
     assert IndexedText.objects.get().source_id == Embedding.objects.get().source_id == kept.id
     assert words() == {"kept": (1, 0)}
@@ -123,7 +123,7 @@ def test_a_deleted_record_takes_its_words_and_vectors_along():
 def test_records_get_words_and_rows_they_lack_from_index_missing():
     note(a_person())
     IndexedText.objects.all().delete()
-    assert indexing.enqueue_missing(now=NOW) == 1
+    assert index.enqueue_missing(now=NOW) == 1
     Embedding.objects.all().delete()
-    assert indexing.enqueue_missing(now=NOW) == 1
-    assert indexing.enqueue_missing(now=NOW) == 0
+    assert index.enqueue_missing(now=NOW) == 1
+    assert index.enqueue_missing(now=NOW) == 0

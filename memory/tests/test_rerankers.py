@@ -10,18 +10,18 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from core.isolation.acting import acting_as
-from core.priority import NICENESS
+from core.resilience import NICENESS
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing, records
-from memory.rerankers import RerankerError, RerankerMisconfigured, get_reranker
-from memory.rerankers.cross_encoder import BATCH, CrossEncoder
-from memory.rerankers.endpoint import RerankEndpoint
+from memory import index as indexing
+from memory import records
+from memory.backends.minilm import BATCH, CrossEncoder
+from memory.backends.rerankers import RerankEndpoint, RerankerError, RerankerMisconfigured, get_reranker
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
-from memory.search.reranking import LOOKED_AT
+from memory.search.texts import LOOKED_AT
 from memory.tests.served import ServedEndpoint
 
-BUILT_IN = {"BACKEND": "memory.rerankers.cross_encoder.CrossEncoder"}
+BUILT_IN = {"BACKEND": "memory.backends.minilm.CrossEncoder"}
 QUESTION = "How many people live in Lisbon?"
 ANSWER = "Lisbon has a population of 545,796 inhabitants."
 OTHERS = ["The invoice of the roofer is 84,300 kroner.", "Basil needs six hours of sun a day.", ""]
@@ -179,7 +179,7 @@ def test_an_address_without_its_scheme_is_refused():
 
 
 def test_a_setting_that_cannot_be_followed_is_told(settings):
-    settings.RERANKER = {"BACKEND": "memory.rerankers.endpoint.NoSuchThing"}
+    settings.RERANKER = {"BACKEND": "memory.backends.rerankers.NoSuchThing"}
     with pytest.raises(RerankerMisconfigured, match=r"settings\.RERANKER"):
         get_reranker()
 
@@ -229,7 +229,7 @@ def test_without_a_reranker_or_when_it_fails_the_first_order_stands(settings, ca
     user = a_person()
     a_memory(user)
     orders = []
-    for setting in (None, {"BACKEND": "memory.rerankers.endpoint.RerankEndpoint", "OPTIONS": {"base_url": "no"}}):
+    for setting in (None, {"BACKEND": "memory.backends.rerankers.RerankEndpoint", "OPTIONS": {"base_url": "no"}}):
         settings.RERANKER = setting
         with acting_as(user):
             found = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID, rerank=True)

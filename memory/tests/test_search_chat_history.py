@@ -6,15 +6,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from core.testing.emptying import delete_past_signals
-from intake import services
+from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory import index
+from memory.backends.embedders import EmbedderUnavailable, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
 from memory.search.chat_history import EmbeddingModelAway, exact_pieces
+from testing.emptying import delete_past_signals
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
     alice = a_person()
     cat = a_turn(alice, "I adopted a cat named Miso")
     a_turn(alice, "The quarterly report is due on Friday")
-    indexing.embed_pending()
+    index.embed_pending()
     found = search(alice, "adopted a cat")
     assert found.matches[0].snippet == "I adopted a cat named Miso"
     assert found.matches[0].conversation_id == cat.conversation_id
@@ -37,14 +37,14 @@ def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
 def test_nobody_elses_turns_are_found():
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     a_turn(bob, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     assert search(alice, "adopted a cat").matches == []
 
 
 def test_a_long_turn_is_one_result_by_its_nearest_part():
     alice = a_person()
     a_turn(alice, "Tell me a story", "Once upon a time there was a fox. " * 300 + "The lighthouse keeper waved.")
-    indexing.embed_pending()
+    index.embed_pending()
     assert Embedding.objects.count() > 1
     assert len(search(alice, "lighthouse keeper").matches) == 1
 
@@ -53,14 +53,14 @@ def test_a_turn_of_many_near_parts_crowds_nobody_out():
     alice = a_person()
     a_turn(alice, "Tell me about foxes", "The fox sat by the fox and saw a fox. " * 400)
     a_turn(alice, "A fox crossed our garden")
-    indexing.embed_pending()
+    index.embed_pending()
     assert len(search(alice, "fox", limit=2).matches) == 2
 
 
 def test_a_snippet_is_the_first_200_characters_of_what_the_person_said():
     alice = a_person()
     a_turn(alice, "cat " * 100)
-    indexing.embed_pending()
+    index.embed_pending()
     assert search(alice, "cat").matches[0].snippet == ("cat " * 100)[:200]
 
 
@@ -69,14 +69,14 @@ def test_turns_without_a_vector_are_counted_once_each_however_many_parts_they_ha
     a_turn(alice, "First")
     a_turn(alice, "Second", "A long answer that needs several parts. " * 200)
     assert search(alice, "first").pending == 2
-    indexing.embed_pending()
+    index.embed_pending()
     assert search(alice, "first").pending == 0
 
 
 def test_a_turn_deleted_a_moment_ago_is_no_result():
     alice = a_person()
     turn = a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     Turn.objects.filter(pk=turn.pk).delete()
     assert search(alice, "cat").matches == []
 
@@ -84,7 +84,7 @@ def test_a_turn_deleted_a_moment_ago_is_no_result():
 def test_vectors_of_another_model_are_never_compared():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     Embedding.objects.update(model=EmbeddingModel.objects.create(name="another", dimensions=384))
     assert search(alice, "cat").matches == []
 
@@ -113,7 +113,7 @@ def test_hybrid_finds_a_turn_by_its_words_from_the_moment_it_is_saved():
 def test_hybrid_finds_by_meaning_what_shares_no_stemmed_word():
     alice = a_person()
     a_turn(alice, "What is it about?", "")
-    indexing.embed_pending()
+    index.embed_pending()
     assert len(by_both(alice, "about what").matches) == 1
 
 
@@ -122,7 +122,7 @@ def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
     alice = a_person()
     a_turn(alice, "adopted", "")
     a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")
-    indexing.embed_pending()
+    index.embed_pending()
     expected = {match.snippet: match.score for match in search(alice, "adopted").matches}
     found = {match.snippet: match.score for match in by_both(alice, "adopted").matches}
     assert len(found) == 2
@@ -133,7 +133,7 @@ def test_hybrid_gives_one_result_a_turn_and_holds_the_limit():
     alice = a_person()
     for number in range(8):
         a_turn(alice, f"Fox number {number}", "The fox sat by the fox. " * 200)
-    indexing.embed_pending()
+    index.embed_pending()
     keys = [(match.conversation_id, match.turn_number) for match in by_both(alice, "fox", limit=6).matches]
     assert len(keys) == len(set(keys)) == 6
 
@@ -141,7 +141,7 @@ def test_hybrid_gives_one_result_a_turn_and_holds_the_limit():
 def test_hybrid_finds_nobody_elses_turns():
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     a_turn(bob, "I adopted a cat named Miso")
-    indexing.embed_pending()
+    index.embed_pending()
     a_turn(bob, "Miso sleeps")
     assert by_both(alice, "Miso the cat").matches == []
 
@@ -149,7 +149,7 @@ def test_hybrid_finds_nobody_elses_turns():
 def test_hybrid_shows_no_turn_that_was_deleted_past_every_signal():
     alice = a_person()
     turn = a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     delete_past_signals(Turn.objects.filter(pk=turn.pk))
     assert by_both(alice, "cat").matches == []
 
@@ -157,7 +157,7 @@ def test_hybrid_shows_no_turn_that_was_deleted_past_every_signal():
 def test_semantic_asks_the_database_once():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     with CaptureQueriesContext(connection) as queries:
         search(alice, "cat")
     assert len(of_rows(queries)) == 1
@@ -166,7 +166,7 @@ def test_semantic_asks_the_database_once():
 def test_hybrid_asks_the_database_once_a_leg():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     # Words; vectors, and how many wait; which of their chats have versions; snippets.
     with CaptureQueriesContext(connection) as queries:
         by_both(alice, "cat")
@@ -185,7 +185,7 @@ def of_rows(queries):
 def test_no_query_is_too_odd_in_any_mode(mode, query):
     alice = a_person()
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     found = search_chat_history(user=alice, query=query, limit=5, mode=mode)
     assert len(found.matches) == (mode is not SearchMode.LEXICAL)
 
@@ -211,7 +211,7 @@ def test_a_hybrid_search_puts_turns_with_the_exact_piece_first():
     for number in range(5):
         a_turn(alice, f"The invoice INV-77 number {number} of the plumber is paid, the plumber wrote")
     a_turn(alice, "The other one was AB-1234-CD")
-    indexing.embed_pending()
+    index.embed_pending()
     found = search_chat_history(user=alice, query="the plumber's invoice AB-1234-CD", limit=3, mode=SearchMode.HYBRID)
     assert "AB-1234-CD" in found.matches[0].snippet
 
@@ -228,7 +228,7 @@ def test_a_query_that_says_when_is_searched_among_those_days(mode):
         assistant_message="Oh.",
         said_at=NOW - timedelta(days=20),
     )
-    indexing.embed_pending()
+    index.embed_pending()
     found = search_chat_history(
         user=alice, query="the roof, yesterday", limit=5, mode=mode, now=NOW + timedelta(days=1)
     )

@@ -6,17 +6,18 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from core.isolation.caller import Caller
-from core.testing.emptying import delete_past_signals
-from intake import services
-from intake.deleting import delete_turn
+from core.isolation.acting import Caller
+from intake.chats import services
+from intake.chats.deleting import delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
-from memory import documents, indexing, records
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory import documents, records
+from memory import index as indexing
+from memory.backends.embedders import EmbedderUnavailable, get_embedder
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope
+from testing.emptying import delete_past_signals
 
 pytestmark = pytest.mark.django_db
 
@@ -446,7 +447,7 @@ def test_what_is_being_asked_right_now_is_no_result(alice):
 
 
 def caller(user):
-    from core.isolation.caller import Caller
+    from core.isolation.acting import Caller
 
     return Caller(user_id=user.pk)
 

@@ -8,12 +8,11 @@ from django.db import OperationalError, connection
 
 from core.errors import SearchFailed
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing
+from memory import index
 from memory.search import history as searching
 from memory.search.deadline import OutOfTime, at_most
 from memory.search.history import HistoryRequest, search_history
-from memory.search.sessions import Sessions
-from memory.search.sources import HistoryScope, Memories, Messages
+from memory.search.sources import HistoryScope, Memories, Messages, Sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -24,7 +23,7 @@ SOURCES = {"memory": Memories, "messages": Messages, "sessions": Sessions}
 def alice():
     alice = a_person()
     a_turn(alice, "A restaurant in Shibuya")
-    indexing.embed_pending()
+    index.embed_pending()
     return alice
 
 

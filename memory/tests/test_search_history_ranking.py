@@ -7,7 +7,7 @@ from math import exp, log
 
 import pytest
 
-from memory.search.ranking import SHARPNESS, Fingerprint, decay, rank
+from memory.search.fusion import SHARPNESS, Fingerprint, decay, rank
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}

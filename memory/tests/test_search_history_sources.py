@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from core.ids import uuid7
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
-from memory.search import sessions
+from memory.search import sources
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, with_literal
 
@@ -84,9 +84,9 @@ def test_a_conversation_without_a_title_or_without_a_turn_is_found_by_what_it_ha
 def test_of_very_many_conversations_the_latest_are_searched(monkeypatch):
     alice = a_person()
     conversations(alice, *(f"Topic {letter}" for letter in "abcd"), preview="Parsing JSON")
-    monkeypatch.setattr(sessions, "PREVIEWS", 2)
+    monkeypatch.setattr(sources, "PREVIEWS", 2)
     assert titles_found(alice, "json") == ["Topic a", "Topic b"]
-    monkeypatch.setattr(sessions, "TITLES", 3)
+    monkeypatch.setattr(sources, "TITLES", 3)
     assert titles_found(alice, "topic") == ["Topic a", "Topic b", "Topic c"]
 
 

@@ -10,16 +10,16 @@ from django.db.models import Q
 
 import memory
 from core.isolation.acting import acting_as
-from core.testing.emptying import delete_past_signals
-from core.testing.examiner import as_the_application
 from intake.tests.factories import NOW, a_person
-from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, indexing, records, search_memory
-from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.embedders.base import FakeEmbedder, normalised
+from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, records, search_memory
+from memory import index as indexing
+from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder, normalised
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
 from memory.records import Record
 from memory.search import build_filter
 from memory.search import records as searching
+from testing.emptying import delete_past_signals
+from testing.examiner import as_the_application
 
 pytestmark = pytest.mark.django_db
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from intake.services import save_exchange
+from intake.chats.services import save_exchange
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import trigrams
+from memory.index import trigrams
+from memory.index.trigrams import containing
 from memory.models import Corpus, IndexedText
-from memory.models.corpora import Scope
-from memory.trigrams import containing
+from memory.models.documents import Scope
 
 pytestmark = pytest.mark.django_db
 

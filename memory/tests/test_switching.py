@@ -7,12 +7,11 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, embedders, indexing, records
-from memory.checks import check_embedding_model
-from memory.embedders import (
+from memory import documents, index, records
+from memory.backends import embedders
+from memory.backends.embedders import (
     EmbedderMisconfigured,
     EmbedderRefused,
     get_embedder,
@@ -20,14 +19,16 @@ from memory.embedders import (
     require_active,
     using,
 )
+from memory.checks import check_embedding_model
+from memory.index.health import PartsRefused, Switch
+from memory.index.sources import SourceKey, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.search.chat_history import search_chat_history
-from memory.sources import SourceKey, load, passages_of
-from memory.switching import PartsRefused, Switch
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
-FAKE = "memory.embedders.base.FakeEmbedder"
+FAKE = "memory.backends.embedders.FakeEmbedder"
 NEXT = {"BACKEND": FAKE, "OPTIONS": {"name": "next", "dimensions": 96, "max_tokens": 64}}
 
 
@@ -88,8 +89,8 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
     with acting_as(alice):
         written = documents.create(user=alice, day=None, content="Likes tea\n" + "More of it. " * 400, now=NOW)
     turn, gone = a_turn(alice, "Green is my favourite"), a_turn(alice, "Gone soon")
-    indexing.embed_pending()
-    embed_pending, is_changing = indexing.embed_pending, [True]
+    index.embed_pending()
+    embed_pending, is_changing = index.embed_pending, [True]
 
     def then_change(**options):
         filled = embed_pending(**options)
@@ -103,7 +104,7 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
                 a_turn(alice, "Said meanwhile")
         return filled
 
-    monkeypatch.setattr(indexing, "embed_pending", then_change)
+    monkeypatch.setattr(index, "embed_pending", then_change)
     switch(next_configured)
     assert models() == {"next"}
     assert not Embedding.objects.filter(vector=None).exists()
@@ -124,7 +125,7 @@ def _current():
 def test_a_part_that_the_next_model_refuses_leaves_everything_as_it_is(next_configured, alice, monkeypatch, settings):
     settings.EMBEDDING_MAX_ATTEMPTS = 1
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
 
     def refuse(texts):
         raise EmbedderRefused("Too strange.")
@@ -142,7 +143,7 @@ def test_a_part_that_the_next_model_refuses_leaves_everything_as_it_is(next_conf
 def test_an_interrupted_switch_goes_on_where_it_was(next_configured, alice, monkeypatch):
     for number in range(70):
         a_turn(alice, f"Message {number}")
-    indexing.embed_pending()
+    index.embed_pending()
     asked = []
     embed = next_configured.embed_documents
 
@@ -227,7 +228,7 @@ def test_a_model_that_was_switched_from_can_be_switched_back_to(next_configured,
 def test_search_finds_everything_at_every_moment_of_a_switch_by_command(next_configured, alice, monkeypatch, capsys):
     for number in range(5):
         a_turn(alice, f"Message {number} about the ferry")
-    indexing.embed_pending()
+    index.embed_pending()
     embed, during = next_configured.embed_documents, []
 
     def search_meanwhile(texts):
@@ -262,11 +263,11 @@ def test_without_a_next_model_the_command_says_what_to_do():
 def test_the_built_in_model_takes_the_place_of_another(settings, alice):
     """Two models that have nothing in common: sizes, tokens, meaning."""
     settings.EMBEDDER_NEXT = {
-        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
     a_turn(alice, "We adopted a kitten")
     a_turn(alice, "The quarterly figures are late")
-    indexing.embed_pending()
+    index.embed_pending()
     switch(get_next_embedder())
     assert found(alice, "my pet")[0] == "We adopted a kitten"

@@ -8,18 +8,18 @@ import pytest
 from django.db import connection, transaction
 
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker
-from intake.deleting import delete_account
+from intake.chats.deleting import delete_account
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
+from memory.index.segments import MOST_TEXTS, flush, mark_lost, purge, segments_to_merge
+from memory.index.terms import score
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.tasks import embed_pending, flush_terms
-from memory.term_segments import MOST_TEXTS, flush, mark_lost, purge, segments_to_merge
-from memory.terms import score
 from memory.tests.indexed import postings, stored_postings, words
 from memory.tests.plans import plans
 from memory.tests.threads import at_once
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +71,7 @@ def test_a_worker_flushes_terms_with_its_own_rights(alice):
 
 
 def test_terms_are_flushed_after_vectors_are_made_and_while_the_model_is_away(alice, monkeypatch):
-    from memory.embedders import EmbedderUnavailable, get_embedder
+    from memory.backends.embedders import EmbedderUnavailable, get_embedder
 
     def away(_):
         raise EmbedderUnavailable("The endpoint answered 503.")
@@ -108,7 +108,7 @@ def test_the_texts_to_flush_are_chosen_once_however_few_the_planner_expects(alic
 
 
 def test_more_than_is_taken_at_once_is_flushed_in_turns_and_merged(alice, monkeypatch):
-    monkeypatch.setattr("memory.term_segments.BATCH_TEXTS", 2)
+    monkeypatch.setattr("memory.index.segments.BATCH_TEXTS", 2)
     for number in range(5):
         a_turn(alice, f"Turn {number}")
     assert flush() == 5
@@ -164,7 +164,7 @@ def test_a_worker_that_a_deletion_wakes_removes_its_terms(alice, django_capture_
     a_turn(alice, "Keep that")
     flush()
     woken = []
-    monkeypatch.setattr("memory.wake.wake_worker", lambda: woken.append(True))
+    monkeypatch.setattr("memory.index.writer.wake_worker", lambda: woken.append(True))
     with django_capture_on_commit_callbacks(execute=True):
         turn.delete()
     assert woken

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from memory.trigrams import LENGTHS, fold, masks, trigram_filter
+from memory.index.trigrams import LENGTHS, fold, masks, trigram_filter
 
 TEXT = "Set RETRY_LIMIT=42 in config.yaml, then run `make deploy`; 我们明天去北京, naïve Straße 🐈 100%."
 

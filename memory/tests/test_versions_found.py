@@ -3,10 +3,11 @@
 import pytest
 
 from core.isolation.acting import acting_as
-from intake import deleting, versions
+from intake.chats import deleting, versions
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import indexing, term_segments
+from memory import index
+from memory.index import segments
 from memory.models import Embedding, IndexedText
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, HistoryScope, search_history
@@ -26,8 +27,8 @@ def two_versions(user):
         user, "What does the ferry to Hiiumaa cost?", "It costs 7 euros now.", conversation=first.conversation, parent=0
     )
     a_turn(user, "My cat is called Miso")
-    indexing.embed_pending()
-    term_segments.flush()
+    index.embed_pending()
+    segments.flush()
     return first.conversation
 
 
@@ -66,7 +67,7 @@ def test_a_conversation_without_versions_costs_one_small_query_and_keeps_its_ord
     first = a_turn(alice, "The ferry leaves at noon")
     a_turn(alice, "And the ferry back?", conversation=first.conversation)
     assert not Conversation.objects.get().has_versions
-    from intake.reading import off_path
+    from intake.chats.reading import off_path
 
     with django_assert_num_queries(1):
         assert off_path(user=alice, keys=[(first.conversation_id, 1), (first.conversation_id, 2)]) == set()
@@ -76,8 +77,8 @@ def test_deleting_a_subtree_removes_exactly_its_vectors_and_terms(alice):
     conversation = two_versions(alice)
     for parent in (1, 3, 1):
         a_turn(alice, "Below the first", conversation=conversation, parent=parent)
-    indexing.embed_pending()
-    term_segments.flush()
+    index.embed_pending()
+    segments.flush()
     with acting_as(alice):
         deleting.delete_from(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=1, expected=4)
     left = {2}

@@ -4,15 +4,16 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from core.isolation.caller import Caller
-from intake import services, visitors
+from core.isolation.acting import Caller
+from intake.accounts import registration
+from intake.chats import services
+from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
-from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import indexing
-from memory.embedders import EmbedderMisconfigured
+from memory import index
+from memory.backends.embedders import EmbedderMisconfigured
+from memory.index.segments import flush
 from memory.models import Embedding, IndexedText, PendingTerms
-from memory.term_segments import flush
 from memory.tests.indexed import postings, words
 
 pytestmark = pytest.mark.django_db
@@ -123,12 +124,12 @@ def test_an_interrupted_visitors_words_are_indexed_once_they_have_an_owner():
     visitor = a_visitor()
     a_visitors_turn(visitor, "My cat is Miso", "")
     assert words() == {}
-    visitors.move_to_account(visitor=visitor, user=a_person())
+    registration.move_to_account(visitor=visitor, user=a_person())
     assert set(words()) == {"cat", "miso"}
 
 
 def test_a_turn_is_found_by_its_words_even_while_the_model_cannot_be_loaded(monkeypatch):
-    from memory.indexing import writer
+    from memory.index import writer
 
     def broken():
         raise EmbedderMisconfigured("No model.")
@@ -153,9 +154,9 @@ def test_turns_without_postings_get_them_from_index_missing(capsys):
 def test_another_configuration_finds_other_words_once_missing_ones_are_indexed(settings):
     a_turn(a_person(), "The cats", "")
     settings.TEXT_SEARCH_CONFIG = "simple"
-    assert indexing.enqueue_missing(now=NOW) == 1
+    assert index.enqueue_missing(now=NOW) == 1
     assert words() == {"the": (1, 0), "cats": (1, 0)}
-    assert indexing.enqueue_missing(now=NOW) == 0
+    assert index.enqueue_missing(now=NOW) == 0
 
 
 @pytest.mark.parametrize(
@@ -169,8 +170,8 @@ def test_no_text_is_too_odd_to_be_saved(message):
 
 
 def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
-    from memory import terms
-    from memory.sources import turn_entry
+    from memory.index import terms
+    from memory.index.sources import turn_entry
 
     turn = a_turn(a_person(), "I adopted a cat", "Congratulations!")
     IndexedText.objects.all().delete()

@@ -5,10 +5,10 @@ from datetime import timedelta
 import numpy as np
 
 from intake.tests.factories import NOW
-from memory import vectors as stored
-from memory.embedders import get_embedder
+from memory.backends.embedders import get_embedder
+from memory.index import vectors as stored
 from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.models.corpora import Scope
+from memory.models.documents import Scope
 from memory.tests.rows import a_place
 
 

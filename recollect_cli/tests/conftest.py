@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from imports.tests.over_rest import a_worker
 from intake.tests.factories import a_person
 from recollect_cli.commands import main

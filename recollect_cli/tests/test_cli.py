@@ -7,8 +7,8 @@ import sys
 
 from django.conf import settings
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from intake.tests.factories import a_turn
 from memory.models import MemoryRecord
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 import pytest
 from django.conf import settings
 
-from agent_tools.scopes import TokenScope
-from agent_tools.tokens import create_token
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from imports import services
 from imports.models import Import
 from imports.tests.exports import chatgpt
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
-from recollect_cli import importing, packing, state, syncing
+from recollect_cli import client, importing
 from recollect_cli.client import Failure
 
 pytestmark = pytest.mark.usefixtures("importing_worker")
@@ -95,7 +95,7 @@ def test_only_what_went_on_since_a_day_comes_in(recollect, alice, export):
 
 def test_a_large_file_goes_in_chunks_and_a_broken_off_upload_goes_on(recollect, alice, export, monkeypatch):
     monkeypatch.setattr(services, "MAX_CHUNK", 150)
-    monkeypatch.setattr("imports.rest.shapes.CHUNK", 150)
+    monkeypatch.setattr("imports.shapes.CHUNK", 150)
     monkeypatch.setattr(importing.time, "sleep", lambda seconds: None)
     ask, asked = importing.Server.ask, []
 
@@ -114,7 +114,7 @@ def test_a_large_file_goes_in_chunks_and_a_broken_off_upload_goes_on(recollect, 
     assert recollect("import", export)[0] == 0
     assert Import.objects.count() == 1
     assert len(said(alice)) == 6
-    assert state.read("uploads") == {}
+    assert client.read("uploads") == {}
 
 
 def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tmp_path):
@@ -123,7 +123,7 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     (folder / "settings.json").write_text('{"secret": "s3cret"}')
     (path.parent / "notes.txt").write_text("s3cret")
     (path.parent / "linked.jsonl").symlink_to(folder / "settings.json")
-    assert [each.name for each in packing.wanted_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
+    assert [each.name for each in importing.wanted_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
     for inside in (folder, folder / "projects"):
         status, _, err = recollect("import", inside)
         assert status == 0, err
@@ -135,7 +135,7 @@ def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path)
         path = tmp_path / "vault" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    found = packing.wanted_files(tmp_path / "vault", None)
+    found = importing.wanted_files(tmp_path / "vault", None)
     assert [each.name for each in found] == ["a.md", "b/c.markdown", "conversations.json"]
 
 
@@ -188,7 +188,7 @@ def test_sync_brings_what_changed_and_nothing_else(recollect, alice, tmp_path, m
     assert Import.objects.count() == 1
     claude_code(folder, session="0000-2", text="And squash?", project="-home-alice-other")
     sent = []
-    monkeypatch.setattr(syncing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
+    monkeypatch.setattr(importing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
     recollect("sync")
     assert [each.name for each in sent] == ["projects/-home-alice-other/0000-2.jsonl"]
 
@@ -203,11 +203,11 @@ def test_sync_says_where_it_looked_if_there_is_nothing(recollect, tmp_path, monk
 
 def test_what_is_remembered_is_replaced_in_one_step_and_may_be_broken(recollect, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    state.write("sync", {"a": 1})
-    assert state.read("sync") == {"a": 1}
-    (state.state_folder() / "sync.json").write_text("{")
-    assert state.read("sync") == {}
-    assert [path.name for path in state.state_folder().iterdir()] == ["sync.json"]
+    client.write("sync", {"a": 1})
+    assert client.read("sync") == {"a": 1}
+    (client.state_folder() / "sync.json").write_text("{")
+    assert client.read("sync") == {}
+    assert [path.name for path in client.state_folder().iterdir()] == ["sync.json"]
 
 
 def interrupted(process):
@@ -295,7 +295,7 @@ def test_the_copies_of_its_history_that_codex_keeps_are_not_uploaded(tmp_path):
     path.write_text(said + copy + said)
     packed = tmp_path / "packed.zip"
     with packed.open("wb") as target:
-        packing.pack(packing.wanted_files(tmp_path, "codex"), target)
+        importing.pack(importing.wanted_files(tmp_path, "codex"), target)
     with zipfile.ZipFile(packed) as archive:
         (name,) = archive.namelist()
         # The number of a line stays: messages are identified by it.

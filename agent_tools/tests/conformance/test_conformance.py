@@ -14,13 +14,13 @@ import httpx2
 import pytest
 from django.conf import settings
 
+from agent_tools.authentication import create_token
 from agent_tools.tests.conformance.fixture_tools import application as fixture_application
 from agent_tools.tests.conformance.proxy import proxy_to
 from agent_tools.tests.test_mcp_stdio import COMMAND, environment
-from agent_tools.tokens import create_token
 from agent_tools.tools import mcp_registry
-from core.testing.serving import serving
 from intake.tests.factories import a_person
+from testing.serving import serving
 
 MODULES = Path(os.environ.get("CONFORMANCE_DIR", "var/conformance")).absolute() / "node_modules"
 PACKAGES = MODULES / "@modelcontextprotocol"

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
-from config.backup import BackupError, archive, contents, server
-from config.backup.inputs import passphrase
-from core.schema import applied_migrations, tables_found
+from config.ops import backup, restore
+from config.ops.backup import BackupError, passphrase
+from core.isolation.schema import applied_migrations, tables_found
 
 
 class Command(BaseCommand):
@@ -52,22 +52,22 @@ def _write_file(path: Path) -> int:
 
 
 def _write(out: IO[bytes]) -> int:
-    with server.reading_everything():
-        tables = contents.tables()
+    with backup.reading_everything():
+        tables = restore.tables()
         manifest = {
             "format": "recollect-backup/1",
             "made_at": timezone.now().isoformat(),
-            "postgresql": server.version(),
+            "postgresql": backup.version(),
             "roles_prefix": settings.DATABASE_ROLES.prefix,
-            "settings": contents.kept_settings(),
+            "settings": restore.kept_settings(),
             "migrations": applied_migrations(),
             "columns": {
                 table: {name: column.type for name, column in found.items()} for table, found in tables_found().items()
             },
-            "secret_key": contents.fingerprint(settings.SECRET_KEY),
+            "secret_key": restore.fingerprint(settings.SECRET_KEY),
             "tables": {name: asdict(table) for name, table in tables.items()},
         }
-        with server.dumping() as dump:
-            archive.write(out, manifest, dump, passphrase=passphrase())
+        with backup.dumping() as dump:
+            backup.write(out, manifest, dump, passphrase=passphrase())
     out.flush()
     return sum(table.rows for table in tables.values())

@@ -7,10 +7,10 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
-from config.backup import BackupError, archive, columns, contents, server
-from config.backup.inputs import opened, passphrase
+from config.ops import backup, restore
+from config.ops.backup import BackupError, opened, passphrase
 from core.isolation.acting import is_cluster
-from core.isolation.connections import connected_as_owner
+from core.isolation.checks import connected_as_owner
 from intake.models import User
 
 
@@ -28,16 +28,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             with opened(options["file"]) as file:
-                manifest = archive.read_manifest(file, passphrase=passphrase())
+                manifest = backup.read_manifest(file, passphrase=passphrase())
                 _refuse_unless_fitting(manifest)
                 file.seek(0)
-                server.restore(archive.read_dump(file, passphrase=passphrase()))
-            complaints = list(contents.differences(manifest, was_just_restored=True))
-            settings_changed = list(contents.changed_settings(manifest))
-            if columns.is_of_other_migrations(manifest):
+                backup.restore(backup.read_dump(file, passphrase=passphrase()))
+            complaints = list(restore.differences(manifest, was_just_restored=True))
+            settings_changed = list(restore.changed_settings(manifest))
+            if restore.is_of_other_migrations(manifest):
                 self.stdout.write("The backup is of another version: its rows are carried over column by column.")
                 # Defaults of settings belong to a version too.
-                notes = [*columns.carry_over(), *settings_changed]
+                notes = [*restore.carry_over(), *settings_changed]
             else:
                 notes, complaints = [], complaints + settings_changed
                 # A backup of an earlier version gets the later migrations.
@@ -49,12 +49,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             connections.close_all()
-        for note in (*notes, *contents.about_the_key(manifest)):
+        for note in (*notes, *restore.about_the_key(manifest)):
             self.stdout.write(note)
         if complaints:
             raise CommandError("Not everything is as it was in the backup:\n" + "\n".join(complaints))
         self.stdout.write(
-            f"Restored {contents.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
+            f"Restored {restore.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
         )
 
 
@@ -66,7 +66,7 @@ def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
             "DATABASE_ROLE_PREFIX."
         )
     with connected_as_owner(), connection.cursor() as cursor:
-        if server.version() // 10_000 < int(manifest["postgresql"]) // 10_000:
+        if backup.version() // 10_000 < int(manifest["postgresql"]) // 10_000:
             raise BackupError(
                 "The backup is of a newer PostgreSQL than this one: restore it into that version or later."
             )

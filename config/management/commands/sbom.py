@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from config import sbom
+from config.ops import sbom
 
 
 class Command(BaseCommand):

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from config.backup import BackupError, archive, contents
-from config.backup.inputs import opened, passphrase
+from config.ops import backup, restore
+from config.ops.backup import BackupError, opened, passphrase
 
 
 class Command(BaseCommand):
@@ -22,15 +22,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             with opened(options["file"]) as file:
-                manifest = archive.read_manifest(file, passphrase=passphrase())
+                manifest = backup.read_manifest(file, passphrase=passphrase())
             complaints: list[str] = []
             notes: list[str] = []
             if not options["file_only"]:
-                complaints += [*contents.differences(manifest), *contents.failing_searches()]
-                notes += contents.compared_by_number(manifest)
+                complaints += [*restore.differences(manifest), *restore.failing_searches()]
+                notes += restore.compared_by_number(manifest)
                 # Defaults of settings belong to a version.
-                (notes if notes else complaints).extend(contents.changed_settings(manifest))
-            notes += contents.about_the_key(manifest, counts=not options["file_only"])
+                (notes if notes else complaints).extend(restore.changed_settings(manifest))
+            notes += restore.about_the_key(manifest, counts=not options["file_only"])
         except BackupError as error:
             raise CommandError(str(error)) from error
         for note in notes:
@@ -38,6 +38,6 @@ class Command(BaseCommand):
         if complaints:
             raise CommandError("\n".join(complaints))
         self.stdout.write(
-            f"Whole: {contents.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
+            f"Whole: {restore.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
             + ("." if options["file_only"] else ", all of them here, and every user's search finds what it should.")
         )

@@ -12,20 +12,18 @@ from django.test import Client
 from oauth2_provider.models import AccessToken as OAuthAccessToken
 from oauth2_provider.models import Application, Grant, RefreshToken
 
-from agent_tools.models import AccessToken, AgentConnection
-from agent_tools.scopes import ALL_SCOPES
-from agent_tools.tokens import create_token
-from core.isolation.acting import acting_as
-from core.isolation.caller import Caller
+from agent_tools.authentication import create_token
+from agent_tools.models import ALL_SCOPES, AccessToken, AgentConnection
+from core.isolation.acting import Caller, acting_as
 from imports.tests.factories import an_import
-from intake import services
 from intake.accounts.sessions import NAME_LENGTH
-from intake.deleting import delete_account
-from intake.idempotency import once
+from intake.chats import services
+from intake.chats.deleting import delete_account
+from intake.chats.idempotency import once
 from intake.models import ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
-from memory import documents, indexing, notes, records
+from memory import documents, index, records
 from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
 from memory.tests.overview.drawn import draw
@@ -117,7 +115,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         documents.append(user=user, day=None, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=ABOUT_ME, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=day, text=f"The {TOPIC} is {word}", now=NOW)
-        note = notes.create(user=user, title=f"About {word}", content=f"The {TOPIC} is {word}", at=NOW)
+        note = documents.create_note(user=user, title=f"About {word}", content=f"The {TOPIC} is {word}", at=NOW)
         documents.append(user=user, day=day, text=A_LINE, now=NOW)
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
@@ -148,7 +146,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     Authenticator.objects.create(user=user, type="recovery_codes", data={"seed": encrypt("00" * 20), "used_mask": 0})
     browser = Client()
     browser.force_login(user)
-    indexing.embed_pending()
+    index.embed_pending()
     draw(user)
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")

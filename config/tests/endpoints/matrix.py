@@ -28,9 +28,9 @@ from config.tests.endpoints.registered import ENDPOINTS, Does, Endpoint, Probe
 from config.tests.endpoints.walking import METHODS
 from core.isolation.acting import acting_as, is_cluster
 from core.isolation.checks import personal_models
-from core.testing.examiner import as_the_application
 from intake.models import Activity, ActivityEntry, Session, User
 from memory.models import MemoryDocument
+from testing.examiner import as_the_application
 
 # What two answers to the same question always differ in.
 DIFFERENT_EVERY_TIME = [

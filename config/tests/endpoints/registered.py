@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from config.tests.endpoints.house import A_LINE, CALL_ID, CALLBACK, PASSWORD, SAVED, TOPIC
-from intake import certificates
+from intake.chats import certificates
 from intake.tests.factories import NOW
 
 

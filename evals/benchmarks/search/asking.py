@@ -16,9 +16,8 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from evals.metrics import p50_and_p95
 from intake.models import Turn, User
-from memory.embedders import get_embedder
-from memory.embedders.base import Vector
-from memory.models.corpora import Key
+from memory.backends.embedders import Vector, get_embedder
+from memory.models.documents import Key
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import History, HistoryRequest, search_history
 

@@ -24,9 +24,9 @@ from evals.datasets.loading import Report, embed_all, load_turns
 from evals.datasets.reading import TurnRow
 from evals.processes import Environment, call_at_once, logging_in
 from evals.scratch import as_worker, unbound
+from intake.chats.services import title_from
 from intake.models import Conversation, Turn, User
-from intake.services import title_from
-from memory import term_segments, vectors
+from memory.index import segments, vectors
 from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
 
 CONVERSATION_TURNS = 20
@@ -102,7 +102,7 @@ class Pool:
         self._report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing and packing.")
         # By workers' processes, one for each processor, which share the people.
         workers = min(len(users), os.cpu_count() or 1)
-        call_at_once(term_segments.flush, logging_in(self._given, "DATABASE_WORKER_URL"), [{}] * workers)
+        call_at_once(segments.flush, logging_in(self._given, "DATABASE_WORKER_URL"), [{}] * workers)
         with as_worker():
             vectors.pack_all()
         with unbound(), connection.cursor() as cursor:

@@ -14,8 +14,7 @@ from django.test import override_settings
 from numpy.typing import NDArray
 
 from evals import synthetic
-from memory.embedders import Embedder, get_embedder
-from memory.embedders.base import Matrix, Span, Vector, normalised
+from memory.backends.embedders import Embedder, Matrix, Span, Vector, get_embedder, normalised
 
 SEED = 384
 # The others of a part hardly change its direction, and cost as much.

@@ -25,8 +25,8 @@ from evals.client import Client
 from evals.datasets.loading import Report
 from evals.processes import Environment, call, web
 from intake.models import User
-from memory.embedders import get_embedder
-from memory.models.corpora import Key
+from memory.backends.embedders import get_embedder
+from memory.models.documents import Key
 from memory.search.chat_history import further_of
 
 # Among so many of the nearest passages are more than `LIMIT` turns.

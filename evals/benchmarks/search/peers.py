@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from core.isolation.acting import acting_as
 from intake.models import Turn, User
-from memory.embedders import get_embedder
-from memory.embedders.base import Matrix, Vector, normalised
+from memory.backends.embedders import Matrix, Vector, get_embedder, normalised
 from memory.models import Corpus
-from memory.models.corpora import Key
+from memory.models.documents import Key
 
 INSTALL = "pip install -r requirements/peers.txt"
 SNIPPET_LENGTH = 200

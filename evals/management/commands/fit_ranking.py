@@ -13,7 +13,7 @@ from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
 from evals.tables import columns
-from memory.embedders.base import FITTED, RankingWeights
+from memory.backends.embedders import FITTED, RankingWeights
 
 
 class Command(ReportingCommand):
@@ -34,7 +34,7 @@ class Command(ReportingCommand):
             raise CommandError("No retriever found anything that is wanted: there is nothing to fit to.")
         weights = ranking_fit.fit(every)
         slope, intercept = ranking_fit.calibrate(every, weights)
-        self.stdout.write("\nFor memory/embedders/base.py:\n")
+        self.stdout.write("\nFor memory/backends/embedders.py:\n")
         for name, weight in weights._asdict().items():
             self.stdout.write(f"    {name}: float = {weight:.2f}")
         self.stdout.write(f"    slope: float = {slope:.3f}\n    intercept: float = {intercept:.2f}\n")

@@ -6,9 +6,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from imports.reading.files import Files, open_files
+from imports.reading.files import Files, Limits, open_files
 from imports.reading.items import Items, Skipped, UnreadableExport
-from imports.reading.limits import Limits
 
 MODULES = (
     "chatgpt",

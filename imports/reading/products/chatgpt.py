@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.times import parse_time
-from imports.reading.trees import nearest_visible
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, nearest_visible
+from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, parse_time, text_of
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.

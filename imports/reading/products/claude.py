@@ -3,15 +3,22 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, NO_PARENTS, ConversationDraft, UnknownKinds, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import calls_in, texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+from imports.reading.trees import (
+    NO_MESSAGES,
+    NO_PARENTS,
+    ConversationDraft,
+    UnknownKinds,
+    calls_in,
+    items_of,
+    texts_of,
+    unknown_kinds,
+)
+from imports.reading.values import id_of, joined, line_of, object_of, objects_of, parse_time, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 _SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})

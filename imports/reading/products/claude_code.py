@@ -7,17 +7,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from imports.reading.assembly import HiddenPrompts, UnknownKinds
 from imports.reading.envelopes import OpenedText, opened, title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.lines import json_lines
+from imports.reading.json_streams import json_lines
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of, texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
-from imports.reading.values import id_of, line_of, list_of, object_of
+from imports.reading.trees import (
+    HiddenPrompts,
+    SessionTree,
+    UnknownKinds,
+    calls_in,
+    hanging_together,
+    message_of,
+    nearest_visible,
+    texts_of,
+    unknown_kinds,
+    with_missing_links,
+)
+from imports.reading.values import id_of, line_of, list_of, object_of, parse_time
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/(?P<id>[^/]+)\.jsonl\Z")

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from imports.reading.assembly import HiddenPrompts, UnknownKinds
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
-from imports.reading.lines import json_lines, titles_by_id
+from imports.reading.json_streams import json_lines, titles_by_id
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import message_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.trees import with_inferred_times
-from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
+from imports.reading.trees import HiddenPrompts, UnknownKinds, message_of, unknown_kinds, with_inferred_times
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, parse_time, text_of
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from core.html_text import html_to_text
-from imports.reading.activity_html import cards, is_activity
-from imports.reading.assembly import broken_off
 from imports.reading.files import Files, as_utf8
+from imports.reading.html_text import html_to_text
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.notes import cards, is_activity
 from imports.reading.products import ExportReader
-from imports.reading.times import parse_time
-from imports.reading.values import line_of, list_of, object_of, objects_of, stable_id, text_of
+from imports.reading.trees import broken_off
+from imports.reading.values import line_of, list_of, object_of, objects_of, parse_time, stable_id, text_of
 
 _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import texts_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.values import id_of, line_of, object_of, objects_of, text_of
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, texts_of, unknown_kinds
+from imports.reading.values import id_of, line_of, object_of, objects_of, parse_time, text_of
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 # What the model thought and did.

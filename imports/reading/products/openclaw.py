@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from imports.reading.assembly import HiddenPrompts, UnknownKinds
 from imports.reading.envelopes import silent_rest, title_without
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
@@ -19,13 +18,20 @@ from imports.reading.items import (
     Skipped,
     UnreadableExport,
 )
-from imports.reading.lines import json_lines
+from imports.reading.json_streams import json_lines
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of, unknown_kinds
-from imports.reading.times import parse_time
-from imports.reading.trees import nearest_visible, with_missing_links
-from imports.reading.values import id_of, line_of, object_of
+from imports.reading.trees import (
+    HiddenPrompts,
+    SessionTree,
+    UnknownKinds,
+    calls_in,
+    message_of,
+    nearest_visible,
+    unknown_kinds,
+    with_missing_links,
+)
+from imports.reading.values import id_of, line_of, object_of, parse_time
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/(?P<id>[^/]+)\.jsonl\Z")

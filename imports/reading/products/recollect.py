@@ -1,14 +1,14 @@
 """Recollect's own export: the JSON document, a zip of it, the zip of Markdown files, or one conversation of either.
 
 Every exported field is imported: ids, numbers, statuses, times. The module that writes the Markdown also reads it
-(core/sections.py), so both formats give the same items.
+(core/text.py), so both formats give the same items.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from core.sections import read_head, read_sections
+from core.text import read_head, read_sections
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport

@@ -36,7 +36,7 @@ export async function fetchPage(url) {
   }
 }
 
-// In which a page says for whom it was made (intake/identity.py).
+// In which a page says for whom it was made (intake/accounts/identity.py).
 const FOR = "X-Recollect-For";
 
 /** For whom this page was made; a page of nobody becomes a visitor's with the first message. */

@@ -2,9 +2,9 @@
 
 import pytest
 
-from core.testing import ZONE_OF_PEOPLE
 from intake.models import User
 from memory.tests.admin.pages import staff_with
+from testing import ZONE_OF_PEOPLE
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memory.admin import change_list
+from memory import admin_lists
 from memory.tests.admin.pages import LIST, listed
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row
 
@@ -46,7 +46,7 @@ def test_the_list_takes_the_same_queries_for_one_row_as_for_many(viewer, alice):
 
 
 def test_counting_stops_at_the_cap_and_paging_with_it(viewer, alice, monkeypatch):
-    monkeypatch.setattr(change_list, "count_up_to_cap", lambda rows: change_list.Quantity(60, "at least"))
+    monkeypatch.setattr(admin_lists, "count_up_to_cap", lambda rows: admin_lists.Quantity(60, "at least"))
     for _ in range(3):
         add_row(alice)
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.admin.filters import CalendarPeriod, CreatedFilter
+from memory.admin_lists import CalendarPeriod, CreatedFilter
 from memory.tests.admin.pages import LIST, listed
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 

@@ -10,8 +10,8 @@ from django.conf import settings
 
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
-from memory import indexing
-from memory.embedders import get_embedder
+from memory import index
+from memory.backends.embedders import get_embedder
 from memory.models import Embedding
 from memory.tests.admin.pages import HEALTH, LIST, embed_again, row_url
 
@@ -62,12 +62,12 @@ def chat_with_a_secret(alice, monkeypatch):
         a_turn(alice, f"{number}: my name is {SECRET}", f"Hello {SECRET}", conversation=conversation)
     Turn.objects.update(tool_calls=[{"input": SECRET}], error={"detail": SECRET})
     embedded, failed, quarantined = Embedding.objects.order_by("chunk_index")
-    indexing.fill([embedded], embedder=get_embedder())
+    index.fill([embedded], embedder=get_embedder())
     with monkeypatch.context() as broken:
         broken.setattr(get_embedder(), "embed_documents", refuse)
-        indexing.fill([failed], embedder=get_embedder())
+        index.fill([failed], embedder=get_embedder())
         quarantined.attempts = settings.EMBEDDING_MAX_ATTEMPTS
-        indexing.fill([quarantined], embedder=get_embedder())
+        index.fill([quarantined], embedder=get_embedder())
     return conversation
 
 

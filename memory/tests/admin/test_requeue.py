@@ -6,9 +6,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from intake.tests.factories import a_turn
-from memory import indexing
-from memory.admin import requeue as requeueing
-from memory.admin.requeue import requeue
+from memory import admin as requeueing
+from memory import index
+from memory.admin import requeue
 from memory.models import Embedding
 from memory.tests.admin.pages import LIST, embed_again
 from memory.tests.rows import NOW, add_quarantined, add_row
@@ -49,12 +49,12 @@ def test_all_rows_of_a_narrowed_list_are_embedded_again_across_its_pages(editor,
 
 def test_a_row_embedded_again_gets_its_vector_back(editor, alice):
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    index.embed_pending()
     row = Embedding.objects.get()
     vector = list(row.vector)
 
     embed_again(editor, row)
-    assert indexing.embed_pending().embedded == 1
+    assert index.embed_pending().embedded == 1
 
     row.refresh_from_db()
     assert list(row.vector) == vector

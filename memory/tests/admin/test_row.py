@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memory.admin.change_list import nearest_neighbours
-from memory.admin.picture import draw
+from memory.admin import draw
+from memory.admin_lists import nearest_neighbours
 from memory.tests.admin.pages import HEALTH, row_url
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 

@@ -5,22 +5,22 @@ from datetime import timedelta
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker
-from memory import indexing
-from memory.overview import atlas, drawing
+from memory import index
+from memory.overview import drawing, reading
+from testing.examiner import as_a_worker
 
 
-def draw(user) -> atlas.Atlas:
+def draw(user) -> reading.Atlas:
     """What is new is embedded, the person looks, a worker draws what is due, and they look again."""
-    indexing.embed_pending()
+    index.embed_pending()
     look(user)
     draw_due()
     return look(user)
 
 
-def look(user) -> atlas.Atlas:
+def look(user) -> reading.Atlas:
     with acting_as(user):
-        return atlas.read_atlas(user=user, now=timezone.now())
+        return reading.read_atlas(user=user, now=timezone.now())
 
 
 def draw_due() -> int:

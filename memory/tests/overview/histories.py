@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from django.db import connection
 
-from core.bulk import insert_many
 from core.ids import uuid7
+from core.isolation.acting import insert_many
 from intake.models import Conversation, Turn, User
-from memory.embedders import get_embedder
+from memory.backends.embedders import get_embedder
 from memory.models import Corpus, EmbeddingModel, IndexedText, PendingTerms
 from memory.tests.vectors import directions
 

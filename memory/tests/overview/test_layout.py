@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memory.models.overview import SIDE
+from memory.models.embeddings import SIDE
 from memory.overview.layout import Layout, by_neighbours, on_the_map
 from memory.tests.vectors import directions
 

@@ -9,14 +9,14 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
-from core.testing.examiner import as_a_worker
-from intake.deleting import delete_turn
+from intake.chats.deleting import delete_turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import records
 from memory.checks import check_map_layout
 from memory.models import MapPoint, MemoryMap, TellingWord
-from memory.overview import atlas, drawing
+from memory.overview import drawing, reading
 from memory.tests.overview.drawn import draw, draw_due, look
+from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -147,7 +147,7 @@ def test_a_map_that_nobody_has_looked_at_for_a_month_is_dropped_and_drawn_at_the
     with as_a_worker():
         drawing.drop_unasked(now=timezone.now() + timedelta(days=31))
     assert not (MapPoint.objects.exists() or TellingWord.objects.exists() or MemoryMap.objects.exists())
-    assert look(alice).state == atlas.MapState.DRAWING
+    assert look(alice).state == reading.MapState.DRAWING
     assert draw(alice).placed == 4
 
 

@@ -6,8 +6,8 @@ import pytest
 from django.urls import reverse
 
 from intake.tests.factories import NOW
-from memory import document_versions, documents
-from memory.document_versions import KEPT, Change, difference
+from memory import documents
+from memory.documents import KEPT, Change, difference
 from memory.models import MemoryDocumentVersion
 from memory.tests.pages.pages import DAY, EDIT_MEMORY, LOG, MEMORY, content_of, page_of, send, state_on
 
@@ -45,7 +45,7 @@ def test_what_was_written_over_is_compared_and_comes_back(client, alice):
     assert "An agent&#x27;s" in page
     assert send(client, first, state=state_on(page)) == MEMORY
     assert content_of(alice) == "- No nuts\n- Lives in Lisbon\n- Plays the cello\n"
-    newest = document_versions.list_versions(user=alice, document_id=documents.read(user=alice, day=None).id)[0]
+    newest = documents.list_versions(user=alice, document_id=documents.read(user=alice, day=None).id)[0]
     assert newest.length == len("Emptied by mistake\nAn agent's\n"), "going back loses nothing either"
     for wrong in ("9", "x", "-1", "9" * 30):
         page_of(client, f"{HISTORY}?version={wrong}", status=404)

@@ -7,7 +7,7 @@ from django.test import Client
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
-from memory import notes
+from memory import documents
 from memory.models import MemoryDocument
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ def client(alice):
 
 def a_note(user, title="Trip", content="To Norway, by train.", at=NOW):
     with acting_as(user):
-        return notes.create(user=user, title=title, content=content, at=at)
+        return documents.create_note(user=user, title=title, content=content, at=at)
 
 
 def test_a_note_is_listed_read_found_and_deleted(client, alice):
@@ -57,7 +57,7 @@ def test_what_is_no_note_is_not_there(client, note_id):
 
 
 def test_notes_are_listed_in_stretches_the_latest_first(client, alice):
-    for number in range(notes.PAGE + 1):
+    for number in range(documents.NOTES_PER_PAGE + 1):
         a_note(alice, title=f"Note {number:03}", at=NOW.replace(year=2000 + number % 20))
     page = client.get("/memory/notes/").content.decode()
     assert "Earlier notes" in page

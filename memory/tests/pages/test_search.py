@@ -13,8 +13,8 @@ from django.utils import timezone
 from intake.links import conversation_path
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, indexing, records
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory import documents, index, records
+from memory.backends.embedders import EmbedderUnavailable, get_embedder
 from memory.pages.searching import marked
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
@@ -42,7 +42,7 @@ def links_on(page: str) -> list[str]:
 
 def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_to_the_very_turn(client, alice):
     turn = a_turn(alice, "We eat risotto on Friday", "Risotto it is.")
-    indexing.embed_pending()
+    index.embed_pending()
     page = page_of(client, q="risotto", scope="sessions")
     result = next(each for each in results_on(page) if "Message" in each)
     path = conversation_path(turn.conversation_id, turn_number=1)
@@ -56,7 +56,7 @@ def test_a_message_that_matches_deep_in_a_long_answer_leads_to_the_words_there(c
     half = "Nothing is said here, nor there. " * 100
     deep = "The **oldest** cello of my grandmother stands in the attic; it isn't for sale."
     turn = a_turn(alice, "Tell me everything", f"{half}\n\n{deep}\n\n{half}")
-    indexing.embed_pending()
+    index.embed_pending()
     (link,) = [link for link in links_on(page_of(client, q="cello grandmother", scope="sessions")) if "turn=" in link]
     words = "cello of my grandmother stands in the attic"
     assert link == conversation_path(turn.conversation_id, turn_number=1, words=words)
@@ -68,7 +68,7 @@ def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
     documents.append(user=alice, day=None, text="Plays the cello.", now=NOW)
     documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
     record = records.create(user=alice, content="The cello was made in 1921.", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
     links = links_on(page_of(client, q="cello"))
     assert set(links) == {
         conversation_path(turn.conversation_id, turn_number=1),
@@ -112,7 +112,7 @@ def test_the_day_is_the_persons_own(client, alice):
     alice.save()
     turn = a_turn(alice, "The cello is late")
     Turn.objects.filter(pk=turn.pk).update(said_at=datetime(2026, 3, 1, 22, 0, tzinfo=UTC))
-    indexing.embed_pending()
+    index.embed_pending()
     assert "2 March 2026" in page_of(client, q="cello", scope="sessions")
 
 
@@ -141,7 +141,7 @@ def test_without_words_there_is_no_search_and_the_field_has_the_focus(client, al
 def test_results_that_have_none_of_the_words_are_called_the_nearest_in_meaning(client, alice):
     # To the tests' embedding model these are near each other; stop words are no terms.
     a_turn(alice, "What is it that you have with you, and for whom?")
-    indexing.embed_pending()
+    index.embed_pending()
     notice = "No text has these words. Here is what comes nearest in meaning."
     page = page_of(client, q="whom is it with, and what have you for that")
     assert results_on(page)
@@ -226,7 +226,7 @@ def test_an_excerpt_is_shown_without_the_marks_of_markdown(excerpt, html):
 
 def test_a_title_is_shown_without_the_marks_of_markdown_too(client, alice):
     turn = a_turn(alice, "The **basil** wilts, see [<b>](x)")
-    indexing.embed_pending()
+    index.embed_pending()
     path = conversation_path(turn.conversation_id, turn_number=1)
     assert f'<h2><a href="{path}">The basil wilts, see &lt;b&gt;</a></h2>' in page_of(
         client, q="basil", scope="sessions"
@@ -238,7 +238,7 @@ def test_of_one_conversation_three_results_are_listed_and_the_others_folded_unde
     for number in range(2, 6):
         a_turn(alice, f"Basil number {number} wilts in pot {number * 7}", conversation=turn.conversation)
     a_turn(alice, "Basil elsewhere wilts")
-    indexing.embed_pending()
+    index.embed_pending()
     page = page_of(client, q="basil wilts", scope="sessions")
     folded = re.search(r'<details class="more-from">.*?</details>', page, re.DOTALL).group()
     count = len(results_on(folded))
@@ -251,7 +251,7 @@ def test_of_one_conversation_three_results_are_listed_and_the_others_folded_unde
 def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
     a_turn(alice, "The cello is here")
     assert "1 text is so new that only its words can be found yet." in page_of(client, q="cello")
-    indexing.embed_pending()
+    index.embed_pending()
     assert "so new" not in page_of(client, q="cello")
 
 
@@ -312,7 +312,7 @@ def test_nobody_elses_words_are_found(client):
     a_turn(other, "Our cello is a secret")
     documents.append(user=other, day=None, text="The cello is ours.", now=NOW)
     records.create(user=other, content="Our cello", now=NOW)
-    indexing.embed_pending()
+    index.embed_pending()
     page = page_of(client, q="cello")
     assert results_on(page) == []
     assert "secret" not in page
@@ -350,7 +350,7 @@ def test_the_future_of_a_log_is_no_hindrance(client, alice):
 def test_the_days_that_the_query_named_are_shown_and_can_be_taken_away(client, alice, monkeypatch):
     monkeypatch.setattr("memory.pages.searching.timezone.now", lambda: NOW + timedelta(days=1))
     a_turn(alice, "We eat risotto on Friday")
-    indexing.embed_pending()
+    index.embed_pending()
     query = {"q": "risotto, yesterday", "scope": "sessions"}
     page = page_of(client, **query)
     assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Sunday 1 March 2026 ', page)

@@ -1,0 +1,203 @@
+"""Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db.models import Exists, F, OuterRef, Q
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+from oauth2_provider.cimd import SafeMetadataFetcher
+from oauth2_provider.models import (
+    clear_expired,
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from agent_tools.models import AgentConnection
+from agent_tools.oauth.addresses import may_send_back_to, plain_name
+from agent_tools.oauth.connections import MARK_OF_USE
+from agent_tools.oauth.validator import HONOURED_AGAIN_FOR
+from core.errors import InvalidInput
+from core.rate_limits import client_address, take_all
+from core.resilience import steps
+from core.validation import body_of, by_field, parse_json, stated
+
+MOST_ADDRESSES = 10
+LARGEST_DOCUMENT = 16_384
+
+
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+
+
+class ClientMetadata(BaseModel):
+    """A client's own description; unused fields are not stored.
+
+    The response names what was registered, and a client must take it from there (RFC 7591, section 3.2.1). So a value
+    that this server does not know is left out or replaced where another one serves the client as well.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    redirect_uris: Annotated[list[str], Field(min_length=1, max_length=MOST_ADDRESSES)]
+    client_name: str = ""
+    grant_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["authorization_code"]
+    response_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["code"]
+    token_endpoint_auth_method: str = "client_secret_basic"  # noqa: S105 - a method's name
+
+    @model_validator(mode="before")
+    @classmethod
+    def is_given(cls, document: Any) -> Any:
+        """Null means that a field is not given."""
+        return (
+            {name: value for name, value in document.items() if value is not None}
+            if isinstance(document, dict)
+            else document
+        )
+
+    @field_validator("redirect_uris", "grant_types", "response_types", mode="before")
+    @classmethod
+    def is_a_list(cls, given: Any) -> Any:
+        listed = [given] if isinstance(given, str) else given
+        return [each for each in listed if each is not None] if isinstance(listed, list) else listed
+
+    @field_validator("redirect_uris")
+    @classmethod
+    def leads_back(cls, addresses: list[str]) -> list[str]:
+        """A client that runs in several places registers the addresses of all of them."""
+        good = [address for address in addresses if may_send_back_to(address) and " " not in address]
+        if not good:
+            raise stated("Use https, http to this machine alone, or the scheme of a known app; without a fragment.")
+        return good
+
+    @field_validator("token_endpoint_auth_method")
+    @classmethod
+    def is_known(cls, method: str) -> str:
+        """With another method the client has no secret from here, so PKCE alone protects its codes."""
+        return method if method in AUTH_METHODS else "none"
+
+    @field_validator("grant_types")
+    @classmethod
+    def comes_with_a_code(cls, types: list[str]) -> list[str]:
+        if "authorization_code" not in types:
+            raise stated("This server grants by authorization code alone.")
+        return types
+
+
+class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit has no types
+    """Fetches a client's metadata document, and reads it as tolerantly as a registration."""
+
+    def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
+        """The document and the seconds for which it is fresh. Raises the toolkit's `CIMDError`."""
+        document, fresh_for = super().fetch(client_id)
+        try:
+            read = ClientMetadata.model_validate(document)
+        except ValidationError:
+            # The toolkit says what is wrong with it.
+            return document, fresh_for
+        # The authentication method stays: the toolkit refuses a client that would prove itself by a key.
+        kept = {name: value for name, value in document.items() if value is not None}
+        kept |= read.model_dump(include={"redirect_uris"}) | {"grant_types": ["authorization_code"]}
+        return kept | {"client_name": plain_name(read.client_name)}, fresh_for
+
+
+@method_decorator([csrf_exempt, login_not_required], name="dispatch")
+class RegisterClientView(View):
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Raises `RateLimited`."""
+        if not settings.OAUTH_REGISTRATION:
+            return _refused("access_denied", "Clients do not register here by themselves.", status=403)
+        take_all(("client_address", client_address(request)), ("client",))
+        try:
+            body = body_of(request)
+            if len(body) > LARGEST_DOCUMENT:
+                return _refused("invalid_client_metadata", f"At most {LARGEST_DOCUMENT:,} bytes.")
+            wanted = ClientMetadata.model_validate(parse_json(body))
+        except InvalidInput as error:
+            return _refused("invalid_client_metadata", error.detail)
+        except ValidationError as error:
+            wrong = by_field(error)
+            told = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in wrong.items())
+            is_address = any(name.startswith("redirect_uris") for name in wrong)
+            return _refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", told)
+        response = JsonResponse(_registered(wanted), status=201)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+def _registered(wanted: ClientMetadata) -> dict[str, Any]:
+    model = get_application_model()
+    is_public = wanted.token_endpoint_auth_method == "none"  # noqa: S105 - a method's name
+    client = model(
+        name=plain_name(wanted.client_name),
+        redirect_uris=" ".join(wanted.redirect_uris),
+        client_type=model.CLIENT_PUBLIC if is_public else model.CLIENT_CONFIDENTIAL,
+        authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+        registration_source=model.RegistrationSource.DCR,
+    )
+    # Saving replaces it by its digest.
+    secret = client.client_secret
+    client.save()
+    answer = {
+        "client_id": client.client_id,
+        "client_id_issued_at": int(client.created.timestamp()),
+        "client_name": client.name,
+        "redirect_uris": wanted.redirect_uris,
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": wanted.token_endpoint_auth_method,
+    }
+    return answer if is_public else {**answer, "client_secret": secret, "client_secret_expires_at": 0}
+
+
+def _refused(error: str, description: str, *, status: int = 400) -> HttpResponse:
+    return JsonResponse({"error": error, "error_description": description}, status=status)
+
+
+# --- Removes old OAuth data: expired tokens, and clients that no user has allowed ---
+
+# For a client that was never allowed; and for one that was, and may return.
+NEVER_USED_FOR = timedelta(days=1)
+UNUSED_FOR = timedelta(days=30)
+
+
+def sweep(*, now: datetime) -> None:
+    """Run as the worker role, which sees all rows; a second run changes nothing."""
+    # A used refresh token keeps its access token while it may be honoured again.
+    steps(
+        "agent_tools.sweep_oauth",
+        clear_expired,
+        lambda: _remove_used(now),
+        _remove_connections,
+        lambda: _remove_clients(now),
+    )
+
+
+def _remove_used(now: datetime) -> None:
+    may_not_be_used = Q(expires__lt=now, refresh_token__revoked__lt=now - HONOURED_AGAIN_FOR)
+    get_access_token_model().objects.filter(may_not_be_used).delete()
+
+
+def _remove_connections() -> None:
+    theirs = {"user": OuterRef("user"), "application": OuterRef("application")}
+    can_refresh = Exists(get_refresh_token_model().objects.filter(**theirs, revoked=None))
+    has_access = Exists(get_access_token_model().objects.filter(**theirs))
+    AgentConnection.objects.exclude(can_refresh | has_access).delete()
+
+
+def _remove_clients(now: datetime) -> None:
+    was_never_used = Q(created__lt=now - NEVER_USED_FOR, updated__lt=F("created") + MARK_OF_USE)
+    is_forgotten = was_never_used | Q(updated__lt=now - UNUSED_FOR)
+    # A used code stays for a day, and keeps no client.
+    has_code = Exists(get_grant_model().objects.filter(application=OuterRef("pk"), expires__gt=now))
+    get_application_model().objects.filter(
+        is_forgotten, ~has_code, accesstoken=None, refreshtoken=None, agent_connections=None
+    ).exclude(registration_source="manual").delete()

@@ -1,0 +1,203 @@
+"""The page on which a user allows an agent, or refuses it."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from csp.decorators import csp_update
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import IntegrityError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from oauth2_provider.cimd import is_cimd_client_id
+from oauth2_provider.exceptions import FatalClientError, OAuthToolkitError
+from oauth2_provider.models import get_application_model
+from oauth2_provider.views import OAuthProtectedResourceMetadataView, OAuthServerMetadataView
+from oauth2_provider.views import RevokeTokenView as ToolkitRevokeView
+from oauth2_provider.views import TokenView as ToolkitTokenView
+from oauth2_provider.views.base import BaseAuthorizationView
+from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdError, InvalidRequestError
+
+from agent_tools.models import MEANINGS, TokenScope
+from agent_tools.oauth.addresses import final_slash_of, is_resource, origin_of, plain_name, receiver_of, resource_of
+from agent_tools.oauth.connections import AGENT_MADE
+from intake.accounts import sessions
+from intake.accounts.identity import is_registered, person_of
+from intake.accounts.sessions import require_recent_proof
+
+LONGEST_VALUE = 2000
+MOST_RESOURCES = 5
+
+
+@method_decorator(never_cache, name="dispatch")
+class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
+    """The form contains nothing of the request: both methods read it from the address, and check it."""
+
+    http_method_names = ["get", "post"]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        # First of all: Django treats a visitor as a user, but a visitor may not connect agents.
+        if not is_registered(request):
+            return redirect_to_login(request.get_full_path())
+        require_recent_proof(request)
+        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return response
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        return self._answer(request, self._ask)
+
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        return self._answer(request, self._decide)
+
+    def render_to_response(self, context: dict[str, Any], status: int = 400, **kwargs: Any) -> HttpResponse:
+        """The toolkit's errors that cannot be sent back to the client."""
+        error, client_id = context["error"], self.request.GET.get("client_id", "")
+        # The toolkit knows no client with that id, for it could not fetch or read the client's document.
+        is_unread = isinstance(error, InvalidClientIdError) and is_cimd_client_id(client_id)
+        context = {"error": error, "unread": client_id if is_unread else ""}
+        return render(self.request, "agent_tools/oauth_error.html", context, status=status)
+
+    def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
+        try:
+            if any(len(value) > LONGEST_VALUE or "\0" in value for value in request.GET.values()):
+                raise FatalClientError(error=InvalidRequestError(description="A value of the address is too long."))
+            try:
+                scopes, credentials = self.validate_authorization_request(request)
+            except ValueError as error:
+                # The library refuses a query string that is not in the form of one, as `%zz` is not.
+                raise FatalClientError(error=InvalidRequestError(description="The address cannot be read.")) from error
+            _check(request, credentials)
+            client = get_application_model().objects.get(client_id=credentials["client_id"])
+            response: HttpResponseBase = answer(client, scopes, credentials)
+        except OAuthToolkitError as error:
+            response = self.error_response(error, application=None)
+        return response
+
+    def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
+        sent_to = credentials["redirect_uri"]
+        context = {
+            "name": plain_name(client.name),
+            "receiver": receiver_of(sent_to),
+            "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
+        }
+        page = render(self.request, "agent_tools/authorize.html", context)
+        # A browser applies the policy to all redirects of a form, and the client may redirect further.
+        schemes = sorted({"https:", f"{sent_to.partition(':')[0]}:"})
+        return csp_update({"form-action": schemes})(lambda _: page)(self.request)
+
+    def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponse:
+        chosen = self.request.POST.getlist("scopes")
+        agreed = [scope for scope in scopes if scope in chosen or _is_included(scope, chosen)]
+        uri, *_ = self.create_authorization_response(
+            request=self.request,
+            scopes=" ".join(agreed),
+            credentials=credentials,
+            allow="allow" in self.request.POST and bool(agreed),
+        )
+        sessions.note_made(person_of(self.request), sessions.made(AGENT_MADE, client.pk))
+        answered: HttpResponse = self.redirect(uri, client)
+        return answered
+
+
+def _is_included(scope: str, scopes: list[str]) -> bool:
+    """An agent that may search may also read, so the page does not ask for that."""
+    return scope == TokenScope.READ and TokenScope.SEARCH in scopes
+
+
+def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
+    """Requires PKCE by S256, and a token for this endpoint only (RFC 8707). Adds the endpoint to the credentials."""
+    state, address = credentials.get("state"), credentials["redirect_uri"]
+    if credentials.get("code_challenge_method") != "S256":
+        wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)
+        raise OAuthToolkitError(error=wrong, redirect_uri=address)
+    named = [each for each in request.GET.getlist("resource") if each.strip()]
+    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource_of(request)) for each in named):
+        sentence = f"Tokens are issued for {resource_of(request)} alone."
+        wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
+        raise OAuthToolkitError(error=wrong, redirect_uri=address)
+    credentials["resource"] = [resource_of(request)]
+
+
+# --- The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009) ---
+
+FORM = "application/x-www-form-urlencoded"
+GRANTS = ("authorization_code", "refresh_token")
+VERIFIER_IS_WRONG = "The code_verifier does not match the code_challenge with which the code was requested."
+MOST_FIELDS = 30
+LONGEST_FIELD = 2000
+
+
+class BoundedForm:
+    """Refuses an oversized form before anything reads it."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        values = [value for _, given in request.POST.lists() for value in given]
+        if len(values) > MOST_FIELDS or any(len(value) > LONGEST_FIELD or "\0" in value for value in values):
+            sentence = f"At most {MOST_FIELDS} fields of {LONGEST_FIELD:,} characters each."
+            return _refused("invalid_request", sentence)
+        return super().post(request, *args, **kwargs)  # type: ignore[misc, no-any-return]
+
+
+class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.content_type not in ("", FORM, "multipart/form-data"):
+            return _refused("invalid_request", f"Send the fields as a form ({FORM}), not as {request.content_type}.")
+        if not (grant_type := request.POST.get("grant_type")):
+            return _refused("invalid_request", f"The field grant_type is missing. Use one of: {', '.join(GRANTS)}.")
+        if grant_type not in GRANTS:
+            return _refused("unsupported_grant_type", f"Use one of: {', '.join(GRANTS)}.")
+        try:
+            response = super().post(request, *args, **kwargs)
+        except (ObjectDoesNotExist, IntegrityError):
+            # The user has ended the connection, or deleted the account, at this moment.
+            return _refused("invalid_grant", "It was ended meanwhile.")
+        # The toolkit leaves some of its errors without a type.
+        response["Content-Type"] = "application/json"
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            _say_what_is_wrong(response)
+        return response
+
+
+class GiveBackView(BoundedForm, ToolkitRevokeView):  # type: ignore[misc]
+    pass
+
+
+def _say_what_is_wrong(response: HttpResponse) -> None:
+    """The toolkit refuses a wrong verifier without a word; every other refused grant has its sentence already."""
+    told = json.loads(response.content)
+    if not told.get("error_description"):
+        is_verifier = told.get("error") == "invalid_grant"
+        told["error_description"] = VERIFIER_IS_WRONG if is_verifier else "The request cannot be answered."
+        response.content = json.dumps(told)
+
+
+def _refused(error: str, description: str) -> HttpResponse:
+    return JsonResponse({"error": error, "error_description": description}, status=400)
+
+
+# --- The metadata documents that tell an agent where to register, authorize and exchange (RFC 9728, RFC 8414) ---
+
+
+class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[misc]
+    """Under the endpoint's own path, and at the root for clients that look only there."""
+
+    def get_resource(self, request: HttpRequest) -> str:
+        # A client compares it with the address that it was configured with (RFC 9728, section 3.3).
+        return f"{resource_of(request)}{final_slash_of(request)}"
+
+    def get_authorization_servers(self, request: HttpRequest) -> list[str]:
+        return [origin_of(request)]
+
+    def get_resource_documentation(self) -> str:
+        return str(self.request.build_absolute_uri("/settings/tokens/"))
+
+
+class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]
+    """The toolkit's view, only at the root: the issuer is the origin."""
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().get(request)

@@ -1,0 +1,442 @@
+"""`GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from agent_tools.authentication import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    LONGEST_NAME,
+    AccessTokenAuthentication,
+    TokenCaller,
+    TokenInfo,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
+from agent_tools.models import DEFAULT_SCOPES, TokenScope
+from agent_tools.registry import Tool, as_data, as_json
+from agent_tools.tools import registry
+from core.errors import InsufficientScope, InvalidInput, NotFound
+from core.isolation.acting import Caller, acting_as
+from core.validation import Input, validate
+from intake.accounts.identity import may_read, person_of
+from intake.accounts.sessions import refuse_without_recent_proof
+from intake.chats import idempotency
+from intake.rest.shapes import A_KEY, KEY_SCHEMA, problems
+
+# --- `/api/v1/tokens/`: a user's own tokens, only for sessions: a token can neither create nor revoke tokens ---
+
+# Each may be named more than once.
+MOST_SCOPES = 20
+
+
+class TokenWanted(Input):
+    """The body that asks for a token."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    name: Annotated[str, Field(max_length=LONGEST_NAME, description="What it is for, so that you know it again.")] = ""
+    scopes: Annotated[
+        list[TokenScope],
+        Field(
+            min_length=1,
+            max_length=MOST_SCOPES,
+            description="What it may do: `search` finds and reads, `read` reads only what is named, `write` adds and "
+            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports.",
+        ),
+    ] = sorted(DEFAULT_SCOPES)
+    expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
+
+
+class TokenShown(BaseModel):
+    """A token without its secret."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    id: UUID
+    name: str
+    scopes: list[TokenScope]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
+    last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
+
+
+class TokenMade(TokenShown):
+    token: Annotated[str, Field(description="The secret: it is told once, here, and kept by nobody.")]
+
+
+class TokenList(BaseModel):
+    tokens: list[TokenShown]
+
+
+class _OwnersOnly(ViewSet):
+    authentication_classes = [AccessTokenAuthentication, SessionAuthentication]
+    required_scope = None
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        super().initial(request, *args, **kwargs)
+        if isinstance(request.auth, TokenCaller):
+            raise InsufficientScope("A token cannot manage tokens. Log in to do that.")
+
+
+class TokenListViewSet(_OwnersOnly):
+    @extend_schema(
+        operation_id="list_tokens", summary="Your tokens", responses={200: TokenList, **problems(401, 403, 429, 503)}
+    )
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
+        tokens = [_shown(info).model_dump(mode="json", by_alias=True) for info in list_tokens(user=person_of(request))]
+        return Response({"tokens": tokens})
+
+    @extend_schema(
+        operation_id="create_token",
+        summary="Make a token",
+        request=TokenWanted,
+        responses={201: TokenMade, **problems(400, 401, 403, 413, 415, 429, 503)},
+    )
+    def create(self, request: Request) -> Response:
+        refuse_without_recent_proof(request)
+        wanted = validate(TokenWanted, request.data)
+        made = create_token(
+            user=person_of(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days
+        )
+        body = TokenMade(**_shown(made.info).model_dump(), token=made.secret)
+        data = body.model_dump(mode="json", by_alias=True)
+        return Response(data, status=201, headers={"Cache-Control": "no-store"})
+
+
+class TokenViewSet(_OwnersOnly):
+    @extend_schema(
+        operation_id="revoke_token",
+        summary="Revoke a token",
+        responses={204: None, **problems(401, 403, 404, 429, 503)},
+    )
+    def destroy(self, request: Request, token_id: str) -> Response:
+        revoke_token(user=person_of(request), token_id=token_id)
+        return Response(status=204)
+
+
+def _shown(info: TokenInfo) -> TokenShown:
+    return TokenShown(
+        id=info.id,
+        name=info.name,
+        scopes=list(info.scopes),
+        created_at=info.created_at,
+        expires_at=info.expires_at,
+        last_used_at=info.last_used_at,
+        last_used_from=info.last_used_from,
+    )
+
+
+# --- Describes a tool in three formats: this API's own, and the function-calling formats of OpenAI and Anthropic ---
+
+AnyTool = Tool[Any, Any]
+
+
+def own(tool: AnyTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "readOnly": tool.is_read_only,
+        "scope": tool.scope.value,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+    }
+
+
+def openai(tool: AnyTool) -> dict[str, Any]:
+    """An element of `tools` in a request to the Chat Completions API."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def anthropic(tool: AnyTool) -> dict[str, Any]:
+    """An element of `tools` in a request to the Messages API."""
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+
+
+SHAPES: dict[str, Callable[[AnyTool], dict[str, Any]]] = {"own": own, "openai": openai, "anthropic": anthropic}
+
+
+def shape_named(name: str | None) -> Callable[[AnyTool], dict[str, Any]]:
+    """Raises `InvalidInput` for an unknown format."""
+    if name is None:
+        return own
+    if name not in SHAPES:
+        choices = f"Must be one of: {', '.join(SHAPES)}."
+        raise InvalidInput("There is no such format.", errors={"format": [choices]})
+    return SHAPES[name]
+
+
+# --- A real call of each tool with its response, for the OpenAPI document and the manual ---
+
+CONVERSATION = "01890a5d-ac96-774b-bcce-b302099a8057"
+RECORD = {
+    "id": "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11",
+    "type": "decision",
+    "project_id": "house",
+    "tags": ["kitchen"],
+    "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+    "created_at": "2026-02-25T17:20:30Z",
+}
+
+EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "search_chat_history": (
+        {"query": "the restaurant for the anniversary", "limit": 3, "mode": "hybrid", "rerank": True},
+        {
+            "results": [
+                {
+                    "conversationId": CONVERSATION,
+                    "turnNumber": 4,
+                    "snippet": "Let us book the small Italian place by the canal for our anniversary.",
+                    "score": 0.31,
+                    "relevance": 0.8712,
+                }
+            ],
+            "totalFound": 1,
+            "query": "the restaurant for the anniversary",
+            "reranked": True,
+        },
+    ),
+    "search_history": (
+        {"query": "anniversary", "scope": "sessions", "date_from": "2026-02-01", "max_results": 5},
+        {
+            "text": '[Search Results for "anniversary" (scope: sessions, 1 results)]\n\n'
+            '--- Result 1 (score: 0.58, source: message, date: 2026-02-25, session: "Plans for May") ---\n'
+            "User: Let us book the small Italian place by the canal for our anniversary.",
+            "results": [
+                {
+                    "source": "message",
+                    "date": "2026-02-25",
+                    "score": 0.5824,
+                    "excerpt": "User: Let us book the small Italian place by the canal for our anniversary.",
+                    "highlights": [[63, 74]],
+                    "conversationId": CONVERSATION,
+                    "turnNumber": 4,
+                    "session": "Plans for May",
+                    "relevance": 0.6034,
+                }
+            ],
+            "byDate": [{"date": "2026-02-25", "results": [0]}],
+            "query": "anniversary",
+            "scope": "sessions",
+        },
+    ),
+    "search_memory": (
+        {"query": "which worktop did we choose", "types": ["decision"], "minSimilarity": 0.2},
+        {
+            "results": [{"record": RECORD, "similarity": 0.63}],
+            "text": "1. **decision** (similarity 0.63; 2026-02-25; project house; tags: kitchen): "
+            "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+        },
+    ),
+    "save_memory": (
+        {
+            "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+            "type": "decision",
+            "project_id": "house",
+            "tags": ["kitchen"],
+        },
+        {
+            "record": RECORD,
+            "text": "Saved a memory of type 'decision' (63 characters) with the id "
+            "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11.",
+        },
+    ),
+    "append_daily_log": (
+        {"text": "Ordered the worktop; delivery in week 12.", "date": "2026-02-26"},
+        {
+            "documentId": "01890a5d-ac96-7e01-8c44-6a2f9d3b5c77",
+            "date": "2026-02-26",
+            "length": 42,
+            "text": "Added 1 line to the daily log of 2026-02-26 with the id 01890a5d-ac96-7e01-8c44-6a2f9d3b5c77.",
+        },
+    ),
+    "get_conversation": (
+        {"conversationId": CONVERSATION, "around": 4, "window": 0},
+        {
+            "conversationId": CONVERSATION,
+            "title": "Plans for May",
+            "startedAt": "2026-02-25T18:02:11+01:00",
+            "lastActiveAt": "2026-02-25T18:40:53+01:00",
+            "turnCount": 9,
+            "turns": [
+                {
+                    "turnNumber": 4,
+                    "saidAt": "2026-02-25T18:20:30+01:00",
+                    "person": "Let us book the small Italian place by the canal for our anniversary.",
+                    "assistant": "A table for two on 14 May at half past seven, then.",
+                }
+            ],
+            "earlier": 3,
+            "later": 5,
+        },
+    ),
+    "list_recent_conversations": (
+        {"after": "2026-02-23", "before": "2026-03-02", "limit": 10},
+        {
+            "conversations": [
+                {
+                    "conversationId": CONVERSATION,
+                    "title": "Plans for May",
+                    "startedAt": "2026-02-25T18:02:11+01:00",
+                    "lastActiveAt": "2026-02-25T18:40:53+01:00",
+                    "turnCount": 9,
+                }
+            ],
+            "timeZone": "Europe/Amsterdam",
+        },
+    ),
+}
+
+
+def examples_of(tool_name: str) -> list[OpenApiExample]:
+    if tool_name not in EXAMPLES:
+        return []
+    given, answered = EXAMPLES[tool_name]
+    return [
+        OpenApiExample("A call", value=given, request_only=True),
+        OpenApiExample("Its answer", value=answered, response_only=True, status_codes=["200"]),
+    ]
+
+
+# --- `GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input ---
+
+UNUSABLE_INPUT = (400, 413, 415)
+# As in the request: `request.headers` would build a mapping of all headers for each request.
+_KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
+
+FORMAT = OpenApiParameter(
+    "format",
+    enum=list(SHAPES),
+    description="In whose words: this API's own (the default), or as the `tools` of a request to OpenAI's Chat "
+    "Completions or Anthropic's Messages.",
+)
+KEY = OpenApiParameter(
+    idempotency.HEADER,
+    KEY_SCHEMA,
+    location=OpenApiParameter.HEADER,
+    description=f"{A_KEY}: the same request sent again with it within 24 hours stores nothing twice and gets the same "
+    f"answer, marked `{idempotency.REPLAYED}: true`.",
+)
+
+
+class ToolDescription(BaseModel):
+    """A tool as its callers see it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    name: str
+    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
+    read_only: Annotated[bool, Field(description="Whether a call leaves everything as it was.")]
+    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
+    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
+
+
+class FunctionDescription(BaseModel):
+    name: str
+    description: str
+    parameters: Annotated[dict[str, Any], Field(description="JSON Schema of the arguments.")]
+
+
+class OpenAITool(BaseModel):
+    """For `?format=openai`."""
+
+    type: Literal["function"]
+    function: FunctionDescription
+
+
+class AnthropicTool(BaseModel):
+    """For `?format=anthropic`."""
+
+    name: str
+    description: str
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
+
+
+class ToolList(BaseModel):
+    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
+
+
+class ToolListViewSet(ViewSet):
+    required_scope = None
+
+    @extend_schema(
+        operation_id="list_tools",
+        summary="The tools there are",
+        parameters=[FORMAT],
+        responses={200: ToolList, **problems(400, 401, 429, 503)},
+    )
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
+        shape = shape_named(request.query_params.get("format"))
+        return Response({"tools": [shape(tool) for tool in registry]})
+
+
+class UnknownToolViewSet(ViewSet):
+    """Authenticates first: without credentials, a missing tool looks like any other."""
+
+    required_scope = None
+
+    @extend_schema(exclude=True)
+    def call(self, request: Request, name: str) -> Response:
+        raise NotFound
+
+
+def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
+    """A viewset for one tool, so that the OpenAPI document has its input and output under its own path."""
+    conflicts = () if tool.is_read_only else (409, 422)
+
+    @extend_schema(
+        operation_id=tool.name,
+        summary=tool.name,
+        description=tool.description,
+        parameters=[] if tool.is_read_only else [KEY],
+        request=tool.input_model,
+        responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
+        examples=examples_of(tool.name),
+    )
+    def call(self: ViewSet, request: Request) -> HttpResponse:
+        key = request.META.get(_KEY)
+        if tool.is_read_only or key is None:
+            # Written by pydantic directly, and not by DRF from pydantic's result.
+            answer = as_json(tool.call(request.data, user=person_of(request), may_read=may_read(request)))
+            return HttpResponse(answer, content_type="application/json")
+        return _call_once(tool, request, idempotency.clean_key(key))
+
+    attributes = {
+        "call": call,
+        "required_scope": tool.scope,
+        "__doc__": tool.description,
+    }
+    return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)
+
+
+def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
+    user, data, reads = person_of(request), request.data, may_read(request)
+    with acting_as(user):
+        kept = idempotency.once(
+            caller=Caller(user_id=user.pk),
+            key=key,
+            # A token that may not read must not get the kept response of one that may.
+            operation=tool.name if reads else f"{tool.name} by a writer",
+            data=data,
+            run=lambda: as_data(tool.call(data, user=user, may_read=reads)),
+            now=timezone.now(),
+        )
+    return Response(kept.answer, headers={idempotency.REPLAYED: "true"} if kept.is_replay else None)

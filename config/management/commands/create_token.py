@@ -1,0 +1,44 @@
+"""`manage.py create_token EMAIL`: creates a token for a user's agent, shown once."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agent_tools.authentication import DEFAULT_DAYS, create_token
+from agent_tools.models import DEFAULT_SCOPES, TokenScope
+from core.errors import InvalidInput
+from intake.models import User
+
+
+class Command(BaseCommand):
+    help = "Make an access token for somebody, and print it: it is kept only as a digest and cannot be shown again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("email")
+        parser.add_argument("--name", default="", help="What the token is for, so that its owner knows it again.")
+        parser.add_argument(
+            "--days", type=int, default=DEFAULT_DAYS, help=f"How long it is valid (default: {DEFAULT_DAYS} days)."
+        )
+        parser.add_argument(
+            "--scopes",
+            nargs="+",
+            choices=[scope.value for scope in TokenScope],
+            default=sorted(DEFAULT_SCOPES),
+            help="What it may do: search, read, write, delete, chat, import (default: search and write).",
+        )
+
+    def handle(self, *args: Any, email: str, name: str, days: int, scopes: list[str], **options: Any) -> None:
+        try:
+            user = User.objects.get_by_natural_key(email)
+        except User.DoesNotExist:
+            raise CommandError(f"Nobody is registered as {email}.") from None
+        try:
+            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), days=days)
+        except InvalidInput as error:
+            raise CommandError(_in_a_line(error)) from None
+        self.stdout.write(made.secret)
+
+
+def _in_a_line(error: InvalidInput) -> str:
+    faults = [f"{field}: {' '.join(messages)}" for field, messages in (error.errors or {}).items()]
+    return " ".join(faults) or error.detail

@@ -1,0 +1,34 @@
+"""`manage.py invite`: creates a link for registration, shown once."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
+
+from core.isolation.acting import acting_as_staff
+from intake.accounts.registration import Registration
+from intake.models import Invitation
+from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, MOST_USES
+
+
+class Command(BaseCommand):
+    help = (
+        "Make an invitation, and print where it leads: its secret is kept only as a digest, and cannot be shown again."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--note", default="", help="Whom it is for; staff see it.")
+        parser.add_argument("--uses", type=int, default=1, help="How many people may register by it (default: 1).")
+        parser.add_argument(
+            "--days", type=int, default=DEFAULT_DAYS, help=f"How long it is good for (default: {DEFAULT_DAYS})."
+        )
+
+    def handle(self, *args: Any, note: str, uses: int, days: int, **options: Any) -> None:
+        if settings.REGISTRATION == Registration.CLOSED:
+            raise CommandError("REGISTRATION is closed: set it to invite first.")
+        if not 1 <= uses <= MOST_USES or not 1 <= days <= LONGEST_DAYS:
+            raise CommandError(f"An invitation is for 1 to {MOST_USES:,} people and for 1 to {LONGEST_DAYS} days.")
+        with acting_as_staff():
+            _, secret = Invitation.objects.issue(note=note[:200], uses=uses, days=days)
+        self.stdout.write(f"{reverse('intake:register')}?invitation={secret}")

@@ -1,0 +1,30 @@
+"""`manage.py mcp`: serves the tools over standard input and output, for the owner of the token in `RECOLLECT_TOKEN`."""
+
+import os
+from typing import Any
+
+import anyio
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from agent_tools.authentication import TokenRefused, verify
+from agent_tools.mcp.server import serve
+from agent_tools.tools import mcp_registry
+
+VARIABLE = "RECOLLECT_TOKEN"
+
+
+class Command(BaseCommand):
+    help = f"Serve MCP over standard input and output, as the owner of the token in {VARIABLE}."
+    # The server has run the checks, and an agent waits for this start.
+    requires_system_checks = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        secret = os.environ.get(VARIABLE, "").strip()
+        if not secret:
+            raise CommandError(f"Put a token into {VARIABLE}: make one at /settings/tokens/.")
+        try:
+            verify(secret, now=timezone.now())
+        except TokenRefused as refused:
+            raise CommandError(f"{VARIABLE}: {refused.detail}") from None
+        anyio.run(lambda: serve(mcp_registry, secret=secret))

@@ -1,0 +1,42 @@
+"""`manage.py switch_embedding_model`: makes the model of EMBEDDING_NEXT_… the active one."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from core.isolation.checks import connected_as_worker
+from memory.backends.embedders import EmbedderError, get_next_embedder
+from memory.index.health import PartsRefused, Switch
+
+AFTERWARDS = "Now name it in EMBEDDING_… instead of EMBEDDING_NEXT_…, and start everything again."
+
+
+class Command(BaseCommand):
+    help = (
+        "Embed everything with the model of EMBEDDING_NEXT_…, beside the vectors that are searched meanwhile; then "
+        "make it the active one in one step, and delete the former one's vectors. Safe to interrupt and to repeat."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--despite-refused", action="store_true", help="Switch although the next model refuses some parts."
+        )
+
+    def handle(self, *args: Any, despite_refused: bool, **options: Any) -> None:
+        try:
+            following = get_next_embedder()
+            if following is None:
+                raise CommandError("Name the next model in EMBEDDING_NEXT_…, and start everything again, first.")
+            following.check()
+            # It reads all users' texts, so it runs as a worker.
+            with connected_as_worker():
+                Switch(following, tell=self._tell).run(despite_refused=despite_refused)
+        except EmbedderError as error:
+            raise CommandError(f"{error}") from error
+        except PartsRefused as error:
+            raise CommandError(f"{error} The admin shows them; --despite-refused switches all the same.") from error
+        self.stdout.write(AFTERWARDS)
+
+    def _tell(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()

@@ -1,0 +1,1 @@
+"""Operating a deployment: backups, restoring, the bill of materials, and the endpoints for supervisors."""

@@ -1,0 +1,1 @@
+"""A Citus cluster: routes each person's statements to one node, and distributes the schema."""

@@ -1,1 +1,0 @@
-"""`manage.py distribute`: the schema on a Citus cluster, checked first and placed in one transaction."""

@@ -1,0 +1,216 @@
+"""Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpResponse, JsonResponse
+from drf_spectacular.utils import OpenApiParameter
+from psycopg.errors import DiskFull
+from rest_framework import exceptions
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from core.errors import (
+    AuthenticationRequired,
+    InvalidInput,
+    NotFound,
+    PreconditionRequired,
+    RateLimited,
+    RecollectError,
+    TooLarge,
+    Unavailable,
+)
+from core.rate_limits import client_address, counted_refusal
+
+CONTENT_TYPE = "application/problem+json"
+# The scheme that every tool for agents understands; `Token` is accepted too.
+CHALLENGE = 'Bearer realm="recollect"'
+RETRY_AFTER_SECONDS = 5
+
+
+def problem(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
+    """The body: `type, title, status, detail, code, retryable`, and `errors` per field if the input is wrong."""
+    http_status = HTTPStatus(status or error.status)
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": http_status.phrase,
+        "status": http_status.value,
+        "detail": error.detail,
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.errors:
+        body["errors"] = error.errors
+    return body | error.more
+
+
+def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:
+    """For views that are not DRF's."""
+    body = problem(error, status=status)
+    return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
+
+
+def _headers(error: RecollectError) -> dict[str, str]:
+    headers = {"WWW-Authenticate": CHALLENGE} if error.code == AuthenticationRequired.code else {}
+    return headers | ({"Retry-After": retry_after(error)} if error.retryable else {})
+
+
+def retry_after(error: RecollectError) -> str:
+    """Seconds, for the header of the same name."""
+    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's `EXCEPTION_HANDLER`. It leaves unexpected errors to Django, which answers 500 and logs them."""
+    error = as_recollect_error(exc)
+    if error is None:
+        return None
+    set_rollback()
+    status = exc.status_code if isinstance(exc, exceptions.APIException) else None
+    if isinstance(error, AuthenticationRequired):
+        error, status = counted_refusal(error, address=client_address(context["request"])), None
+    body = problem(error, status=status)
+    return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
+
+
+DATABASE_AWAY = "The database is away for the moment. Try again shortly."
+DISK_FULL = "The disk is full. The administrator of this server has to make room on it."
+# PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
+LEAST_FREE_BYTES = 20 * 2**20
+
+
+# The first match wins. Errors that are not listed are unexpected.
+TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectError]]] = [
+    ((RecollectError,), lambda exc: exc),
+    ((Http404,), lambda _: NotFound()),
+    ((RequestDataTooBig,), lambda _: TooLarge()),
+    ((OperationalError, InterfaceError), lambda exc: database_away(exc)),  # noqa: PLW0108 - it is defined below
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), lambda _: AuthenticationRequired()),
+    ((exceptions.PermissionDenied, PermissionDenied), lambda exc: AuthenticationRequired(str(exc) or None)),
+    ((exceptions.Throttled,), lambda _: RateLimited()),
+    ((exceptions.APIException,), lambda exc: InvalidInput(str(exc.detail))),
+]
+
+
+def database_away(error: Exception | None = None) -> Unavailable:
+    """The reason why the database cannot be used: a full disk, where PostgreSQL or this machine says so."""
+    return Unavailable(DISK_FULL if is_disk_full(error) else DATABASE_AWAY)
+
+
+def is_disk_full(error: Exception | None = None) -> bool:
+    if isinstance(getattr(error, "__cause__", None), DiskFull):
+        return True
+    if not settings.DATABASE_FOLDER:
+        return False
+    with suppress(OSError):
+        return shutil.disk_usage(settings.DATABASE_FOLDER).free < LEAST_FREE_BYTES
+    return False
+
+
+def as_recollect_error(exc: Exception) -> RecollectError | None:
+    """Translate failures of Django, DRF and the database into this project's errors; None for unexpected ones."""
+    for kinds, translate in TRANSLATIONS:
+        if isinstance(exc, kinds):
+            return translate(exc)
+    return None
+
+
+# --- Preconditions of writes (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match` ---
+
+READ_FIRST = (
+    "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."
+)
+
+
+# Our tags have about 20 characters; a reader may send several.
+LONGEST_HEADER = 1000
+TAGS = {"type": "string", "maxLength": LONGEST_HEADER}
+
+# Strong and weak tags, separated by commas.
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """`expected`: the states in which a write is allowed; None for any. `is_new`: only if nothing exists."""
+
+    expected: Collection[str] | None
+    is_new: bool
+
+
+def precondition_of(request: Request, *, exists: bool) -> Precondition:
+    """Raises `PreconditionRequired` if something exists and the writer does not name a state."""
+    if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
+    if if_match is not None:
+        # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
+        return Precondition(expected=_states(if_match), is_new=False)
+    if exists and if_none_match != "*":
+        raise PreconditionRequired(READ_FIRST)
+    return Precondition(expected=None, is_new=True)
+
+
+def as_etag(state: str) -> str:
+    return f'"{state}"'
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Whether the reader has the present state; weak tags are sufficient for that."""
+    if_none_match = _header(request, "If-None-Match") or ""
+    return if_none_match.strip() == "*" or etag in {tag.removeprefix("W/") for tag in _TAG.findall(if_none_match)}
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Raises `InvalidInput` for a header that is too long."""
+    value = request.headers.get(name)
+    if value is not None and len(value) > LONGEST_HEADER:
+        raise InvalidInput(errors={name: [f"At most {LONGEST_HEADER:,} characters."]})
+    return value
+
+
+def _states(if_match: str) -> list[str] | None:
+    """The states that the header names; None for `*`, which allows any."""
+    return None if if_match.strip() == "*" else [tag.strip('"') for tag in _TAG.findall(if_match)]
+
+
+ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200, 201],
+    description="The document's state. It changes with every write and never comes back.",
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    TAGS,
+    OpenApiParameter.HEADER,
+    description="The ETag of what you have read. Required where the document exists; `*` for whatever is there.",
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."
+)
+IF_KNOWN = OpenApiParameter(
+    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="The ETag of what you have: 304 if it is the same."
+)
+
+
+# --- Encodes server-sent events (WHATWG HTML, section 9.2) ---
+
+KEEP_ALIVE = b": still here\n\n"
+
+
+def encode(event: str, data: dict[str, Any], *, id: str | None = None) -> bytes:
+    """One event; JSON has no raw line breaks, so the data is always one line."""
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    named = "" if id is None else f"id: {id}\n"
+    # A lone surrogate, which a model may produce, has no UTF-8: it becomes a question mark, not a broken stream.
+    return f"event: {event}\n{named}data: {body}\n\n".encode(errors="replace")

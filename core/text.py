@@ -1,0 +1,271 @@
+"""Cleans text and JSON from outside so that PostgreSQL can store them, and cuts text between signs.
+
+A sign is what a reader sees as one (a grapheme cluster, https://unicode.org/reports/tr29/): a letter with its accents,
+a flag, a family.
+"""
+
+import json
+import math
+import re
+import unicodedata
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+_UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+
+
+def storable_text(text: str) -> str:
+    """Remove NUL characters, and replace halves of surrogate pairs, which have no UTF-8, with U+FFFD."""
+    return _UNSTORABLE.sub(lambda found: "" if found[0] == "\0" else "\ufffd", text)
+
+
+def storable(value: Any) -> Any:
+    """Make every text of a JSON value storable; a number that JSON does not have becomes its name."""
+    match value:
+        case str():
+            return storable_text(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {storable_text(str(name)): storable(each) for name, each in value.items()}
+        case list():
+            return [storable(each) for each in value]
+        case _:
+            return value
+
+
+ELLIPSIS = "…"
+# How far a cut moves back to fall between two words. Scripts without spaces have none there.
+WORD_LEEWAY = 30
+# The longest sign that is kept whole: a family has a dozen code points, and a text may have thousands of accents.
+LONGEST_SIGN = 32
+_ZERO_WIDTH_JOINER = "\u200d"
+_VIRAMA = 9
+# Thai and Lao vowels that follow their letter and are no marks.
+_SPACING_VOWELS = "\u0e33\u0eb3"
+
+
+def shortened(text: str, length: int) -> str:
+    """The text, or its beginning with an ellipsis, `length` code points at most; cut between words if there are any."""
+    if len(text) <= length:
+        return text
+    end = cut_point(text, length - len(ELLIPSIS))
+    space = text.rfind(" ", max(0, end - WORD_LEEWAY), end)
+    return text[: space if space > 0 else end].rstrip(" ,;:") + ELLIPSIS
+
+
+def cut(text: str, length: int) -> str:
+    """The beginning of a text without an ellipsis, `length` code points at most, and without a half sign at its end."""
+    return text[: cut_point(text, length)]
+
+
+def cut_point(text: str, length: int) -> int:
+    """The last place at or before `length` that is not inside a sign."""
+    end = min(length, len(text))
+    for index in range(end, max(0, end - LONGEST_SIGN), -1):
+        if index == len(text) or not is_inside_sign(text, index):
+            return index
+    return 0 if end < LONGEST_SIGN else end
+
+
+def is_inside_sign(text: str, index: int) -> bool:
+    """Whether a cut before this position would separate an accent from its letter, or split an emoji or a syllable."""
+    before, after = text[index - 1], text[index]
+    if _ZERO_WIDTH_JOINER in {before, after} or before + after == "\r\n":
+        return True
+    if unicodedata.category(after) in {"Mn", "Me", "Mc"} or _is_skin_tone(after) or _is_tag(after):
+        return not before.isspace()
+    if after in _SPACING_VOWELS or (unicodedata.combining(before) == _VIRAMA and unicodedata.category(after) == "Lo"):
+        return True
+    if _is_jamo(before) and _is_jamo(after):
+        return after >= "\u1160"
+    return _is_flag_half(after) and _flag_halves_before(text, index) % 2 == 1
+
+
+def _is_skin_tone(character: str) -> bool:
+    return "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def _is_tag(character: str) -> bool:
+    """Of a flag such as Scotland's."""
+    return "\U000e0020" <= character <= "\U000e007f"
+
+
+def _is_jamo(character: str) -> bool:
+    """A letter of a Korean syllable that is written in parts; the first one begins the syllable."""
+    return "\u1100" <= character <= "\u11ff"
+
+
+def _is_flag_half(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flag_halves_before(text: str, index: int) -> int:
+    start = index
+    while start and _is_flag_half(text[start - 1]):
+        start -= 1
+    return index - start
+
+
+def capped(text: str, at_most: int) -> str:
+    """The text, or its beginning with an ellipsis and the number of characters that are left out."""
+    return text if len(text) <= at_most else f"{text[:at_most]}… ({len(text) - at_most:,} more characters)"
+
+
+# --- Writes Markdown for people that a program can read back exactly: a comment before each section has its fields ---
+#     <!-- turn {"turn_number": 1, "status": "complete"} -->
+#     ## You
+#
+#     The user's message, unchanged.
+#
+#     <!-- end {} -->
+#
+# A line of a text that looks like such a comment gets a backslash in front, which is removed when it is read. The
+# export writes this format and the reader of exports reads it. Both directions are in this module, so that they stay
+# inverse. Fields can hold any JSON value.
+
+HEAD = "---\n"
+END = "<!-- end {} -->\n"
+_MARK = re.compile(r"^<!-- (?P<kind>turn|answer|record|end) (?P<fields>\{.*\}) -->[ \t\r]*$", re.MULTILINE)
+_LOOKS_LIKE_A_MARK = re.compile(r"^(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILINE)
+_ESCAPED = re.compile(r"^\\(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILINE)
+_HEADING = re.compile(r"## [^\n]*\n")
+# Separate line ends in YAML, and characters that YAML does not allow literally.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_FIELD_NAME = re.compile(r"[a-z_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    kind: str
+    fields: dict[str, Any]
+    text: str
+
+
+def write_head(fields: Mapping[str, Any]) -> str:
+    """Front matter. JSON's values are valid YAML."""
+    return HEAD + "".join(f"{name}: {_in_yaml(value)}\n" for name, value in fields.items()) + HEAD
+
+
+def write_section(kind: str, fields: Mapping[str, Any], *, heading: str, text: str) -> str:
+    """One section; the next one, or `END`, must follow. The heading is one line, and only for people."""
+    title = f"## {' '.join(heading.split())}\n"
+    return f"<!-- {kind} {_in_comment(fields)} -->\n{title}\n{_LOOKS_LIKE_A_MARK.sub(_BACKSLASH, text)}\n\n"
+
+
+def read_head(text: str) -> dict[str, Any]:
+    """The fields of the front matter. A value that is not JSON, as people write it, is a text. Empty without front
+    matter.
+    """
+    lines = text[: 64 * 1024].replace("\r\n", "\n").split("\n")
+    if lines[0] != HEAD.strip() or HEAD.strip() not in lines[1:]:
+        return {}
+    fields = (line.partition(":") for line in lines[1 : lines.index(HEAD.strip(), 1)])
+    return {
+        name: _value(value.strip(" \t\r")) for name, colon, value in fields if colon and _FIELD_NAME.fullmatch(name)
+    }
+
+
+def read_sections(text: str) -> Iterator[Section]:
+    """Every section in order. Fields that are not valid JSON are empty."""
+    marks = list(_MARK.finditer(text))
+    for mark, following in zip(marks, [*marks[1:], None], strict=False):
+        if mark["kind"] != "end":
+            fields = _value(mark["fields"])
+            inner = text[mark.end() + 1 : following.start() if following else len(text)]
+            yield Section(mark["kind"], fields if isinstance(fields, dict) else {}, _text_within(inner))
+
+
+def _text_within(inner: str) -> str:
+    heading = _HEADING.match(inner)
+    inner = inner[heading.end() :] if heading else inner
+    return _ESCAPED.sub("", inner.removeprefix("\n").removesuffix("\n").removesuffix("\n"))
+
+
+def _in_comment(fields: Mapping[str, Any]) -> str:
+    """JSON that cannot end the comment that contains it."""
+    return json.dumps(fields, ensure_ascii=False).replace(">", "\\u003e").replace("\r", "\\r")
+
+
+def _in_yaml(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+_BACKSLASH = "\\\\"
+
+
+# --- Streams a zip while creating it: no file on disk, no seeking, and only a small part in memory ---
+
+# The number of bytes sent at once.
+PIECE = 64 * 1024
+_FIRST_YEAR, _LAST_YEAR = 1980, 2107  # that a zip can name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFile:
+    """One file of a zip. Its bytes are requested once, when it is written."""
+
+    name: str
+    at: datetime
+    pieces: Iterable[bytes]
+    # Above 2 GB a file needs a longer form of its entry, which some programs do not support.
+    may_be_large: bool = False
+
+
+def zipped(files: Iterable[ArchiveFile]) -> Iterator[bytes]:
+    """The zip of these files, in pieces of about `PIECE` bytes. A repeated name is left out."""
+    outbox = _Outbox()
+    unseekable: Any = outbox
+    with zipfile.ZipFile(unseekable, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            if file.name in archive.NameToInfo:
+                continue
+            with archive.open(_entry(file), "w", force_zip64=file.may_be_large) as entry:
+                for piece in file.pieces:
+                    entry.write(piece)
+                    if outbox.size >= PIECE:
+                        yield outbox.take()
+    yield outbox.take()
+
+
+def _entry(file: ArchiveFile) -> zipfile.ZipInfo:
+    at = file.at.astimezone(UTC)
+    if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        at = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
+    entry = zipfile.ZipInfo(file.name, at.timetuple()[:6])
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+class _Outbox:
+    """The output of `zipfile`: it cannot seek, and keeps the written bytes until they are taken."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+
+    @property
+    def size(self) -> int:
+        return len(self._waiting)
+
+    def write(self, data: bytes) -> int:
+        self._waiting += data
+        return len(data)
+
+    def flush(self) -> None:
+        """There is no buffer below this one."""
+
+    def take(self) -> bytes:
+        taken = bytes(self._waiting)
+        self._waiting.clear()
+        return taken

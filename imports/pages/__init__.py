@@ -1,1 +1,0 @@
-"""The import page, which uses the REST API of imports."""

@@ -1,0 +1,387 @@
+"""`/api/v1/imports/`: creates, uploads, previews, starts and undoes imports, for a session or a token with `import`."""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from typing import IO, Annotated, Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
+from django.views import View
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import Field
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from core import rate_limits
+from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
+from core.isolation.acting import acting_as
+from core.responses import KEEP_ALIVE, as_recollect_error, problem_response
+from core.validation import LONGEST_REFERENCE, Input, PlainText, position_in_address, validate, validate_query
+from imports import services
+from imports.models import BEGUN_BY_LENGTH, EntryKind, Import, ImportEntry
+from imports.services import MAX_CHUNK, EntryQuestion
+from imports.shapes import (
+    EntryOutput,
+    ImportListOutput,
+    ImportOutput,
+    ImportWanted,
+    PreviewOutput,
+    StartWanted,
+    UndoWanted,
+    WrittenTime,
+)
+from imports.storing.queue import waiting_vectors
+from intake.accounts.identity import is_registered, person_of
+from intake.models import User
+from intake.rest.account import ActsAsCaller
+from intake.rest.shapes import problems
+from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
+from intake.web.chat import event_stream, refusal
+
+# The scope by its name, because tokens belong to an app above this one.
+IMPORT_SCOPE = "import"
+RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})", re.ASCII)
+LONGEST_RANGE = 60
+LONGEST_TITLE = 200
+RANGE_SCHEMA = {"type": "string", "maxLength": LONGEST_RANGE}
+TITLE_SCHEMA = {"type": "string", "maxLength": LONGEST_TITLE}
+CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
+IMPORT_ID = OpenApiParameter("import_id", OpenApiTypes.UUID, OpenApiParameter.PATH)
+CHANGING = problems(400, 401, 404, 409, 413, 415, 503)
+"""The failures of changes that need no body."""
+
+
+class ChunkParser(BaseParser):
+    """A chunk of a file, unparsed."""
+
+    media_type = "application/octet-stream"
+
+    def parse(  # type: ignore[override]  # the stubs know of forms alone
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return stream.read()
+
+
+class ImportsViewSet(ActsAsCaller, ViewSet):
+    required_scope = IMPORT_SCOPE
+
+
+def _token_of(request: Request) -> str:
+    """A digest of the request's token; empty for a session."""
+    digest = getattr(request.auth, "digest", "")
+    return hashlib.sha256(digest.encode()).hexdigest()[:BEGUN_BY_LENGTH] if digest else ""
+
+
+def _refuse_to_remove(request: Request, batch: Import) -> None:
+    """A token that may import removes what it brought itself; all else needs `delete`. Raises `InsufficientScope`."""
+    token = _token_of(request)
+    if token and "delete" not in getattr(request.auth, "scopes", ()) and batch.begun_by != token:
+        raise InsufficientScope("This token lacks the scope `delete`, and has not begun this import.")
+
+
+class ImportListViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="list_imports",
+        summary="Imports, and what can be imported",
+        parameters=[OpenApiParameter("after", CURSOR, description="`more` of the page before.")],
+        responses={200: ImportListOutput, **problems(400, 401, 404, 503)},
+    )
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
+        after = position_in_address(request.query_params.get("after"))
+        page = services.list_imports(user=person_of(request), after=after)
+        return Response(ImportListOutput.of(page).model_dump(mode="json", by_alias=True))
+
+    @extend_schema(
+        operation_id="begin_import",
+        summary="Begin an import",
+        description="Announces a file, whose bytes are then put to `content_url` in chunks.",
+        request=ImportWanted,
+        responses={201: ImportOutput, **problems(400, 401, 409, 413, 415, 503, 507)},
+    )
+    def create(self, request: Request) -> Response:
+        wanted = validate(ImportWanted, request.data)
+        batch = services.begin(
+            user=person_of(request),
+            filename=wanted.filename,
+            size=wanted.bytes,
+            product=wanted.product,
+            now=timezone.now(),
+            begun_by=_token_of(request),
+        )
+        return _answer(batch, status=HTTPStatus.CREATED)
+
+
+class ImportViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="read_import",
+        summary="An import as it stands",
+        parameters=[IMPORT_ID],
+        responses={200: ImportOutput, **problems(401, 404, 503)},
+    )
+    def retrieve(self, request: Request, import_id: str) -> Response:
+        user = person_of(request)
+        batch = services.get(user=user, import_id=import_id)
+        return Response(data_of(batch), headers={"Upload-Offset": str(batch.bytes_received)})
+
+    @extend_schema(
+        operation_id="delete_import",
+        summary="Take an import off the list",
+        description="Ends it if it runs, and deletes its upload. What it brought stays, and cannot be undone any more.",
+        parameters=[IMPORT_ID],
+        responses={204: None, **problems(401, 404, 503)},
+    )
+    def destroy(self, request: Request, import_id: str) -> Response:
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        services.remove(user=user, import_id=import_id)
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+class ImportContentViewSet(ImportsViewSet):
+    parser_classes = [ChunkParser]
+
+    @extend_schema(
+        operation_id="upload_import",
+        summary="Upload a chunk",
+        description="In order, each with its `Content-Range: bytes FIRST-LAST/TOTAL`. The last one begins the reading.",
+        parameters=[
+            IMPORT_ID,
+            OpenApiParameter("Content-Range", RANGE_SCHEMA, OpenApiParameter.HEADER, required=True),
+        ],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses={200: ImportOutput, **problems(400, 401, 404, 408, 409, 413, 415, 503, 507)},
+    )
+    def put(self, request: Request, import_id: str) -> Response:
+        data = request.data
+        if not isinstance(data, bytes) or not data:
+            raise InvalidInput("Send the bytes of the chunk as application/octet-stream.")
+        if len(data) > MAX_CHUNK:
+            raise TooLarge(f"A chunk has at most {MAX_CHUNK:,} bytes.")
+        first, total = _range(request.headers.get("Content-Range", ""), len(data))
+        batch = services.receive(
+            user=person_of(request), import_id=import_id, data=data, first=first, total=total, now=timezone.now()
+        )
+        return _answer(batch)
+
+
+class PreviewQuery(Input):
+    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
+    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
+    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
+    since: WrittenTime | None = None
+    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class ImportPreviewViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="preview_import",
+        summary="What the export holds",
+        parameters=[
+            IMPORT_ID,
+            OpenApiParameter("q", TITLE_SCHEMA, description="Only titles that contain this."),
+            OpenApiParameter("status", str, enum=[*ImportEntry.Status.values, "stored"]),
+            OpenApiParameter("kind", str, enum=EntryKind.values),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Only what did not end before."),
+            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="`more` of the page before."),
+            OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500, "default": 100}),
+        ],
+        responses={200: PreviewOutput, **problems(400, 401, 404, 409, 503)},
+    )
+    def look(self, request: Request, import_id: str) -> Response:
+        batch = services.get(user=person_of(request), import_id=import_id)
+        page = services.entries_of(batch, EntryQuestion(**validate_query(PreviewQuery, request).model_dump()))
+        shown = PreviewOutput(
+            import_=ImportOutput.of(batch),
+            newest=page.newest,
+            comes_in=page.comes_in,
+            items=[EntryOutput.of(entry) for entry in page.entries],
+            more=None if page.more is None else str(page.more),
+        )
+        return Response(shown.model_dump(mode="json", by_alias=True))
+
+
+class ImportStartViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="start_import",
+        summary="Store what the export holds, or what was chosen of it",
+        parameters=[IMPORT_ID],
+        request=StartWanted,
+        responses={202: ImportOutput, **CHANGING},
+    )
+    def start(self, request: Request, import_id: str) -> Response:
+        wanted = validate(StartWanted, request.data)
+        batch = services.start(
+            user=person_of(request),
+            import_id=import_id,
+            only=wanted.only,
+            leave_out=wanted.leave_out,
+            since=wanted.since,
+            now=timezone.now(),
+        )
+        return _answer(batch, status=HTTPStatus.ACCEPTED)
+
+
+class ImportCancelViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="cancel_import",
+        summary="Stop an import",
+        description="What has been stored stays, and can be undone.",
+        parameters=[IMPORT_ID],
+        request=None,
+        responses={202: ImportOutput, **CHANGING},
+    )
+    def cancel(self, request: Request, import_id: str) -> Response:
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        return _answer(services.cancel(user=user, import_id=import_id), status=HTTPStatus.ACCEPTED)
+
+
+class ImportUndoViewSet(ImportsViewSet):
+    @extend_schema(
+        operation_id="undo_import",
+        summary="Take back what an import brought",
+        description="409 `continued_since` where something was continued here; with `force` what was said here stays.",
+        parameters=[IMPORT_ID],
+        request=UndoWanted,
+        responses={202: ImportOutput, **CHANGING},
+    )
+    def undo(self, request: Request, import_id: str) -> Response:
+        wanted = validate(UndoWanted, request.data)
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        batch = services.undo(user=user, import_id=import_id, force=wanted.force, now=timezone.now())
+        return _answer(batch, status=HTTPStatus.ACCEPTED)
+
+
+def data_of(batch: Import, *, counts_vectors: bool = True) -> dict[str, Any]:
+    """An import with its owner's waiting vectors; call it while acting as that user."""
+    waiting = waiting_vectors(batch.user, now=timezone.now()) if batch.stored and counts_vectors else None
+    return ImportOutput.of(batch, waiting).as_data()
+
+
+def _answer(batch: Import, *, status: int = HTTPStatus.OK) -> Response:
+    return Response(ImportOutput.of(batch).as_data(), status=status)
+
+
+def _range(header: str, length: int) -> tuple[int, int]:
+    """The first byte and the size of the whole. Raises `InvalidInput`."""
+    found = RANGE.fullmatch(header.strip())
+    if found is None:
+        raise InvalidInput("Say which bytes these are: `Content-Range: bytes FIRST-LAST/TOTAL`.")
+    first, last, total = (int(number) for number in found.groups())
+    if last - first + 1 != length:
+        raise InvalidInput(f"The Content-Range speaks of {last - first + 1:,} bytes, and {length:,} came.")
+    return first, total
+
+
+# --- `GET /api/v1/imports/{id}/events/`: streams the import as server-sent events while it changes ---
+# The row is read twice a second, in a thread that returns its connection at once: a stream lasts longer than a pool can
+# wait.
+
+LOOK_SECONDS = 0.5
+# The number of reads between two counts of the waiting vectors, which may be a hundred thousand rows.
+LOOKS_PER_COUNT = 20
+KEEP_ALIVE_SECONDS = 15
+
+
+@method_decorator(login_not_required, name="dispatch")
+class ImportEventsView(View):
+    """Checks the caller itself: a token with the scope `import`, or a session."""
+
+    # The type stubs know only synchronous views.
+    async def http_method_not_allowed(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """The same response as of the other endpoints."""
+        error = InvalidInput(f'Method "{request.method}" not allowed.')
+        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        response["Allow"] = "GET, HEAD, OPTIONS"
+        return response
+
+    async def get(self, request: HttpRequest, import_id: str) -> HttpResponseBase:
+        try:
+            user, is_authorized = await sync_to_async(_admit)(request)
+            lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
+            first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
+        except Exception as error:
+            return await sync_to_async(refusal)(request, error)
+        return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
+
+
+def _admit(request: HttpRequest) -> tuple[User, IsAuthorized]:
+    if request.headers.get("Authorization"):
+        names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+        authenticator: type[BaseAuthentication] = import_string(names[0])
+        authenticated = authenticator().authenticate(Request(request))
+        if authenticated is None:
+            raise AuthenticationRequired
+        user, token = authenticated
+        if IMPORT_SCOPE not in token.scopes:
+            raise InsufficientScope(f"This token lacks the scope `{IMPORT_SCOPE}`.")
+        is_authorized: IsAuthorized = TokenCheck(token)
+    elif is_registered(request) and isinstance(request.user, User):
+        user = request.user
+        is_authorized = SessionCheck(request.session.session_key, user.pk)
+    else:
+        raise AuthenticationRequired
+    rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+    return user, is_authorized
+
+
+async def _events(user: User, import_id: str, first: dict[str, Any]) -> AsyncIterator[bytes]:
+    number, silent, looks, shown = 1, 0.0, 0, first
+    yield _encode(number, first)
+    while not shown["is_at_rest"]:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            looks += 1
+            before = None if looks % LOOKS_PER_COUNT == 0 else shown["import"]
+            now = await sync_to_async(_look, thread_sensitive=False)(user, import_id, before)
+        except NotFound:
+            return
+        except Exception as error:
+            if not isinstance(as_recollect_error(error), RecollectError):
+                raise
+            # The database is unavailable for the moment.
+            continue
+        if now != shown:
+            shown, silent, number = now, 0.0, number + 1
+            yield _encode(number, shown)
+        elif (silent := silent + LOOK_SECONDS) >= KEEP_ALIVE_SECONDS:
+            silent = 0.0
+            yield KEEP_ALIVE
+
+
+def _look(user: User, import_id: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The import as it is now; its waiting vectors are those of `before`, if it is not at rest."""
+    try:
+        with acting_as(user):
+            batch = services.get(user=user, import_id=import_id)
+            data = data_of(batch, counts_vectors=before is None or batch.is_at_rest)
+            if before is not None and not batch.is_at_rest:
+                data["vectors"] = before["vectors"]
+            return {"import": data, "is_at_rest": batch.is_at_rest}
+    finally:
+        connections.close_all()
+
+
+def _encode(number: int, shown: dict[str, Any]) -> bytes:
+    body = json.dumps(shown["import"], ensure_ascii=False, separators=(",", ":"))
+    return f"id: {number}\nevent: import\ndata: {body}\n\n".encode(errors="replace")

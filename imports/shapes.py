@@ -1,0 +1,188 @@
+"""The JSON shapes of the imports' REST API."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from django.urls import reverse
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from core.validation import Input, ListPage
+from imports.models import Import, ImportEntry
+from imports.reading.products import readers
+from imports.services import CHUNK, MAX_CHOSEN
+from imports.storing.contents import LONGEST_ID
+from imports.storing.queue import Waiting
+
+Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
+
+
+def _read(value: object) -> datetime:
+    """Pydantic would also accept a number in a text, as the seconds since 1970."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+def _in_utc(at: datetime) -> datetime:
+    """PostgreSQL knows no offset of more than 15:59."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("this time is before the year 1 or after the year 9999") from None
+
+
+WrittenTime = Annotated[AwareDatetime, BeforeValidator(_read), AfterValidator(_in_utc)]
+
+
+class ImportWanted(Input):
+    """The body that begins an import."""
+
+    filename: Annotated[str, Field(min_length=1, max_length=1000, description="The file's name, for the person alone.")]
+    bytes: Annotated[int, Field(ge=1, le=2**50, description="The whole file's.")]
+    product: Annotated[str, Field(max_length=32, description="Only where the content does not say it.")] = ""
+
+
+class StartWanted(Input):
+    """The choice: all three together must agree. Without any, what is new or longer comes in."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    only: Annotated[Ids | None, Field(description="External ids; everything else stays out.")] = None
+    leave_out: Annotated[Ids, Field(alias="except", description="External ids that stay out.")] = []
+    since: Annotated[WrittenTime | None, Field(description="What ended before stays out.")] = None
+
+
+class UndoWanted(Input):
+    force: Annotated[bool, Field(description="Also where something was continued here since.")] = False
+
+
+class SkippedOutput(BaseModel):
+    where: Annotated[str, Field(description="The place in the export.")]
+    reason: str
+    external_id: str | None
+
+
+class VectorsOutput(BaseModel):
+    waiting: Annotated[int, Field(description="Passages that wait for a vector.")]
+    seconds: Annotated[int | None, Field(description="About how long at the present rate; null: not known yet.")]
+
+
+class ImportOutput(BaseModel):
+    """An import as it stands."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    id: UUID
+    filename: str
+    product: str | None
+    product_label: str | None
+    state: str
+    bytes: int
+    bytes_received: int
+    chunk_bytes: int
+    content_url: str
+    found: Annotated[dict[str, int] | None, Field(description="What the export holds.")]
+    selected: Annotated[dict[str, int] | None, Field(description="What was chosen of it.")]
+    stored: Annotated[dict[str, int] | None, Field(description="What came in so far.")]
+    account: Annotated[
+        dict[str, dict[str, int]] | None,
+        Field(description="Where the turns and the person's characters went: `read` is the sum of the others."),
+    ]
+    progress: Annotated[float, Field(description="0 to 1 within the state.")]
+    first_at: Annotated[datetime | None, Field(serialization_alias="from")]
+    last_at: Annotated[datetime | None, Field(serialization_alias="to")]
+    notices: list[str]
+    skipped: Annotated[list[SkippedOutput], Field(description="The first hundred.")]
+    vectors: VectorsOutput | None
+    error: str | None
+    can_undo: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: Annotated[datetime | None, Field(description="When the upload is deleted if nobody goes on with it.")]
+
+    @classmethod
+    def of(cls, batch: Import, waiting: Waiting | None = None) -> Self:
+        labels = {reader.product: reader.label for reader in readers()}
+        return cls(
+            id=batch.pk,
+            filename=batch.filename,
+            product=batch.product or None,
+            product_label=labels.get(batch.product),
+            state=batch.state,
+            bytes=batch.bytes,
+            bytes_received=batch.bytes_received,
+            chunk_bytes=CHUNK,
+            content_url=reverse("import_content", args=[batch.pk]),
+            found=batch.found,
+            selected=batch.selected,
+            stored=batch.stored,
+            account=batch.account,
+            progress=round(batch.progress, 4),
+            first_at=batch.first_at,
+            last_at=batch.last_at,
+            notices=batch.notices,
+            skipped=[SkippedOutput(**each) for each in batch.skipped],
+            vectors=VectorsOutput(waiting=waiting.passages, seconds=waiting.seconds) if waiting else None,
+            error=batch.error or None,
+            can_undo=batch.can_be_undone,
+            created_at=batch.created_at,
+            started_at=batch.started_at,
+            finished_at=batch.finished_at,
+            expires_at=batch.expires_at,
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class ProductOutput(BaseModel):
+    product: str
+    label: str
+
+
+class ImportListOutput(BaseModel):
+    """Newest first."""
+
+    imports: list[ImportOutput]
+    more: Annotated[str | None, Field(description="For `?after=`: where the list goes on, if it does.")]
+    products: Annotated[list[ProductOutput], Field(description="What can be read.")]
+
+    @classmethod
+    def of(cls, page: ListPage[Import]) -> Self:
+        return cls(
+            imports=[ImportOutput.of(batch) for batch in page.rows],
+            more=str(page.more) if page.more else None,
+            products=[ProductOutput(product=reader.product, label=reader.label) for reader in readers()],
+        )
+
+
+class EntryOutput(BaseModel):
+    """A conversation, document or record of the export."""
+
+    kind: str
+    external_id: str
+    title: str
+    first_at: Annotated[datetime | None, Field(serialization_alias="from")]
+    last_at: Annotated[datetime | None, Field(serialization_alias="to")]
+    turns: int
+    versions: int
+    status: Annotated[str, Field(description="`new`, `longer`, `here` or `deleted`, which stays deleted.")]
+    is_selected: bool
+    stored: Annotated[int, Field(description="How many turns came in; 1 for a document or record.")]
+    conversation_id: UUID | None
+
+    @classmethod
+    def of(cls, entry: ImportEntry) -> Self:
+        return cls.model_validate(entry, from_attributes=True)
+
+
+class PreviewOutput(BaseModel):
+    """Newest first."""
+
+    import_: Annotated[ImportOutput, Field(serialization_alias="import")]
+    newest: Annotated[list[str], Field(description="The ten newest titles.")]
+    comes_in: Annotated[dict[str, int], Field(description="What a start with the same `since` alone would store.")]
+    items: list[EntryOutput]
+    more: Annotated[str | None, Field(description="For `?after=`: where the list goes on, if it does.")]

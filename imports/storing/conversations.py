@@ -1,0 +1,463 @@
+"""Writes imported conversations: an exported turn becomes one turn here, however often it is imported.
+
+1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch.
+2. `write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were imported
+   before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted with their
+   conversation.
+3. A turn whose answer is longer this time is updated, unless it has been changed here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from core.ids import uuid7
+from core.isolation.acting import insert_many
+from core.text import cut, storable_text
+from imports.models import Import, ImportedChange, ImportedItem
+from imports.reading.envelopes import opened, silent_rest
+from imports.reading.items import ExportedConversation, ImportedConversation
+from imports.storing import contents
+from imports.storing.contents import (
+    BETWEEN_ANSWERS,
+    PlannedTurn,
+    TurnAccount,
+    TurnPlace,
+    conversation_key,
+    first_words,
+    hash_of,
+    key_of,
+    nearest_number,
+    planned_turns,
+    short_id,
+)
+from intake.chats import changes as history
+from intake.chats import exporting
+from intake.chats.quotas import Usage
+from intake.chats.services import title_from
+from intake.chats.tree import leads_to
+from intake.models import Conversation, Turn, User
+from intake.models.conversations import TITLE_LENGTH, TitledBy
+
+BATCH_TURNS = 400
+# Older programs that edit JSON keep milliseconds.
+SAME_TIME = timedelta(milliseconds=1)
+NO_ORIGIN = "it says that it continues a conversation that is not here before it: it came in as one of its own"
+
+_QUESTION = ("conversation_id", "said_at", "user_message")
+
+ItemsByKey = dict[bytes, ImportedItem]
+
+
+@dataclass(kw_only=True)
+class TurnStretch:
+    """A conversation, or the next turns of a long one."""
+
+    conversation: ImportedConversation
+    key: bytes
+    turns: list[PlannedTurn]
+
+
+@dataclass(kw_only=True)
+class BatchOutcome:
+    """The result of a batch: counts, and by the external id of each conversation its id here and its new turns."""
+
+    conversations: int = 0
+    turns: int = 0
+    versions: int = 0
+    by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+    # By the external id of a conversation, why it is no branch here.
+    without_origin: dict[str, str] = field(default_factory=dict)
+    account: TurnAccount = field(default_factory=TurnAccount)
+
+
+def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
+    """`otherwise`: the time of items without one."""
+    turns = planned_turns(conversation, otherwise=otherwise)
+    for start in range(0, len(turns), BATCH_TURNS):
+        yield TurnStretch(
+            conversation=conversation, key=conversation_key(conversation), turns=turns[start : start + BATCH_TURNS]
+        )
+
+
+def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
+    """The items of the batch that were imported before."""
+    keys = {stretch.key for stretch in batch}
+    keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
+    known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
+    return known | _answered_since(user, batch, known)
+
+
+def _answered_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
+    """Questions without an answer in an older export, whose turn here has one, which is part of its key."""
+    asked: dict[tuple[UUID, datetime, str], bytes] = {}
+    for stretch in batch:
+        here = known[stretch.key].conversation_id if stretch.key in known else None
+        if here is None:
+            continue
+        for turn in stretch.turns:
+            if turn.key == turn.key_unanswered and turn.key not in known:
+                asked[here, turn.said_at, turn.user_message] = turn.key
+    if not asked:
+        return {}
+    ids, times = {pk for pk, _, _ in asked}, {at for _, at, _ in asked}
+    turns = Turn.objects.for_user(user).filter(conversation__in=ids, said_at__in=times)
+    found = {pk: key for pk, *question in turns.values_list("pk", *_QUESTION) if (key := asked.get(tuple(question)))}
+    return {found[item.turn_id]: item for item in ImportedItem.objects.for_user(user).filter(turn_id__in=found)}
+
+
+def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
+    """An answered turn is the one that had no answer before."""
+    return known.get(turn.key) or known.get(turn.key_unanswered)
+
+
+def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
+    """Whether the turn is as imported, and the export has more of it than an earlier one."""
+    if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+        return False
+    pairs = ((turn.user_message, planned.user_message), (turn.assistant_message, planned.assistant_message))
+    is_older = all(here.startswith(there) for here, there in pairs) and not _is_mended(planned, turn)
+    return not is_older and not contents.was_so_before(item, planned.content_hash)
+
+
+def _is_mended(planned: PlannedTurn, turn: Turn) -> bool:
+    """Whether the export has the same words, and only an earlier reader kept a program's words with them."""
+    question = turn.user_message
+    is_same_question = planned.user_message in (question, opened([question], planned.product).text)
+    return is_same_question and (
+        planned.assistant_message == turn.assistant_message
+        or planned.assistant_message == opened([turn.assistant_message], planned.product, is_answer=True).text
+        or planned.assistant_message == silent_rest(turn.assistant_message)
+        or _is_of_several(planned, turn.assistant_message)
+    )
+
+
+def _is_of_several(planned: PlannedTurn, answer: str) -> bool:
+    """Whether the answer is that of this turn and of the next ones, whose questions were hidden before."""
+    at, following = len(planned.assistant_message), planned.following
+    if not answer.startswith(planned.assistant_message):
+        return False
+    while at < len(answer) and following is not None:
+        if following.assistant_message:
+            piece = f"{BETWEEN_ANSWERS}{following.assistant_message}"
+            if not answer.startswith(piece, at):
+                return False
+            at += len(piece)
+        following = following.following
+    return at == len(answer)
+
+
+def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
+    """Store the items that are not here yet. Must run in a transaction that acts as `user`."""
+    return _Batch(batch, user, brought_by).write()
+
+
+class _Batch:
+    def __init__(self, batch: Sequence[TurnStretch], user: User, brought_by: Import) -> None:
+        self._batch = batch
+        self._user = user
+        self._import = brought_by
+        self._known = known_items(user, batch)
+        self._here = self._conversations()
+        self._turns_here = self._turns()
+        self._numbers_here = self._numbers()
+        self._made: list[Conversation] = []
+        self._changed: dict[UUID, Conversation] = {}
+        self._new_turns: list[tuple[PlannedTurn, Turn]] = []
+        self._new_items: list[ImportedItem] = []
+        self._outcome = BatchOutcome()
+
+    def write(self) -> BatchOutcome:
+        for stretch in self._batch:
+            conversation = self._conversation_of(stretch)
+            if conversation is not None:
+                self._add_turns(stretch, conversation)
+            else:
+                for planned in stretch.turns:
+                    self._outcome.account.add("deleted", planned)
+        history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
+        self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
+        insert_many(self._new_items)
+        return self._outcome
+
+    def _conversations(self) -> dict[bytes, Conversation]:
+        """By the key of each that is here: the one it became, or one that has its name already."""
+        items = {stretch.key: self._known[stretch.key] for stretch in self._batch if stretch.key in self._known}
+        ids = {key: item.conversation_id for key, item in items.items() if item.conversation_id}
+        unknown = {stretch.key: _name_of(stretch.conversation) for stretch in self._batch if stretch.key not in items}
+        unknown = {key: name for key, name in unknown.items() if name[1]}
+        ids |= self._ids_by_name(unknown)
+        ids |= exported_here(self._user, [stretch for stretch in self._batch if stretch.key not in items])
+        locked = history.lock(user=self._user, ids=set(ids.values()))
+        return {key: locked[pk] for key, pk in ids.items() if pk in locked}
+
+    def _ids_by_name(self, names: dict[bytes, tuple[str, str]]) -> dict[bytes, UUID]:
+        found = Conversation.objects.for_user(self._user).filter(external_id__in=[name for _, name in names.values()])
+        by_name = {(source, name): pk for pk, source, name in found.values_list("pk", "source", "external_id")}
+        return {key: by_name[name] for key, name in names.items() if name in by_name}
+
+    def _turns(self) -> dict[int, int]:
+        """The numbers of turns that were imported before and are still here."""
+        ids = [item.turn_id for item in self._known.values() if item.turn_id]
+        mine = Turn.objects.for_user(self._user).filter(pk__in=ids)
+        return dict(mine.values_list("pk", "turn_number"))
+
+    def _numbers(self) -> dict[tuple[UUID, int], datetime]:
+        """Of conversations of Recollect's own export that are here: the numbers of their turns, with their times."""
+        ids = {self._here[each.key].pk for each in self._batch if each.key in self._here and each.conversation.exported}
+        mine = Turn.objects.for_user(self._user).filter(conversation__in=ids) if ids else Turn.objects.none()
+        return {(pk, number): at for pk, number, at in mine.values_list("conversation_id", "turn_number", "said_at")}
+
+    def _conversation_of(self, stretch: TurnStretch) -> Conversation | None:
+        """None for one that was deleted here."""
+        if stretch.key in self._here:
+            if stretch.key not in self._known:
+                self._note(stretch, self._here[stretch.key])
+            return self._here[stretch.key]
+        if stretch.key in self._known:
+            return None
+        conversation = self._new_conversation(stretch)
+        if stretch.conversation.exported is None:
+            self._made.append(conversation)
+        self._here[stretch.key] = conversation
+        self._note(stretch, conversation)
+        self._outcome.conversations += 1
+        return conversation
+
+    def _note(self, stretch: TurnStretch, conversation: Conversation) -> None:
+        item = ImportedItem(
+            user=self._user,
+            batch=self._import,
+            kind=ImportedItem.Kind.CONVERSATION,
+            key=stretch.key,
+            content_hash=hash_of(),
+            conversation_id=conversation.pk,
+        )
+        self._known[stretch.key] = item
+        self._new_items.append(item)
+
+    def _new_conversation(self, stretch: TurnStretch) -> Conversation:
+        conversation = stretch.conversation
+        source, external_id = _name_of(conversation)
+        if conversation.exported is not None:
+            made = _as_exported(conversation, conversation.exported, self._user)
+            self._check_origin(made, stretch)
+            return _saved(made)
+        first = stretch.turns[0].said_at
+        started_at = min(conversation.created_at or first, first)
+        return Conversation(
+            user=self._user,
+            title=_title_of(stretch),
+            source=source,
+            external_id=external_id,
+            started_at=started_at,
+            last_active_at=(last := conversation.last_at or started_at),
+            archived_at=last if conversation.is_archived else None,
+        )
+
+    def _check_origin(self, made: Conversation, stretch: TurnStretch) -> None:
+        """Keep a branch only if it continues an earlier conversation of the user.
+
+        The origin is there before the branch is made, so a branch of a branch cannot lead back to itself; a deleted
+        conversation that comes in again could, and is followed upwards. A copy may have another id here.
+        """
+        if made.branched_from is None:
+            return
+        origin = self._origin_here(made.branched_from)
+        if origin is None or leads_to(origin, made.pk):
+            made.branched_from = made.branched_after = None
+            self._outcome.without_origin[stretch.conversation.external_id] = NO_ORIGIN
+        else:
+            made.branched_from = origin.pk
+
+    def _origin_here(self, exported_id: UUID) -> Conversation | None:
+        key = key_of("recollect", "conversation", str(exported_id))
+        item = self._known.get(key) or ImportedItem.objects.for_user(self._user).filter(key=key).first()
+        found = [item.conversation_id] if item is not None and item.conversation_id else []
+        found += [exported_id, id_here(self._user, exported_id)]
+        here = Conversation.objects.for_user(self._user).in_bulk(found)
+        return next((here[pk] for pk in found if pk in here), None)
+
+    def _add_turns(self, stretch: TurnStretch, conversation: Conversation) -> None:
+        added = 0
+        for planned in stretch.turns:
+            item = item_of(planned, self._known)
+            if item is not None:
+                planned.number = self._turns_here.get(item.turn_id or 0)
+                is_changed = self._bring_up_to_date(planned, item, conversation)
+                added += is_changed
+                self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
+                continue
+            parent = nearest_number(planned.parent)
+            number = planned.exported.turn_number if planned.exported else None
+            if number is not None and number <= conversation.turn_count:
+                said_at = self._numbers_here.get((conversation.pk, number))
+                if said_at is None or abs(said_at - planned.said_at) < SAME_TIME:
+                    # Already here without an import, or deleted here.
+                    planned.number = number if said_at else None
+                    self._outcome.account.add("here" if said_at else "deleted", planned)
+                    continue
+                # Written here since: this one comes after it.
+                number = None
+            turn = history.next_turn(
+                conversation, follows=parent, said_at=planned.said_at, number=number, **_fields_of(planned)
+            )
+            planned.number = turn.turn_number
+            # The chosen path continues with the new turns, unless the user continued it here.
+            if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
+                conversation.current_number = turn.turn_number
+            self._new_turns.append((planned, turn))
+            self._outcome.account.add("stored", planned)
+            self._outcome.versions += not planned.is_current
+            added += 1
+        if added and conversation not in self._made:
+            self._changed[conversation.pk] = conversation
+        self._outcome.turns += added
+        external_id = short_id(stretch.conversation.external_id)
+        _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
+        self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
+
+    def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> TurnPlace:
+        if planned.number is None:
+            return "deleted"
+        if is_changed:
+            return "changed"
+        # A worker that takes over finds the turns of the one before it.
+        return "stored" if item.batch_id == self._import.pk else "here"
+
+    def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem, conversation: Conversation) -> bool:
+        """Whether the turn was as imported, and has more text now, or the same without a program's words."""
+        if planned.number is None or bytes(item.content_hash) == planned.content_hash:
+            return False
+        turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
+        if not says_more(planned, item, turn):
+            return False
+        fields = _fields_of(planned)
+        self._mend_title(planned, turn, conversation)
+        contents.note(item, brought_by=self._import, before={name: getattr(turn, name) for name in fields})
+        for name, value in fields.items():
+            setattr(turn, name, value)
+        # Which indexes it again.
+        turn.save()
+        # Another answer to the same question is now a version.
+        self._known.pop(bytes(item.key), None)
+        item.key, item.content_hash = planned.key, planned.content_hash
+        self._known[planned.key] = item
+        item.save(update_fields=["key", "content_hash"])
+        return True
+
+    def _mend_title(self, planned: PlannedTurn, turn: Turn, conversation: Conversation) -> None:
+        """A title that was made of the first words is made of the new ones."""
+        is_of_line = conversation.titled_by == TitledBy.LINE
+        if is_of_line and conversation.title == title_from((turn.user_message or turn.assistant_message).strip()):
+            conversation.title = title_from((planned.user_message or planned.assistant_message).strip())
+            Conversation.objects.for_user(self._user).filter(pk=conversation.pk).update(title=conversation.title)
+
+    def _turn_item(self, planned: PlannedTurn, turn: Turn) -> ImportedItem:
+        return ImportedItem(
+            user=self._user,
+            batch=self._import,
+            kind=ImportedItem.Kind.TURN,
+            key=planned.key,
+            content_hash=planned.content_hash,
+            conversation_id=turn.conversation_id,
+            turn_id=turn.pk,
+        )
+
+
+def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
+    """Restore a turn's earlier text, from before an import made it longer, unless it has been changed here."""
+    turn = Turn.objects.for_user(user).select_for_update().filter(pk=item.turn_id or 0).first()
+    if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+        return
+    for name, value in change.before.items():
+        setattr(turn, name, value)
+    turn.save()
+    item.key, item.content_hash = change.key, change.content_hash
+    item.save(update_fields=["key", "content_hash"])
+
+
+def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "user_message": planned.user_message,
+        "assistant_message": planned.assistant_message,
+        "tool_calls": planned.tool_calls,
+        "usage": Usage(model=planned.model).as_data() if planned.model else None,
+    }
+    if planned.exported is not None:
+        exported = planned.exported
+        fields |= {"status": exported.status, "is_recall": exported.is_recall}
+        fields |= {"error": exported.error, "usage": exported.usage, "reasoning": exported.reasoning}
+    return fields
+
+
+def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]:
+    """Of Recollect's own conversations, those that are here with their original ids."""
+    ids = {stretch.key: stretch.conversation.exported.id for stretch in batch if stretch.conversation.exported}
+    mine = Conversation.objects.for_user(user).filter(pk__in=ids.values()) if ids else Conversation.objects.none()
+    here = set(mine.values_list("pk", flat=True))
+    return {key: pk for key, pk in ids.items() if pk in here}
+
+
+def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
+    """Unchanged if the export proves that this user exported it; else with another id and without its instructions.
+
+    Keeping an id because it is free would tell which ids other accounts have.
+    """
+    is_own = exporting.is_own(user, exported.id, exported.instructions, proof=exported.proof)
+    return Conversation(
+        id=exported.id if is_own else id_here(user, exported.id),
+        user=user,
+        title=cut(storable_text(conversation.title or ""), TITLE_LENGTH),
+        source=exported.source,
+        external_id=exported.external_id,
+        titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
+        pinned_at=exported.pinned_at,
+        archived_at=exported.archived_at,
+        # The exported id, until `_check_origin` finds the conversation here.
+        branched_from=exported.branched_from,
+        branched_after=exported.branched_after,
+        model=exported.model,
+        instructions=exported.instructions if is_own else "",
+        temperature=exported.temperature,
+        uses_memory=exported.uses_memory,
+        started_at=exported.started_at,
+        last_active_at=exported.last_active_at,
+    )
+
+
+def id_here(user: User, exported_id: UUID) -> UUID:
+    """The same for each import by this user, and another one for every other user."""
+    return UUID(bytes=key_of("recollect", "id", str(user.pk), str(exported_id)), version=5)
+
+
+def _saved(conversation: Conversation) -> Conversation:
+    """One that the user deleted, and that another account imported meanwhile, gets a new id."""
+    try:
+        with transaction.atomic():
+            conversation.save(force_insert=True)
+    except IntegrityError:
+        conversation.id = uuid7()
+        conversation.save(force_insert=True)
+    return conversation
+
+
+def _has_no_path(stretch: TurnStretch) -> bool:
+    exported = stretch.conversation.exported
+    return exported is not None and exported.current_number is None
+
+
+def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
+    """The source and the external id of the conversation here; one that was started here has no external id."""
+    if conversation.exported is not None:
+        return conversation.exported.source, conversation.exported.external_id
+    return conversation.product, short_id(conversation.external_id)
+
+
+def _title_of(stretch: TurnStretch) -> str:
+    title = title_from(storable_text(stretch.conversation.title or "").strip())
+    return title or title_from(first_words(stretch.turns))

@@ -1,0 +1,283 @@
+"""Stores documents and records of an export: adds each once to the user's own, with its own time.
+
+Documents with several writers (MEMORY.md, a day's log and the page about the user) get only lines that they do not
+contain and that were not imported before. So lines that the user removed stay removed, and undoing finds the lines to
+remove. A note is a separate document, identified by its id.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from core.errors import Conflict, NotFound, TooLarge
+from core.text import storable_text
+from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
+from imports.reading.items import ImportedDocument, ImportedRecord
+from imports.storing import contents
+from imports.storing.contents import hash_of, id_of, key_of
+from intake.models import User
+from memory import documents, index
+from memory.index.sources import record_entry
+from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import (
+    ABOUT_ME,
+    MAX_DOCUMENT_LENGTH,
+    MAX_LABEL_LENGTH,
+    MAX_NOTE_TITLE,
+    MAX_PROJECT_LENGTH,
+    MAX_TAGS,
+    DocumentDay,
+)
+
+KeptItem = ImportedDocument | ImportedRecord
+KnownItems = Mapping[bytes, ImportedItem]
+NO_ROW = UUID(int=0)
+
+
+def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedItem]:
+    """Those of them that were imported before."""
+    keys = [_key(item) for item in items]
+    found = ImportedItem.objects.for_user(user).filter(key__in=keys) if keys else ()
+    return {bytes(item.key): item for item in found}
+
+
+def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Status]:
+    """The status of each, compared with the data here: as `keep_all` would find it."""
+    known = known_kept(user, items)
+    ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
+    notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    here = notes_here | set(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    return [_status(item, known.get(_key(item)), here, user) for item in items]
+
+
+def _status(item: KeptItem, came_in: ImportedItem | None, here: Collection[UUID], user: User) -> ImportEntry.Status:
+    if came_in is None:
+        return ImportEntry.Status.HERE if item.id in here else ImportEntry.Status.NEW
+    if came_in.row_id is not None and came_in.row_id not in here:
+        return ImportEntry.Status.DELETED
+    if isinstance(item, ImportedRecord) or not _is_another(item, came_in):
+        return ImportEntry.Status.HERE
+    is_longer = _is_as_it_came(came_in, user) if item.kind == "note" else bool(_new_lines(item, came_in, user))
+    return ImportEntry.Status.LONGER if is_longer else ImportEntry.Status.HERE
+
+
+def _is_another(item: KeptItem, came_in: ImportedItem) -> bool:
+    """Whether its text is neither what came in last, nor what that has replaced."""
+    content_hash = _hash(item)
+    return bytes(came_in.content_hash) != content_hash and not contents.was_so_before(came_in, content_hash)
+
+
+def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tuple[list[KeptItem], dict[str, str]]:
+    """Store the items that are not here yet, in the caller's transaction.
+
+    Returns the items that added something, and by its id in the export why a document was not stored.
+    """
+    known = known_kept(user, items)
+    added: list[KeptItem] = []
+    refused: dict[str, str] = {}
+    for item in items:
+        came_in = known.get(_key(item))
+        if came_in is not None and not _is_another(item, came_in):
+            continue
+        entry = came_in or ImportedItem(
+            user=user, batch=brought_by, kind=ImportedItem.Kind.DOCUMENT, key=_key(item), content_hash=b""
+        )
+        before = None if came_in is None else _before(came_in, user)
+        try:
+            is_new = _keep(item, entry, user)
+        except TooLarge as error:
+            refused[id_of(item)] = str(error)
+            continue
+        if is_new:
+            if came_in is not None and before is not None:
+                contents.note(came_in, brought_by=brought_by, before=before)
+            entry.content_hash = _hash(item)
+            entry.save()
+            known[_key(item)] = entry
+            added.append(item)
+    return added, refused
+
+
+def take_out(item: ImportedItem, user: User) -> None:
+    """Undo: the imported lines are removed, other lines stay."""
+    if item.kind == ImportedItem.Kind.RECORD:
+        for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
+            record.delete()
+        return
+    try:
+        if item.lines:
+            documents.take_back(user=user, day=_day_named(item.place), text=item.lines, at=None, now=timezone.now())
+        elif item.row_id is not None:
+            documents.delete_note(user=user, note_id=item.row_id, is_noted=False)
+    except (Conflict, NotFound):
+        # Changed or deleted here: the rest belongs to the user.
+        return
+
+
+def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
+    """The state of a document before a later import changes it: the whole note, or the lines of other documents."""
+    if item.row_id is None:
+        return {"lines": item.lines}
+    note = MemoryDocument.objects.for_user(user).notes().filter(pk=item.row_id).first()
+    if note is None:
+        return None
+    return {"title": note.title, "content": note.content, "at": note.updated_at.isoformat()}
+
+
+def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
+    """Remove an import's lines from a document, unless it has been changed here."""
+    before = dict(change.before)
+    try:
+        if item.row_id is None:
+            added = item.lines.removeprefix(before["lines"]).lstrip("\n")
+            if added:
+                documents.take_back(user=user, day=_day_named(item.place), text=added, at=None, now=timezone.now())
+            item.lines = before["lines"]
+        elif _is_as_it_came(item, user):
+            at = datetime.fromisoformat(before.pop("at"))
+            documents.rewrite_note(user=user, note_id=item.row_id, at=at, is_given_back=True, **before)
+    except (Conflict, NotFound):
+        return
+    item.content_hash = change.content_hash
+    item.save(update_fields=["content_hash", "lines"])
+
+
+def is_changed_here(item: ImportedItem, user: User) -> bool:
+    """Whether a note has been changed since."""
+    if item.kind != ImportedItem.Kind.DOCUMENT or item.lines or item.row_id is None:
+        return False
+    try:
+        note = documents.read_note(user=user, note_id=item.row_id)
+    except NotFound:
+        return False
+    return hash_of(note.title, note.content) != bytes(item.content_hash)
+
+
+def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
+    if isinstance(item, ImportedRecord):
+        entry.kind = ImportedItem.Kind.RECORD
+        return _keep_record(item, entry, user)
+    if item.kind == "note":
+        return _keep_note(item, entry, user)
+    return _keep_lines(item, entry, user)
+
+
+def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
+    """Records are not edited: one that was imported before stays as it is here, or deleted."""
+    if entry.pk is not None or MemoryRecord.objects.for_user(user).filter(pk=item.id).exists():
+        return False
+    record = MemoryRecord.objects.create(
+        id=item.id,
+        user=user,
+        content=storable_text(item.content),
+        type=storable_text(item.type)[:MAX_LABEL_LENGTH],
+        project_id=storable_text(item.project_id)[:MAX_PROJECT_LENGTH],
+        tags=[storable_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
+        created_at=item.created_at,
+    )
+    index.index(record_entry(record), now=timezone.now())
+    entry.row_id = record.pk
+    return True
+
+
+def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
+    title, content = _title_and_text(item)
+    at = _moment(item, user) or timezone.now()
+    if entry.row_id is None:
+        if item.id is not None and MemoryDocument.objects.for_user(user).filter(pk=item.id).exists():
+            return False
+        note = documents.create_note(
+            user=user, title=title, content=content, at=at, note_id=item.id, created_at=item.created_at
+        )
+        entry.row_id = note.pk
+        return True
+    if not _is_as_it_came(entry, user):
+        return False
+    documents.rewrite_note(user=user, note_id=entry.row_id, title=title, content=content, at=at)
+    return True
+
+
+def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
+    """Neither changed nor deleted here."""
+    try:
+        documents.read_note(user=user, note_id=entry.row_id or NO_ROW)
+    except NotFound:
+        return False
+    return not is_changed_here(entry, user)
+
+
+def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
+    day = _day_of(item, user)
+    there = documents.beginning(user=user, day=day, length=MAX_DOCUMENT_LENGTH)
+    new = _new_lines(item, entry, user)
+    entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
+    if not new:
+        # So that existing lines are not added again once the user removes them.
+        return True
+    if not there and item.updated_at is not None:
+        documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
+        MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
+    else:
+        now = timezone.now() if there else _moment(item, user) or timezone.now()
+        documents.append(user=user, day=day, text="\n".join(new), now=now)
+    entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
+    return True
+
+
+def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
+    """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
+    text = storable_text(item.text).strip("\n")
+    there = documents.beginning(user=user, day=_day_of(item, user), length=MAX_DOCUMENT_LENGTH)
+    known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
+    lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
+    return lines if "".join(lines).strip() else []
+
+
+def _day_of(item: ImportedDocument, user: User) -> DocumentDay:
+    match item.kind:
+        case "about":
+            return ABOUT_ME
+        case "daily_log" if item.at is not None:
+            return user.local_time(item.at).date() if isinstance(item.at, datetime) else item.at
+    return None
+
+
+def _day_named(place: str) -> DocumentDay:
+    """The day as an item names it."""
+    if place == ABOUT_ME.value:
+        return ABOUT_ME
+    return date.fromisoformat(place) if place else None
+
+
+def _key(item: KeptItem) -> bytes:
+    if isinstance(item, ImportedRecord):
+        return key_of(item.product, "record", str(item.id))
+    return key_of(item.product, "document", item.kind, item.external_id)
+
+
+def _hash(item: KeptItem) -> bytes:
+    if isinstance(item, ImportedRecord):
+        return hash_of(item.content)
+    return hash_of(*_title_and_text(item))
+
+
+def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
+    return storable_text(item.title)[:MAX_NOTE_TITLE], storable_text(item.text)
+
+
+def title_of(item: KeptItem) -> str:
+    return item.content if isinstance(item, ImportedRecord) else item.title
+
+
+def written_at(item: KeptItem, user: User) -> datetime | None:
+    return item.created_at if isinstance(item, ImportedRecord) else _moment(item, user)
+
+
+def _moment(item: ImportedDocument, user: User) -> datetime | None:
+    """For a day alone its noon in the user's zone: the server's may show it as another day."""
+    if item.at is None or isinstance(item.at, datetime):
+        return item.at
+    return datetime(item.at.year, item.at.month, item.at.day, 12, tzinfo=user.zone)

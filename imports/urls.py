@@ -1,0 +1,39 @@
+"""The addresses of imports under `/api/v1/`."""
+
+from django.urls import URLPattern, path
+
+from imports import pages, rest
+from imports.rest import ImportEventsView
+
+
+def import_urls() -> list[URLPattern]:
+    return [
+        path("imports/", rest.ImportListViewSet.as_view({"get": "look", "post": "create"}), name="imports"),
+        # Any text, so that a malformed id gets the same answer as one that does not exist.
+        path(
+            "imports/<str:import_id>/",
+            rest.ImportViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+            name="import",
+        ),
+        path(
+            "imports/<str:import_id>/content/",
+            rest.ImportContentViewSet.as_view({"put": "put"}),
+            name="import_content",
+        ),
+        path("imports/<str:import_id>/preview/", rest.ImportPreviewViewSet.as_view({"get": "look"})),
+        path("imports/<str:import_id>/start/", rest.ImportStartViewSet.as_view({"post": "start"})),
+        path("imports/<str:import_id>/cancel/", rest.ImportCancelViewSet.as_view({"post": "cancel"})),
+        path("imports/<str:import_id>/undo/", rest.ImportUndoViewSet.as_view({"post": "undo"})),
+        path("imports/<str:import_id>/events/", ImportEventsView.as_view()),
+    ]
+
+
+# --- The addresses of the import pages ---
+
+app_name = "imports"
+
+urlpatterns = [
+    path("import/", pages.home, name="home"),
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
+    path("import/<str:import_id>/", pages.one, name="one"),
+]

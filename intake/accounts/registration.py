@@ -1,0 +1,167 @@
+"""Decides who may register, by `settings.REGISTRATION`: everybody, invited people, or nobody."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.db import connection, transaction
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_noop as _
+
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as, is_cluster
+from intake import passwords
+from intake.models import Conversation, IdempotentAnswer, Invitation, Turn, User
+
+
+class Registration(StrEnum):
+    OPEN = "open"
+    INVITE = "invite"
+    CLOSED = "closed"
+
+
+BY_INVITATION = _(
+    "To register here you need an invitation: a link that the administrator of this Recollect can send you."
+)
+NOT_OPEN = _("This invitation has been used up, has expired, or is incomplete. Ask for a new one.")
+CLOSED = _("Nobody can register here. The administrator of this Recollect makes the accounts.")
+
+
+def why_not(invitation: str) -> str | None:
+    """The reason why registration with this invitation is refused (empty for no sentence); None if it is allowed."""
+    match settings.REGISTRATION:
+        case Registration.OPEN:
+            return None
+        case Registration.INVITE if not invitation:
+            return BY_INVITATION
+        case Registration.INVITE:
+            return None if Invitation.objects.is_open(invitation, now=timezone.now()) else NOT_OPEN
+        case _:
+            return CLOSED
+
+
+def admit(invitation: str) -> None:
+    """Use up the invitation, if one is needed; raises `InvalidInput` if registration is refused.
+
+    Runs in the transaction that creates the account, so that a failed attempt costs no use.
+    """
+    refusal = why_not(invitation)
+    if refusal is None and settings.REGISTRATION == Registration.INVITE:
+        refusal = None if Invitation.objects.take(invitation, now=timezone.now()) else NOT_OPEN
+    if refusal is not None:
+        raise InvalidInput(refusal)
+
+
+def context(request: HttpRequest) -> dict[str, Any]:
+    """For templates: whether to link to the registration page."""
+    return {"registration_is_open": settings.REGISTRATION == Registration.OPEN}
+
+
+@checks.register
+def check_registration(**options: Any) -> list[checks.Error]:
+    if settings.REGISTRATION in list(Registration):
+        return []
+    allowed = ", ".join(Registration)
+    return [
+        checks.Error(
+            f"REGISTRATION is {settings.REGISTRATION!r}.",
+            hint=f"It is one of: {allowed}.",
+            id="intake.E001",
+        )
+    ]
+
+
+# --- Visitors: users before registration. Moves their rows to an account, and removes inactive visitors ---
+# A row's owner never changes, because the policies do not allow it. Registering completes the visitor's own user row,
+# so all their rows stay. Logging in to another account deletes each row as the visitor and stores it again, with its
+# id, as the account; both in one transaction.
+
+# The limit of one run, so that no transaction grows without bounds. The database deletes their rows by cascade, and
+# lets a worker delete no other user.
+_REMOVE_SILENT = """
+DELETE FROM users WHERE id IN (
+    SELECT id FROM users AS visitor
+     WHERE is_visitor AND joined_at < %(before)s
+       AND NOT EXISTS (SELECT FROM intake_conversation_turns
+                        WHERE user_id = visitor.id AND said_at >= %(before)s)
+     ORDER BY joined_at LIMIT 1000
+)
+"""
+# On a cluster, where a subquery cannot join a table on every node with a distributed one.
+_REMOVE_SILENT_ON_NODES = """
+DELETE FROM users WHERE id IN (
+    SELECT id FROM users
+     WHERE is_visitor AND joined_at < %(before)s
+       AND id NOT IN (SELECT DISTINCT user_id FROM intake_conversation_turns WHERE said_at >= %(before)s)
+     ORDER BY joined_at LIMIT 1000
+)
+"""
+
+
+def register(
+    *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = ""
+) -> tuple[User, int]:
+    """The account, and the number of the visitor's turns with which it begins.
+
+    Without a password, another service logs them in.
+
+    Raises `IntegrityError` for a taken email, `InvalidInput` if registration is refused.
+    """
+    # Before the transaction, which holds a connection.
+    encoded = passwords.NONE if password is None else passwords.encode(password)
+    with transaction.atomic():
+        admit(invitation)
+        visitors = User.objects.select_for_update().filter(is_visitor=True)
+        user = visitors.filter(pk=visitor.pk).first() if visitor is not None else None
+        if user is None:
+            return User.objects.create(email=email, password=encoded, time_zone=time_zone), 0
+        user.email, user.password, user.time_zone = email, encoded, time_zone
+        user.is_visitor, user.joined_at = False, timezone.now()
+        user.save()
+        with acting_as(user):
+            # Saved one by one, so that the index gets a signal for each. The lock waits for an answer that is being
+            # saved.
+            turns = list(Turn.objects.for_user(user).select_for_update().order_by("pk"))
+            for turn in turns:
+                turn.save(update_fields=["updated_at"])
+        return user, len(turns)
+
+
+def move_to_account(*, visitor: User, user: User) -> int:
+    """Move a visitor's chats to the account and remove the visitor; returns the number of turns.
+
+    An idempotency key that both used keeps the account's response.
+    """
+    with transaction.atomic():
+        with acting_as(visitor):
+            # Locked in this order, as everywhere, so that no turn is added to the deleted ones.
+            conversations = list(Conversation.objects.for_user(visitor).select_for_update())
+            turns = list(Turn.objects.for_user(visitor).select_for_update().order_by("pk"))
+            answers = list(IdempotentAnswer.objects.filter(user=visitor))
+            IdempotentAnswer.objects.filter(user=visitor).delete()
+            Conversation.objects.filter(user=visitor).delete()
+        rows: list[Conversation | Turn | IdempotentAnswer] = [*conversations, *turns, *answers]
+        for row in rows:
+            row.user = user
+        with acting_as(user):
+            Conversation.objects.bulk_create(conversations)
+            for turn in turns:
+                # One by one, so that the index gets a signal for each.
+                turn.save(force_insert=True)
+            IdempotentAnswer.objects.bulk_create(answers, ignore_conflicts=True)
+        User.objects.filter(pk=visitor.pk, is_visitor=True).delete()
+    return len(turns)
+
+
+def remove_silent(*, now: datetime, after: timedelta) -> int:
+    """Remove visitors without a message for so long, with all their rows; returns their number."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        if is_cluster(connection):
+            # Tables on every node are changed after the shards that refer to them were read, on the same connections.
+            cursor.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+        statement = _REMOVE_SILENT_ON_NODES if is_cluster(connection) else _REMOVE_SILENT
+        cursor.execute(statement, {"before": now - after})
+        return int(cursor.rowcount)

@@ -1,0 +1,415 @@
+"""Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.conf import settings
+from django.contrib import auth
+from django.db import InterfaceError, OperationalError, connections, transaction
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from pydantic_ai.models import Model
+from pydantic_ai.models.test import TestModel
+from redis.exceptions import RedisError
+
+from core.isolation.acting import Caller, acting_as
+from intake.agent import loop, models
+from intake.agent.context import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.answers import sharing
+from intake.answers.log import NOWHERE, AnswerLog, EventId, length_of, rest_of
+from intake.answers.reader import Drawing, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay
+from intake.answers.sharing import Publisher
+from intake.answers.writer import Keeper, Writing, as_caller, load_turn
+from intake.chats import running, services
+from intake.chats.quotas import Usage
+from intake.chats.services import Answer, begin_turn, finish_turn
+from intake.markdown import render, render_blocks
+from intake.models import Turn, User
+from intake.revocation import IsAuthorized
+
+# --- Follows an answer that another process writes, from its stream in Redis or from the database ---
+# All readers of this process share one mirror of the log, and so one connection. The mirror changes to the database
+# when Redis is unavailable, when the stream has a gap, or when the stream is silent although more has been saved (its
+# writer may have no Redis). From then on the mirror's positions are its own, and readers do not get them.
+
+logger = logging.getLogger(__name__)
+
+# How long a read of the stream waits before the database is asked whether the answer continues.
+BLOCK_SECONDS = 1.0
+FOLLOW_POLL_SECONDS = 0.5
+ENTRIES_AT_ONCE = 500
+
+
+class Gap(ValueError):
+    """The stream does not continue at the mirror's end."""
+
+
+class Mirror:
+    """`log` grows while there are readers. The caller who opened the mirror closes it."""
+
+    def __init__(self, turn: Turn, caller: Caller) -> None:
+        self.log = AnswerLog(turn)
+        self.log.is_mirror = True
+        self.readers = 0
+        self._caller = caller
+        self._task = asyncio.create_task(self._follow())
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    async def _follow(self) -> None:
+        try:
+            await _mirror_stream(self.log, self._is_worth_waiting)
+        except (RedisError, OSError, ValueError) as error:
+            logger.info(
+                "The answer of turn %s is followed in the database (%s)", self.log.turn.pk, type(error).__name__
+            )
+        while not self.log.is_over:
+            try:
+                await self._look()
+            except (OperationalError, InterfaceError):
+                logger.warning("An answer cannot be followed for the moment: the database is away")
+            await asyncio.sleep(FOLLOW_POLL_SECONDS)
+
+    async def _is_worth_waiting(self) -> bool:
+        """Whether the silent stream may still continue."""
+        turn = await load_turn(self.log.turn.pk, caller=self._caller)
+        is_going_on = turn is not None and not turn.has_ended and turn.attempt == self.log.turn.attempt
+        return is_going_on and turn is not None and len(turn.assistant_message) <= len(self.log.text)
+
+    async def _look(self) -> None:
+        """Add the text that has been saved meanwhile."""
+        turn = await load_turn(self.log.turn.pk, caller=self._caller)
+        if turn is None:
+            self.log.finish(ending_of_deleted())
+        elif turn.attempt != self.log.turn.attempt:
+            self.log.supersede()
+        else:
+            catch_up(self.log, turn)
+            if turn.has_ended:
+                self.log.finish(await asyncio.to_thread(ending_of, turn))
+
+
+async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
+    """The log of an ended answer, for readers who already have a part of it.
+
+    The part that its stream does not have comes from the saved turn. None if the positions of the calls in the text are
+    lost.
+    """
+    log = AnswerLog(turn)
+    try:
+        async with sharing.async_client() as client:
+            entries: Any = await client.xrange(running.stream_key(turn.pk), min=str(EventId(turn.attempt, 0)))
+        for id_, fields in entries:
+            take(log, sharing.entry_of(id_, fields))
+    except (RedisError, OSError, ValueError) as error:
+        logger.info("The stream of turn %s is not whole (%s)", turn.pk, type(error).__name__)
+    catch_up(log, turn)
+    log.finish(await asyncio.to_thread(ending_of, turn))
+    return log if log.is_exact else None
+
+
+def catch_up(log: AnswerLog, turn: Turn) -> None:
+    """Add the missing part of a saved turn to the log. A saved turn has no position of a call within the text."""
+    text, reasoning = log.text, log.reasoning
+    if len(turn.reasoning) > len(reasoning) and turn.reasoning.startswith(reasoning):
+        # It has no position of the reasoning within the text either.
+        log.is_exact = False
+        log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
+    told = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
+    kept = [event for call in turn.tool_calls for event in events_of_call(call)]
+    for event in kept:
+        if (type(event), event.id) not in told:
+            log.is_exact = False
+            log.add(event)
+    if turn.assistant_message.startswith(text):
+        log.add(TextWritten(turn.assistant_message[len(text) :]))
+
+
+def take(log: AnswerLog, entry: sharing.StreamEntry) -> bool:
+    """Add an entry to the log; returns whether more can follow. Raises `Gap`.
+
+    An entry that the writer sent twice overlaps with the existing text.
+    """
+    if entry.id.attempt != log.turn.attempt:
+        raise Gap("another attempt has begun")
+    begins = sharing.begins_at(entry)
+    if begins > log.position:
+        raise Gap(f"from {log.position} to {begins}")
+    if entry.event is None:
+        return False
+    overlap = log.position - begins
+    if isinstance(entry.event, WRITTEN):
+        log.add(rest_of(entry.event, overlap))
+    elif overlap < length_of(entry.event):
+        log.add(entry.event)
+    return True
+
+
+async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
+    """Until the stream has ended or cannot continue. Raises `RedisError` and `Gap`."""
+    key, last = running.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
+    async with sharing.async_client(timeout=BLOCK_SECONDS + running.TIMEOUT_SECONDS) as client:
+        while True:
+            found: Any = await client.xread({key: last}, block=int(BLOCK_SECONDS * 1000), count=ENTRIES_AT_ONCE)
+            if not found:
+                if await is_worth_waiting():
+                    continue
+                return
+            for id_, fields in _entries(found, key):
+                last = id_.decode()
+                if not take(log, sharing.entry_of(id_, fields)):
+                    return
+
+
+def _entries(found: Any, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """The entries of one stream, in the form of either version of the protocol."""
+    if isinstance(found, dict):
+        (entries,) = found[key.encode()] if key.encode() in found else found[key]
+        return list(entries)
+    ((_, entries),) = found
+    return list(entries)
+
+
+# --- Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers
+
+# How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
+KEPT_SECONDS = 60
+MOST_KEPT = 200
+
+
+@dataclass(eq=False)
+class Office:
+    writings: dict[int, Writing] = field(default_factory=dict)
+    publisher: Publisher = field(default_factory=Publisher)
+    keeper: Keeper = field(default_factory=Keeper)
+    _ended: dict[int, AnswerLog] = field(default_factory=dict)
+    _mirrors: dict[int, Mirror] = field(default_factory=dict)
+    _drawings: dict[AnswerLog, Drawing] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> Writing:
+        """The caller has just begun or resumed the turn, so no other process answers this attempt."""
+        writing = Writing(turn, caller, is_still_in=is_still_in)
+        self.writings[turn.pk] = writing
+        self.publisher.publish(writing.log, stop=writing.stop)
+        self.keeper.keep(writing)
+        task = asyncio.create_task(self._see_out(writing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return writing
+
+    async def follow(
+        self,
+        turn: Turn,
+        caller: Caller,
+        *,
+        after: EventId | None = None,
+        is_still_in: IsAuthorized | None = None,
+        with_blocks: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""
+        has_part = after is not None and after.attempt == turn.attempt and after.position != NOWHERE
+        position = after.position if after is not None and has_part else None
+        log = None if turn.has_ended and position is None else self._log_here(turn)
+        if log is None and turn.has_ended:
+            log = await mirror_of_ended(turn) if position is not None else None
+            if log is None:
+                async for events in replay(turn=turn, with_blocks=with_blocks):
+                    yield events
+                return
+        with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
+            async for events in read(opened, after=position, view=view, is_still_in=is_still_in):
+                yield events
+
+    def _log_here(self, turn: Turn) -> AnswerLog | None:
+        """The log of this attempt, if this loop writes or wrote it."""
+        writing = self.writings.get(turn.pk)
+        log = writing.log if writing is not None else self._ended.get(turn.pk)
+        return log if log is not None and log.turn.attempt == turn.attempt else None
+
+    @contextmanager
+    def _opened(self, log: AnswerLog | None, turn: Turn, caller: Caller) -> Iterator[AnswerLog]:
+        """The log, or without one the mirror that all readers of this loop share."""
+        if log is not None:
+            yield log
+            return
+        mirror = self._mirrors.get(turn.pk)
+        if mirror is None or mirror.log.turn.attempt != turn.attempt:
+            mirror = self._mirrors[turn.pk] = Mirror(turn, caller)
+        mirror.readers += 1
+        try:
+            yield mirror.log
+        finally:
+            mirror.readers -= 1
+            if not mirror.readers:
+                mirror.close()
+                if self._mirrors.get(turn.pk) is mirror:
+                    del self._mirrors[turn.pk]
+
+    @contextmanager
+    def _viewed(self, log: AnswerLog, *, with_blocks: bool) -> Iterator[ReaderView | None]:
+        if not with_blocks:
+            yield None
+            return
+        drawing = self._drawings.get(log) or self._drawings.setdefault(log, Drawing(log))
+        view = drawing.open_view()
+        try:
+            yield view
+        finally:
+            if not drawing.close_view(view):
+                self._drawings.pop(log, None)
+
+    async def _see_out(self, writing: Writing) -> None:
+        """Keep the complete answer for a while, then remove it."""
+        turn_id, log = writing.log.turn.pk, writing.log
+        await writing.ended()
+        if self.writings.get(turn_id) is writing:
+            del self.writings[turn_id]
+        if log.is_deleted:
+            return
+        self._ended.pop(turn_id, None)
+        self._ended[turn_id] = log
+        while len(self._ended) > MOST_KEPT:
+            del self._ended[next(iter(self._ended))]
+        await asyncio.sleep(KEPT_SECONDS)
+        if self._ended.get(turn_id) is log:
+            del self._ended[turn_id]
+
+
+_offices: WeakKeyDictionary[asyncio.AbstractEventLoop, Office] = WeakKeyDictionary()
+
+
+def office() -> Office:
+    """The office of the running loop."""
+    return _offices.setdefault(asyncio.get_running_loop(), Office())
+
+
+# --- The chat's answers for the endpoints: start an answer, follow it with any number of readers, stop it early ---
+# An answer belongs to its turn (`intake/answers/`): it is written to its end with or without readers.
+
+__all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
+
+# How long a request to stop waits for the writer, in any process, to save the text.
+STOP_PATIENCE_SECONDS = 2.0
+STOP_POLL_SECONDS = 0.05
+# How long a stopping server waits for the last saves.
+SHUTDOWN_SECONDS = 5
+
+
+def start_answer(*, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None) -> None:
+    """Start writing the answer of a turn that was just begun or resumed.
+
+    `is_still_in` is checked every two seconds, and the answer ends when its starter loses access.
+    """
+    office().start(turn, caller, is_still_in=is_still_in)
+
+
+async def follow_answer(
+    *,
+    turn: Turn,
+    caller: Caller,
+    after: EventId | None = None,
+    is_still_in: IsAuthorized | None = None,
+    with_blocks: bool = False,
+) -> AsyncIterator[bytes]:
+    """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
+
+    `is_still_in` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
+    adds `blocks`.
+    """
+    following = office().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
+    async for events in following:
+        yield events
+
+
+async def stream_answer(
+    *, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None, with_blocks: bool = False
+) -> AsyncIterator[bytes]:
+    """Start the answer and follow it from the beginning."""
+    start_answer(turn=turn, caller=caller, is_still_in=is_still_in)
+    async for events in follow_answer(turn=turn, caller=caller, is_still_in=is_still_in, with_blocks=with_blocks):
+        yield events
+
+
+async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
+    """End the answer, in any process; returns the turn in its new state, None if it was deleted.
+
+    If a writer does not end in time, the turn's status stops it, and the text saved so far is kept.
+    """
+    writing = office().writings.get(turn.pk)
+    if writing is not None:
+        writing.stop()
+    has_taken = writing is not None or await asyncio.to_thread(running.request_stop, turn.pk, attempt=turn.attempt)
+    deadline = time.monotonic() + (STOP_PATIENCE_SECONDS if has_taken else 0)
+    present: Turn | None = turn
+    while present is not None and not present.has_ended and present.attempt == turn.attempt:
+        if time.monotonic() > deadline:
+            await as_caller(caller, services.interrupt_turn, turn_id=turn.pk, attempt=turn.attempt)
+        await asyncio.sleep(STOP_POLL_SECONDS)
+        present = await load_turn(turn.pk, caller=caller)
+    return present
+
+
+async def cut_off_answers() -> None:
+    """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
+    here = office()
+    if writings := list(here.writings.values()):
+        for writing in writings:
+            writing.stop()
+        await asyncio.wait([asyncio.create_task(each.ended()) for each in writings], timeout=SHUTDOWN_SECONDS)
+    await asyncio.wait([asyncio.create_task(here.publisher.flushed())], timeout=1)
+
+
+# --- Prepares a web process at its start, so that the first user does not wait for loading and building ---
+# The vendor's package alone takes seconds to import. Then one answer is produced without the vendor, by a model that
+# says one word, because libraries build data at their first use. And a first message is saved and rolled back, because
+# PostgreSQL reads its catalogue for the first statements of each connection.
+
+
+# Renders everything that is loaded at its first use: highlighted code, a formula, a table.
+SAMPLE = "# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n$x^2$ and **more**\n"
+
+
+async def warm_up() -> None:
+    """Runs in the event loop that will serve. A failure is logged; the first answer will report it."""
+    try:
+        await asyncio.to_thread(_load)
+        await models.warm_up()
+        await _rehearse(TestModel(call_tools=[], custom_output_text="Hello."))
+        await asyncio.to_thread(_rehearse_saving)
+    except Exception as error:
+        logger.warning("The chat could not be warmed up (%s); its first answer will take longer", type(error).__name__)
+
+
+def _load() -> None:
+    for path in (settings.CHAT_TOOLSET, settings.CHAT_NOTES, settings.CHAT_FAR_DISTANCE):
+        import_string(path)
+    auth.get_backends()
+    render(SAMPLE)
+    render_blocks(SAMPLE)
+
+
+async def _rehearse(model: Model) -> None:
+    deps = ChatDeps(caller=Caller(user_id=None), now=timezone.now())
+    async for _ in loop.answer(message="Hello", history=[], deps=deps, model=model):
+        pass
+
+
+def _rehearse_saving() -> None:
+    """Saves a new visitor's first message and its answer, and rolls back, on the pool's only connection."""
+    try:
+        with transaction.atomic():
+            caller = Caller(user_id=User.objects.create_visitor().pk, is_visitor=True)
+            with acting_as(caller):
+                turn = begin_turn(caller=caller, message="Hello", conversation_id=None, now=timezone.now())
+                finish_turn(turn_id=turn.pk, answer=Answer(text="Hello.", status=Turn.Status.COMPLETE))
+            transaction.set_rollback(True)
+    finally:
+        connections.close_all()

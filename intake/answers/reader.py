@@ -1,0 +1,323 @@
+"""Streams an answer's log to one reader, at the reader's own pace.
+
+A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from core import responses
+from core.errors import AuthenticationRequired, NotFound, RecollectError
+from intake.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.answers.log import NOWHERE, AnswerLog, Ending, EventId
+from intake.chats.quotas import Usage
+from intake.links import undo_path
+from intake.markdown import render, render_blocks, render_summary
+from intake.markdown.rendering import BlockStream, ChangedBlocks
+from intake.models import Turn
+from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
+
+# --- Encodes the contract's events of an answer, as data and as server-sent events ---
+
+THROWN_OUT = "Your session has ended, or your token was revoked. What was written is kept."
+
+
+def encode_turn(turn: Turn) -> bytes:
+    """The first event: a reader who gets it again starts over."""
+    return responses.encode("turn", {**_named(turn), "turnId": turn.pk}, id=str(EventId(turn.attempt, NOWHERE)))
+
+
+def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False) -> bytes:
+    """`position` is the event's end in the log. An event without one returns its reader to the beginning, by its id.
+
+    Without any id the reader would return to an earlier event, and get a part twice.
+    """
+    id_ = str(EventId(turn.attempt, position))
+    match event:
+        case TextWritten(text=text):
+            return responses.encode("delta", {"text": text}, id=id_)
+        case ReasoningWritten(text=text, seconds=seconds):
+            return responses.encode(
+                "reasoning", {"text": text} | ({} if seconds is None else {"seconds": seconds}), id=id_
+            )
+        case ToolCalled(id=call_id, name=name, input=input_):
+            return responses.encode("tool_call", {"id": call_id, "name": name, "input": input_}, id=id_)
+        case ToolReturned():
+            return responses.encode("tool_result", _result_data(event, turn, with_html=with_html), id=id_)
+
+
+def encode_blocks(changed: ChangedBlocks) -> bytes:
+    """Without an id: a reader who returns gets all blocks."""
+    return responses.encode("blocks", {"from": changed.start, "html": changed.html})
+
+
+def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE) -> bytes:
+    return responses.encode(ending.name, ending.data, id=str(EventId(turn.attempt, position)))
+
+
+def encode_thrown_out() -> bytes:
+    return responses.encode("error", as_data(AuthenticationRequired(THROWN_OUT)))
+
+
+def ending_of(turn: Turn) -> Ending:
+    """The last event of an ended turn. Rendering its answer takes a while."""
+    if turn.error:
+        return Ending("error", turn.error)
+    data: dict[str, Any] = {**_named(turn), "html": str(render(turn.assistant_message))}
+    if turn.reasoning:
+        data["reasoningHtml"] = str(render(turn.reasoning))
+    if turn.status == Turn.Status.INTERRUPTED:
+        data["status"] = turn.status
+    if turn.usage:
+        data["usage"] = Usage.of(turn.usage).in_camel_case()
+    return Ending("done", data)
+
+
+def ending_by(error: RecollectError) -> Ending:
+    return Ending("error", as_data(error))
+
+
+def ending_of_deleted() -> Ending:
+    return ending_by(NotFound("This message has been deleted."))
+
+
+def as_data(error: RecollectError) -> dict[str, Any]:
+    reason = {"reason": error.reason} if error.reason else {}
+    return {"code": error.code, "detail": error.detail, "retryable": error.retryable, **reason}
+
+
+def kept_result(event: ToolReturned) -> dict[str, Any]:
+    """The parts of a result that a turn keeps: the stored text for people, and the place for undoing it."""
+    result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error}
+    if event.place is not None:
+        result |= {"stored": event.stored or "", "place": event.place}
+    return result
+
+
+def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
+    """The reasoning of a kept answer, if any, as one event."""
+    seconds = Usage.of(turn.usage).thought_seconds
+    return [ReasoningWritten(turn.reasoning, seconds)] if turn.reasoning else []
+
+
+def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
+    """A kept call as it happened. An undone call cannot be undone again."""
+    events: list[ToolCalled | ToolReturned] = [
+        ToolCalled(id=call["id"], name=call.get("name", ""), input=call.get("input", {}))
+    ]
+    if "summary" in call:
+        returned = ToolReturned(
+            call["id"],
+            call["summary"],
+            is_error=call.get("is_error", False),
+            stored=call.get("stored"),
+            place=None if "undone_at" in call else call.get("place"),
+        )
+        events.append(returned)
+    return events
+
+
+def _named(turn: Turn) -> dict[str, Any]:
+    return {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number}
+
+
+def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {"id": event.id, "summary": event.summary}
+    if with_html:
+        data["html"] = str(render_summary(event.summary))
+    if event.is_error:
+        data["isError"] = True
+    if event.place is not None:
+        path = undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=event.id)
+        data |= {"stored": event.stored or "", "undo": {"method": "POST", "href": path}}
+    return data
+
+
+# --- Renders an answer as HTML while it is written, once for all readers of its log who want HTML ---
+# The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
+# Each reader has a view that knows the first block that the reader has not seen.
+
+# Rendering occupies a processor: more threads would only slow the others down.
+_threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
+
+
+class Drawing:
+    def __init__(self, log: AnswerLog) -> None:
+        self._log = log
+        self._stream = BlockStream()
+        self._fed = 0
+        self.blocks: list[str] = []
+        # Whether these are the blocks of the whole answer.
+        self.is_finished = False
+        self._views: WeakSet[ReaderView] = WeakSet()
+        self._task = asyncio.create_task(self._draw())
+
+    def open_view(self) -> "ReaderView":
+        view = ReaderView(self)
+        self._views.add(view)
+        return view
+
+    def close_view(self, view: "ReaderView") -> bool:
+        """Returns whether other views are left; without any, rendering stops."""
+        self._views.discard(view)
+        if not self._views:
+            self._task.cancel()
+        return bool(self._views)
+
+    async def _draw(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.is_finished:
+            # Read before the text: anything written in between is rendered next time.
+            is_whole = self._log.is_over
+            self._feed()
+            if is_whole:
+                self._show(await loop.run_in_executor(_threads, self._stream.finish))
+                self.is_finished = True
+                self._log.notify()
+            elif (pause := self._stream.seconds_until_due) == 0:
+                self._show(await loop.run_in_executor(_threads, self._stream.changes))
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._log.wait()
+
+    def _feed(self) -> None:
+        text = self._log.text
+        if len(text) > self._fed:
+            self._stream.feed(text[self._fed :])
+            self._fed = len(text)
+
+    def _show(self, changed: ChangedBlocks | None) -> None:
+        if changed is None:
+            return
+        self.blocks[changed.start :] = changed.html
+        for view in self._views:
+            view.note(changed.start)
+        self._log.notify()
+
+
+class ReaderView:
+    """The blocks that one reader has not seen yet."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+        # A reader who arrives, or returns, gets all blocks.
+        self._unseen_from: int | None = 0 if drawing.blocks else None
+
+    def note(self, start: int) -> None:
+        self._unseen_from = start if self._unseen_from is None else min(start, self._unseen_from)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._drawing.is_finished
+
+    def take(self) -> ChangedBlocks | None:
+        if self._unseen_from is None:
+            return None
+        start, self._unseen_from = self._unseen_from, None
+        return ChangedBlocks(start, self._drawing.blocks[start:])
+
+
+# --- Streams an answer's log to one reader, at the reader's own pace ---
+# A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
+
+KEEP_ALIVE_SECONDS = 15
+# The shortest time between two messages to a reader.
+PAUSE_SECONDS = 0.03
+CATCH_UP_SECONDS = 3
+
+
+async def read(
+    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: IsAuthorized | None = None
+) -> AsyncIterator[bytes]:
+    """Server-sent events, from `turn` (or after the position `after`) to `done` or `error`.
+
+    `is_still_in` is checked every two seconds; a reader without access gets nothing more. Ends without a last event if
+    another attempt at the answer has begun.
+    """
+    position = await _found(log, after)
+    guard = _guard(is_still_in, log.notify)
+    try:
+        if position is None:
+            yield encode_turn(log.turn)
+        position = position or 0
+        while not guard.done():
+            chunk, position = _news(log, position, view)
+            if chunk:
+                yield chunk
+                await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
+            elif log.is_over and (view is None or view.is_finished):
+                break
+            elif not await _is_notified(log):
+                yield responses.KEEP_ALIVE
+        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_still_in)):
+            yield encode_thrown_out()
+        elif log.ending is not None:
+            yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else NOWHERE)
+    finally:
+        guard.cancel()
+
+
+async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
+    """The events of an ended turn again: its calls, its answer as one text, and its ending."""
+    yield encode_turn(turn)
+    for thought in events_of_reasoning(turn):
+        yield encode_event(thought, turn)
+    for call in turn.tool_calls:
+        for event in events_of_call(call):
+            yield encode_event(event, turn, with_html=with_blocks)
+    if turn.assistant_message:
+        yield encode_event(TextWritten(turn.assistant_message), turn)
+        if with_blocks:
+            blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
+            yield encode_blocks(ChangedBlocks(0, blocks))
+    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn)
+
+
+async def _found(log: AnswerLog, position: int | None) -> int | None:
+    """The position, if it exists in this log; a mirror gets a moment to reach it."""
+    if position is None:
+        return None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            while log.is_mirror and log.is_exact and not log.is_over and position > log.position:
+                await log.wait()
+    return position if log.is_exact and position <= log.position + 1 else None
+
+
+def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes, int]:
+    events = log.since(position)
+    encoded = [
+        encode_event(event, log.turn, position=end if log.is_exact else NOWHERE, with_html=view is not None)
+        for end, event in events
+    ]
+    if view is not None and (changed := view.take()) is not None:
+        encoded.append(encode_blocks(changed))
+    return b"".join(encoded), events[-1][0] if events else position
+
+
+async def _is_notified(log: AnswerLog) -> bool:
+    """False if nothing has happened for so long that a proxy may close the connection."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+            await log.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _guard(is_still_in: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
+    if is_still_in is None:
+        return asyncio.get_running_loop().create_future()
+    guard = asyncio.create_task(wait_for_revocation(is_still_in))
+    guard.add_done_callback(lambda _: notify())
+    return guard
+
+
+async def _may_stay(is_still_in: IsAuthorized | None) -> bool:
+    """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
+    return is_still_in is None or await is_authorized_now(is_still_in)

@@ -1,0 +1,1 @@
+"""Conversations and their turns: every write, reading, versions, deletion, export, quotas."""

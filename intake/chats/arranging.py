@@ -1,0 +1,106 @@
+"""Organises chats: pins, archives and deletes several at once."""
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from core.errors import InvalidInput, NotFound
+from core.isolation.acting import Caller
+from intake.accounts import activity
+from intake.chats import changes, deleting
+from intake.chats.services import lock_conversation
+from intake.models import Activity, Conversation, Turn
+
+# The most chats that one request changes.
+MOST_AT_ONCE = 100
+
+
+def arrange(
+    *,
+    caller: Caller,
+    conversation_ids: Collection[UUID],
+    is_pinned: bool | None = None,
+    is_archived: bool | None = None,
+    now: datetime,
+) -> None:
+    """Pin, archive, or undo that; None changes nothing. Archiving unpins.
+
+    Raises `NotFound`, and changes nothing, if one of them is not the caller's.
+    """
+    _check_number(conversation_ids)
+    changed: dict[str, datetime | None] = {}
+    if is_pinned is not None:
+        changed["pinned_at"] = now if is_pinned else None
+    if is_archived is not None:
+        changed["archived_at"] = now if is_archived else None
+        if is_archived:
+            changed["pinned_at"] = None
+    with transaction.atomic():
+        mine = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids)
+        # Even without a change, this checks their owner.
+        count = mine.update(**changed) if changed else mine.count()
+        if count != len(set(conversation_ids)):
+            raise NotFound
+        if changed:
+            changes.tell(caller, *conversation_ids)
+
+
+def delete_all(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
+    """Delete all of them or, if one is not the caller's (`NotFound`), none."""
+    _check_number(conversation_ids)
+    with transaction.atomic():
+        if deleting.delete_conversations(caller=caller, conversation_ids=conversation_ids) != len(
+            set(conversation_ids)
+        ):
+            raise NotFound
+        activity.note_for_caller(caller, Activity.CHAT_DELETED, count=len(set(conversation_ids)))
+
+
+def _check_number(conversation_ids: Collection[UUID]) -> None:
+    if not 1 <= len(conversation_ids) <= MOST_AT_ONCE:
+        raise InvalidInput("Choose some chats.", errors={"id": [f"1 to {MOST_AT_ONCE} at once."]})
+
+
+# --- Temporary chats: kept on request, otherwise removed when the user leaves or their time is over ---
+# They are never indexed (`Turn.is_temporary`) and never listed (`ConversationQuerySet.kept`).
+
+# The limit of one run, so that no transaction grows without bounds. The database deletes the turns by cascade; no index
+# contains them. A worker sees no other conversations.
+_REMOVE_EXPIRED = """
+DELETE FROM intake_conversations WHERE id IN (
+    SELECT id FROM intake_conversations WHERE expires_at < %(now)s ORDER BY expires_at LIMIT 1000
+)
+"""
+
+
+def keep(*, caller: Caller, conversation_id: UUID) -> None:
+    """Turn a temporary chat into a normal one; harmless if it is one. Raises `NotFound`."""
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        if conversation.expires_at is None:
+            return
+        conversation.expires_at = None
+        conversation.save(update_fields=["expires_at"])
+        # Saved one by one, so that the index gets a signal for each. The lock waits for an answer that is being saved.
+        mine = Turn.objects.for_caller(caller).filter(conversation=conversation)
+        for turn in mine.select_for_update().order_by("pk"):
+            turn.is_temporary = False
+            turn.save(update_fields=["is_temporary"])
+        changes.tell(caller, conversation_id)
+
+
+def leave(*, caller: Caller, conversation_id: UUID) -> None:
+    """Remove a temporary chat. Raises `NotFound` for any other chat, so that no other can be removed this way."""
+    with transaction.atomic():
+        if lock_conversation(caller, conversation_id).expires_at is None:
+            raise NotFound
+        deleting.delete_conversation(caller=caller, conversation_id=conversation_id)
+
+
+def remove_expired(*, now: datetime) -> int:
+    """Returns the number of removed chats."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REMOVE_EXPIRED, {"now": now})
+        return int(cursor.rowcount)

@@ -1,0 +1,248 @@
+"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
+
+A change is sent over Redis from a separate thread, so that an unavailable Redis delays no request; pages then see the
+change when they are loaded again. Each web process subscribes once, for all its open pages.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from django.conf import settings
+from django.db import transaction
+from django.dispatch import Signal
+from redis import Redis
+from redis.exceptions import RedisError
+
+from core import resilience
+from core.isolation.acting import Caller, insert_many
+from intake.models import Conversation, Turn, User
+
+logger = logging.getLogger(__name__)
+
+# Changes that arrive together are sent together: an import of a thousand chats is a few messages.
+GATHER_SECONDS = 0.05
+REST_SECONDS = 2.0
+# The longest queue of a page. A page that reads nothing for so long is told to reload everything.
+QUEUE_LENGTH = 200
+TIMEOUT_SECONDS = 2.0
+
+ChangedChat = tuple[int, str]
+
+
+def tell(caller: Caller, *conversation_ids: UUID) -> None:
+    """Send after the current transaction has committed."""
+    transaction.on_commit(lambda: tell_now(caller, *conversation_ids))
+
+
+def tell_now(caller: Caller, *conversation_ids: UUID) -> None:
+    """Send a committed change. Needs no database, and may be called on an event loop."""
+    if caller.user_id is not None:
+        _teller.put([(caller.user_id, str(conversation_id)) for conversation_id in conversation_ids])
+
+
+class _ChangeTeller:
+    """One thread per process, started with the first change."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._changes: dict[ChangedChat, None] = {}
+        self._started_in: int | None = None
+
+    def put(self, changes: list[ChangedChat]) -> None:
+        with self._lock:
+            self._changes.update(dict.fromkeys(changes))
+            if self._started_in != os.getpid():
+                threading.Thread(target=self._run, name="teller of changes", daemon=True).start()
+                self._started_in = os.getpid()
+        self._wanted.set()
+
+    def _run(self) -> None:
+        while self._wanted.wait():
+            time.sleep(GATHER_SECONDS)
+            self._wanted.clear()
+            with self._lock:
+                changes, self._changes = list(self._changes), {}
+            by_user: dict[int, list[str]] = defaultdict(list)
+            for user_id, conversation_id in changes:
+                by_user[user_id].append(conversation_id)
+            try:
+                self._publish(by_user)
+            except RedisError as error:
+                # Not retried: the next change, or a reload, updates the pages.
+                logger.warning("No page hears of a change: Redis is away (%s)", type(error).__name__)
+                time.sleep(REST_SECONDS)
+
+    def _publish(self, by_user: dict[int, list[str]]) -> None:
+        client = _client(settings.REDIS_URL)
+        for user_id, conversation_ids in by_user.items():
+            client.publish(_channel(), json.dumps({"user": user_id, "conversations": conversation_ids}))
+
+
+_teller = _ChangeTeller()
+
+
+@lru_cache(maxsize=4)
+def _client(url: str) -> Redis:
+    return resilience.client(url, seconds=TIMEOUT_SECONDS)
+
+
+def _listening() -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
+    return resilience.async_client(settings.REDIS_URL, seconds=None, connect_seconds=TIMEOUT_SECONDS)
+
+
+def _channel() -> str:
+    """Two installations may share a Redis, whose numbered databases do not separate channels."""
+    digest = hashlib.blake2b(settings.SECRET_KEY.encode(), digest_size=8)
+    return f"recollect:changes:{digest.hexdigest()}"
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+class _ChangeListener:
+    """The open pages of one event loop, and the one subscription that serves them."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, set[asyncio.Queue[str | None]]] = defaultdict(set)
+        self.task: asyncio.Task[None] | None = None
+
+    def open(self, user_id: int) -> asyncio.Queue[str | None]:
+        queue: asyncio.Queue[str | None] = asyncio.Queue(QUEUE_LENGTH)
+        self.queues[user_id].add(queue)
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._listen())
+            # A cancelled task still has to close its connection, and nothing else would keep it alive.
+            _tasks.add(self.task)
+            self.task.add_done_callback(_tasks.discard)
+        return queue
+
+    def close(self, user_id: int, queue: asyncio.Queue[str | None]) -> None:
+        self.queues[user_id].discard(queue)
+        if not self.queues[user_id]:
+            del self.queues[user_id]
+        if not self.queues and self.task is not None:
+            self.task.cancel()
+            self.task = None
+
+    def end(self) -> None:
+        """End every stream without waiting: the server stops."""
+        for queue in [queue for queues in self.queues.values() for queue in queues]:
+            _put(queue, None)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with _listening() as client, client.pubsub() as pubsub:
+                    await pubsub.subscribe(_channel())
+                    async for message in pubsub.listen():
+                        if message["type"] == "message":
+                            self._hand_on(json.loads(message["data"]))
+            except (RedisError, OSError) as error:
+                logger.warning("No page hears of changes for the moment: Redis is away (%s)", type(error).__name__)
+            await asyncio.sleep(REST_SECONDS)
+
+    def _hand_on(self, message: dict[str, object]) -> None:
+        user_id, conversation_ids = message["user"], message["conversations"]
+        if isinstance(user_id, int) and isinstance(conversation_ids, list):
+            for queue in self.queues.get(user_id, ()):
+                for conversation_id in conversation_ids:
+                    _put(queue, conversation_id)
+
+
+_listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, _ChangeListener] = WeakKeyDictionary()
+
+
+class Changes:
+    """A queue of the ids of the user's conversations that change while the block runs; None is the end."""
+
+    def __init__(self, user_id: int) -> None:
+        self.user_id = user_id
+
+    def __enter__(self) -> asyncio.Queue[str | None]:
+        self.listener = _listeners.setdefault(asyncio.get_running_loop(), _ChangeListener())
+        self.queue = self.listener.open(self.user_id)
+        return self.queue
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.close(self.user_id, self.queue)
+
+
+def end_streams() -> None:
+    """Callable from any thread and from a signal handler."""
+    for loop, listener in list(_listeners.items()):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(listener.end)
+
+
+def _put(queue: asyncio.Queue[str | None], item: str | None) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(item)
+
+
+# --- Saves imported history: many turns of many conversations in one transaction, numbered like those of the chat ---
+# 1. `lock` locks the existing conversations in a fixed order, as every writer locks its own before it numbers turns.
+# 2. `next_turn` makes a turn with the next number of its conversation.
+# 3. `save` writes all of them and sends `turns_saved`, because rows that are written in bulk send no `post_save`.
+
+# Sent with `turns`, all of one user and all ended, in the transaction that saves them.
+turns_saved = Signal()
+
+
+def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
+    """The existing ones, each locked until the transaction ends."""
+    if not ids:
+        return {}
+    wanted = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
+    return {conversation.pk: conversation for conversation in wanted.select_for_update()}
+
+
+def next_turn(
+    conversation: Conversation, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any
+) -> Turn:
+    """An unsaved turn of a conversation that is locked or new.
+
+    `follows`: the number of its parent. `number` may leave a gap.
+    """
+    conversation.has_versions = conversation.has_versions or (follows or 0) != conversation.turn_count
+    conversation.turn_count = number or conversation.turn_count + 1
+    conversation.last_active_at = max(conversation.last_active_at, said_at)
+    return Turn(
+        conversation=conversation,
+        user_id=conversation.user_id,
+        turn_number=conversation.turn_count,
+        parent_number=follows,
+        said_at=said_at,
+        **{"status": Turn.Status.COMPLETE, **fields},
+    )
+
+
+def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:
+    """Write new conversations, the changes of locked ones, and their turns."""
+    insert_many(made)
+    if changed:
+        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "has_versions", "last_active_at"])
+    insert_many(turns)
+    if turns:
+        turns_saved.send(sender=Turn, turns=turns)
+    by_user: dict[int | None, list[UUID]] = {}
+    for conversation in (*made, *changed):
+        by_user.setdefault(conversation.user_id, []).append(conversation.pk)
+    for user_id, ids in by_user.items():
+        # Open pages show the chats without being loaded again.
+        tell(Caller(user_id=user_id), *ids)

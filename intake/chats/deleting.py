@@ -1,0 +1,371 @@
+"""Deletes a turn, a conversation or an account, with all data derived from it.
+
+These rules hold under concurrent writes:
+1. A conversation's row is locked before its turns are changed, as everywhere, so that no turn is added meanwhile.
+2. A turn's number is never used again: a link leads to its own turn or to nothing, and a branch whose origin is deleted
+   still knows that it is a branch.
+3. An answer that is still being written is told to stop, finds its turn deleted, and is dropped
+   (`services.finish_turn`).
+4. Redis removes its data about the answers once the deletion is committed (`forget_answers`).
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from os.path import commonprefix
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Min, Q, TextField
+from django.db.models.functions import Cast
+from django.dispatch import Signal
+from django.utils import timezone
+
+from core.errors import Conflict, InvalidInput, NotFound
+from core.isolation.acting import Caller, acting_as
+from core.resilience import for_each
+from intake.accounts import activity
+from intake.chats import certificates, changes, running
+from intake.chats.certificates import DeletionCertificate
+from intake.chats.services import lock_conversation, title_from, without_nul
+from intake.chats.tree import Tree, turns_of
+from intake.links import conversation_path
+from intake.models import Activity, Conversation, Turn, User
+from intake.models.conversations import TITLE_LENGTH, TitledBy
+
+logger = logging.getLogger(__name__)
+
+# Sent with `user_id`, `conversation_id` and `numbers` (None for all) in the transaction that removes turns, before it
+# does so.
+turns_deleted = Signal()
+
+# Receivers return the turns about whose answers Redis may still have data.
+_DELETE_TURNS = """
+WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
+"""
+_DELETE_SOME_TURNS = """
+WITH gone AS (
+    DELETE FROM intake_conversation_turns
+     WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
+    RETURNING id, updated_at
+)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
+"""
+# Without loading the turns, which have all texts: the database deletes them by cascade.
+_DELETE_CONVERSATIONS = "DELETE FROM intake_conversations WHERE user_id = %s AND id = ANY(%s)"
+# How often an account's deletion restarts if the user was still writing.
+TRIES = 3
+
+
+def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) -> Conversation:
+    """Raises `InvalidInput` for a blank or overlong title, `NotFound` if the conversation is not the caller's."""
+    title = " ".join(without_nul(title).split())
+    if not 1 <= len(title) <= TITLE_LENGTH:
+        raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        conversation.title, conversation.titled_by = title, TitledBy.PERSON
+        conversation.save(update_fields=["title", "titled_by"])
+        changes.tell(caller, conversation_id)
+    return conversation
+
+
+def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int, is_noted: bool = True) -> bool:
+    """Delete one turn; the turns after it move up to its parent.
+
+    `is_noted`: whether it gets its own line in the user's activity. Returns whether the conversation still exists: it
+    is deleted with its last turn.
+    """
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        turn = turns_of(conversation).filter(turn_number=turn_number).first()
+        if turn is None:
+            raise NotFound
+        turns_of(conversation).filter(parent_number=turn_number).update(parent_number=turn.parent_number)
+        if is_noted:
+            activity.note_for_caller(caller, Activity.TURN_DELETED)
+        return _delete_turns(conversation, turn, [turn_number], caller)
+
+
+def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expected: int) -> bool:
+    """Delete a turn and all that follow it, in every version.
+
+    `expected` is the number of turns that the user was shown; raises `Conflict` if it has changed, so that no other
+    turn is deleted. Returns whether the conversation still exists: it is deleted with its last turn.
+    """
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        tree = Tree.of(conversation)
+        if turn_number not in tree:
+            raise NotFound
+        numbers = tree.below(turn_number)
+        if len(numbers) != expected:
+            raise Conflict(
+                f"The turn and what follows it are {len(numbers)} turns, not {expected}. Nothing was deleted."
+            )
+        turn = turns_of(conversation).get(turn_number=turn_number)
+        activity.note_for_caller(caller, Activity.TURN_DELETED, count=len(numbers))
+        return _delete_turns(conversation, turn, numbers, caller)
+
+
+def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> int:
+    """Delete the turns of a conversation from before a time, and the conversation if none is left.
+
+    Later turns move up. Returns the number of deleted turns; 0 if the conversation does not exist or is not the
+    caller's.
+    """
+    try:
+        with transaction.atomic():
+            conversation = lock_conversation(caller, conversation_id)
+            said = turns_of(conversation).filter(said_at__lt=before)
+            old = sorted(said.values_list("turn_number", flat=True))
+            if old:
+                _move_up(conversation, past=old)
+                _delete_turns(conversation, turns_of(conversation).get(turn_number=old[0]), old, caller)
+            return len(old)
+    except NotFound:
+        return 0
+
+
+def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
+    """Delete a conversation with all its turns. Raises `NotFound` if it is not the caller's.
+
+    `is_noted`: as for a turn.
+    """
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        _delete([conversation], caller)
+        if is_noted and conversation.expires_at is None:
+            activity.note_for_caller(caller, Activity.CHAT_DELETED)
+
+
+def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> int:
+    """Delete those of the conversations that are the caller's, with all turns; quotes are searched once.
+
+    Returns the number of deleted conversations.
+    """
+    with transaction.atomic():
+        wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
+        gone = list(wanted.select_for_update())
+        if gone:
+            _delete(gone, caller)
+        return len(gone)
+
+
+def delete_account(*, user: User) -> DeletionCertificate:
+    """Delete a user and everything they stored, in one transaction.
+
+    Returns the numbers of deleted rows.
+    """
+    user_id = user.pk
+    for attempt in range(1, TRIES + 1):
+        try:
+            with acting_as(user), transaction.atomic():
+                rows = _delete_account(user_id)
+            break
+        except IntegrityError:
+            # The user's data changed while the rest was being deleted.
+            if attempt == TRIES:
+                raise
+    logger.info("The account %d was deleted", user_id)
+    return certificates.certify(user_id=user_id, at=timezone.now(), rows=rows)
+
+
+def forget_answers(turn_ids: Iterable[int]) -> None:
+    """After the deletion has committed."""
+    ids = list(turn_ids)
+    if ids:
+        transaction.on_commit(lambda: running.forget(ids), robust=True)
+
+
+def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], caller: Caller) -> bool:
+    """Delete these turns, with `top` above the others. They are not loaded one by one: there may be ten thousand."""
+    where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
+    turns_deleted.send(Turn, **where)
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": running.KEPT_SECONDS})
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+    if top.parent_number is not None:
+        branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
+        branches.filter(branched_after__in=numbers).update(branched_after=top.parent_number)
+    _withdraw_quotes(caller, *(conversation_path(conversation.pk, turn_number=number) for number in numbers))
+    tree = Tree.of(conversation)
+    if not tree.parents:
+        _delete([conversation], caller)
+        return False
+    if _is_titled_by(top, conversation):
+        first = turns_of(conversation).get(turn_number=min(tree.parents))
+        conversation.title, conversation.titled_by = title_from(first.user_message), TitledBy.LINE
+    if conversation.current_number not in tree:
+        conversation.current_number = tree.newest_end(top.parent_number)
+    conversation.save(update_fields=["title", "titled_by", "current_number"])
+    changes.tell(caller, conversation.pk)
+    return True
+
+
+def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
+    """Whether the title was made from this turn, and is deleted with it. A model makes one from the first turn."""
+    if conversation.titled_by == TitledBy.MODEL:
+        return turn.turn_number == 1
+    return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
+
+
+def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
+    """All of them in one statement, without loading a text. Their rows are locked."""
+    ids = [conversation.pk for conversation in conversations]
+    recent = timezone.now() - timedelta(seconds=running.KEPT_SECONDS)
+    answered = Turn.objects.for_caller(caller).filter(conversation__in=ids, updated_at__gt=recent)
+    forget_answers(answered.values_list("pk", flat=True))
+    changes.tell(caller, *ids)
+    for pk in ids:
+        turns_deleted.send(Turn, user_id=caller.user_id, conversation_id=pk, numbers=None)
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_CONVERSATIONS, [caller.user_id, ids])
+    _withdraw_quotes(caller, *map(conversation_path, ids))
+
+
+def _delete_account(user_id: int) -> Counter[str]:
+    """Returns the number of deleted rows of each model; the database's cascades are counted before."""
+    rows = certificates.count_rows(user_id)
+    with connection.cursor() as cursor:
+        # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer that is being
+        # saved locks its turn, then the user; the same order avoids a deadlock.
+        cursor.execute(_DELETE_TURNS, [user_id, running.KEPT_SECONDS])
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+    # Changes by staff are logged under the user's address.
+    people = ContentType.objects.get_for_model(User)
+    LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
+    _, deleted = User.objects.filter(pk=user_id).delete()
+    with connection.cursor() as cursor:
+        # Check foreign keys here and not at the end of the transaction, where a restart is impossible.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    return rows | Counter(deleted)
+
+
+def _move_up(conversation: Conversation, *, past: Collection[int]) -> None:
+    """Turns that follow one of these, and are not deleted, move to the nearest turn above that is not deleted."""
+    tree, gone = Tree.of(conversation), set(past)
+    for number, parent in tree.parents.items():
+        if number not in gone and parent in gone:
+            above = next((each for each in tree.upward(parent) if each not in gone), None)
+            turns_of(conversation).filter(turn_number=number).update(parent_number=above)
+
+
+def _withdraw_quotes(caller: Caller, *paths: str) -> None:
+    """Remove deleted text from the caller's other turns: recall mode's quotes, and links with its title.
+
+    Text that a language model wrote about it belongs to the turn in which it was written, and stays.
+    """
+    with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
+    # The common prefix of many paths, because all turns are searched.
+    common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
+    quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
+    for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
+        text = turn.assistant_message
+        quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
+        for path in quoted:
+            for call in turn.tool_calls:
+                if isinstance(call, dict) and isinstance(call.get("summary"), str):
+                    call["summary"] = without_links(call["summary"], path, instead="a deleted chat")
+            if turn.is_recall:
+                text = _without_quotes(text, path)
+        if quoted:
+            # Not `save`: the indexed text has not changed.
+            Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
+
+
+# A quote of recall mode: its line with the day and the link, then the words.
+_QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n  > [^\n]*\n\n", re.MULTILINE)
+_LABEL_SIGN = re.compile(r"\\.|[\[\]\n]")
+_END_OF_LINK = re.compile(r"[^)\s]{0,200}\)")
+
+
+def without_links(text: str, path: str, *, instead: str) -> str:
+    """The text with `instead` for each Markdown link to the path or below it.
+
+    Each character is read once: the path is found first and its label before it, because an expression that begins
+    with a label reads all the text for each bracket of it.
+    """
+    kept: list[str] = []
+    read, target = 0, f"]({path}"
+    while (close := text.find(target, read)) >= 0:
+        start = _label_start(text, read, close)
+        end = _END_OF_LINK.match(text, close + len(target))
+        if start is None or end is None:
+            kept.append(text[read : close + len(target)])
+            read = close + len(target)
+        else:
+            kept += [text[read:start], instead]
+            read = end.end()
+    return "".join([*kept, text[read:]])
+
+
+def _label_start(text: str, start: int, close: int) -> int | None:
+    """The opening bracket of the label that ends at `close`; None if there is none on its line."""
+    opening: int | None = None
+    for sign in _LABEL_SIGN.finditer(text, start, close):
+        if sign[0] == "[":
+            opening = sign.start() if opening is None else opening
+        elif len(sign[0]) == 1:
+            opening = None
+    return opening
+
+
+def _without_quotes(text: str, path: str) -> str:
+    return _QUOTE.sub(lambda quote: "" if not without_links(quote["link"], path, instead="") else quote[0], text)
+
+
+# --- Deletes turns that are older than `settings.RETENTION_DAYS`, with all data derived from them ---
+# `User.retention_due_at` is the queue: the user who has waited longest is next and gets a share of the step. They are
+# due again when their oldest turn is too old, a day later at the latest, or after the others if the share was not
+# enough.
+
+STEP_SECONDS = 20.0
+PEOPLE_AT_ONCE = 1_000
+# Of one user; each conversation has its own transaction, so that no lock is held for long.
+CONVERSATIONS_AT_ONCE = 50
+# For imported turns with an old date, and for a changed setting.
+LATEST = timedelta(days=1)
+# A user whose step failed is due again after this time, so that the others come first.
+LATER = timedelta(hours=1)
+
+
+def remove_old_turns(*, now: datetime) -> bool:
+    """One step of some seconds, as the web role, acting as each user in turn; returns whether more users are due."""
+    if settings.RETENTION_DAYS < 1:
+        return False
+    due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
+    for_each(
+        "memory.remove_old_turns, users",
+        list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]),
+        lambda user_id: _remove_some_of(user_id, now),
+        seconds=STEP_SECONDS,
+        postpone=lambda user_id: _set_due(user_id, now + LATER),
+    )
+    return due.exists()
+
+
+def _remove_some_of(user_id: int, now: datetime) -> None:
+    caller, kept = Caller(user_id=user_id), timedelta(days=settings.RETENTION_DAYS)
+    mine = Turn.objects.for_caller(caller)
+    with acting_as(caller):
+        old = mine.filter(said_at__lt=now - kept).order_by("conversation_id")
+        some = list(old.values_list("conversation_id", flat=True).distinct()[:CONVERSATIONS_AT_ONCE])
+    for conversation_id in some:
+        with acting_as(caller):
+            delete_older(caller=caller, conversation_id=conversation_id, before=now - kept)
+    with acting_as(caller):
+        oldest = mine.aggregate(at=Min("said_at"))["at"]
+        due_at = now + LATEST if oldest is None else min(now + LATEST, max(now, oldest + kept))
+    _set_due(user_id, due_at)
+
+
+def _set_due(user_id: int, at: datetime) -> None:
+    with acting_as(Caller(user_id=user_id)):
+        User.objects.filter(pk=user_id).update(retention_due_at=at)

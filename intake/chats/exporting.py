@@ -1,0 +1,287 @@
+"""Exports an account as one JSON document, in pieces, with only a small part in memory.
+
+`settings.ACCOUNT_EXPORTS` lists the parts: each is a function that yields JSON values. An iterator inside a value
+becomes an array that is written while it is read.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model, QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.module_loading import import_string
+
+from core.isolation.acting import acting_as
+from core.text import END, ArchiveFile, cut, write_head, write_section, zipped
+from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, User
+
+ExportedRow = TypeVar("ExportedRow", bound=Model)
+
+# The reader of exports recognises our own export by this (imports/reading/products/recollect.py).
+FORMAT = "recollect-export-1"
+
+# The number of rows per query, and of bytes per piece.
+PAGE = 200
+PIECE = 64 * 1024
+
+
+class ExportEncoder(DjangoJSONEncoder):
+    """Times to the microsecond, as in the database."""
+
+    def default(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.isoformat().removesuffix("+00:00") + "Z" if not value.utcoffset() else value.isoformat()
+        return super().default(value)
+
+
+def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
+    """The document in UTF-8. No query or transaction is open between two pieces."""
+    parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
+    return in_bytes({**opening(user=user, now=now), **parts})
+
+
+def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with this conversation alone."""
+    one = iter([conversation_fields(conversation, user)])
+    return in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
+
+
+def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with these conversations alone."""
+    some = conversations(user=user, chosen=chosen)
+    return in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
+
+
+def opening(*, user: User, now: datetime) -> dict[str, Any]:
+    """The beginning of every export."""
+    with acting_as(user):
+        preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    profile = {
+        "email": user.email,
+        "time_zone": user.time_zone,
+        "language": user.language,
+        "joined_at": user.joined_at,
+        "model": preferences.model,
+        "how_to_answer": preferences.how_to_answer,
+    }
+    return {"format": FORMAT, "exported_at": now, "profile": profile}
+
+
+def in_bytes(value: Any) -> Iterator[bytes]:
+    """The value as JSON; its iterators become arrays."""
+    return in_pieces(_encode(value))
+
+
+def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """The texts as UTF-8, gathered into pieces of about `PIECE` bytes."""
+    gathered = bytearray()
+    for text in texts:
+        # A lone surrogate has no UTF-8; no text in the database contains one.
+        gathered += text.encode()
+        if len(gathered) >= PIECE:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
+
+
+def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: all conversations, or the chosen ones."""
+    rows = Conversation.objects.for_user(user).kept()
+    for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
+        yield conversation_fields(conversation, user)
+
+
+def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any]:
+    """The exported fields of a conversation; `turns` is an iterator."""
+    return {
+        "id": conversation.pk,
+        "title": conversation.title,
+        "titled_by": conversation.titled_by,
+        "source": conversation.source,
+        "external_id": conversation.external_id,
+        "started_at": conversation.started_at,
+        "last_active_at": conversation.last_active_at,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
+        "current_number": conversation.current_number,
+        "branched_from": conversation.branched_from,
+        "branched_after": conversation.branched_after,
+        "model": conversation.model,
+        "instructions": conversation.instructions,
+        "temperature": conversation.temperature,
+        "uses_memory": conversation.uses_memory,
+        "proof": proof_of(user, conversation.pk, conversation.instructions),
+        "turns": _turns(conversation, user),
+    }
+
+
+def proof_of(user: User, conversation_id: UUID, instructions: str) -> str:
+    """Says in an export that this user had the conversation with these instructions: its import keeps both."""
+    said = f"{user.pk}:{conversation_id}:{instructions}"
+    return salted_hmac("recollect.exported_conversation", said, algorithm="sha256").hexdigest()
+
+
+def is_own(user: User, conversation_id: UUID, instructions: str, *, proof: str) -> bool:
+    return constant_time_compare(proof_of(user, conversation_id, instructions), proof)
+
+
+def activity(*, user: User) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: the account's activity log, which an import ignores."""
+    for entry in in_pages(ActivityEntry.objects.for_user(user), key="id"):
+        yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
+
+
+def count_turns(conversation: Conversation, user: User) -> int:
+    return Turn.objects.for_user(user).filter(conversation=conversation).count()
+
+
+def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
+    """All rows in the order of a unique key, one page per query, so that no query stays open."""
+    page = list(rows.order_by(key)[:size])
+    while page:
+        yield from page
+        last = getattr(page[-1], key)
+        page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:size]) if len(page) == size else []
+
+
+def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
+    for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
+        yield {
+            "turn_number": turn.turn_number,
+            "parent_number": turn.parent_number,
+            "said_at": turn.said_at,
+            "user_message": turn.user_message,
+            "assistant_message": turn.assistant_message,
+            "reasoning": turn.reasoning,
+            "tool_calls": turn.tool_calls,
+            "status": turn.status,
+            "is_recall": turn.is_recall,
+            "error": turn.error,
+            "usage": turn.usage,
+        }
+
+
+def _encode(value: Any) -> Iterator[str]:
+    """Like `json.dumps`, in pieces where the value holds iterators."""
+    if isinstance(value, Iterator):
+        yield from _enclosed("[", (_encode(item) for item in value), "]")
+    elif isinstance(value, Mapping) and any(isinstance(item, Iterator) for item in value.values()):
+        yield from _enclosed("{", (_member(name, item) for name, item in value.items()), "}")
+    else:
+        yield json.dumps(value, cls=ExportEncoder, ensure_ascii=False)
+
+
+def _member(name: str, value: Any) -> Iterator[str]:
+    yield json.dumps(name) + ": "
+    yield from _encode(value)
+
+
+def _enclosed(opening: str, items: Iterable[Iterator[str]], closing: str) -> Iterator[str]:
+    separator = opening + "\n"
+    empty = True
+    for item in items:
+        yield separator
+        yield from item
+        separator, empty = ",\n", False
+    yield opening + closing if empty else "\n" + closing
+
+
+# --- Exports an account as a streamed zip: Markdown files, or the JSON document alone ---
+# `settings.ACCOUNT_EXPORT_FILES` lists the parts, like `ACCOUNT_EXPORTS`.
+
+NAME_LENGTH = 60
+ID_LENGTH = 12
+MANY_TURNS = 10_000
+# Characters that every file system accepts, besides letters and digits of any script.
+_NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
+
+
+def json_zip(*, user: User, now: datetime) -> Iterator[bytes]:
+    """The document of `exporting.account_as_json`, packed."""
+    document = account_as_json(user=user, now=now)
+    return zipped([ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)])
+
+
+def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
+    """A file for each conversation and document, and one for all records. No query is open between two pieces."""
+    return zipped(_files(user, now))
+
+
+def _files(user: User, now: datetime) -> Iterator[ArchiveFile]:
+    yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now))])
+    for path in settings.ACCOUNT_EXPORT_FILES.values():
+        yield from import_string(path)(user=user, now=now)
+
+
+def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`."""
+    for conversation in in_pages(Conversation.objects.for_user(user).kept()):
+        yield ArchiveFile(
+            name=f"conversations/{file_name(conversation)}.md",
+            at=conversation.last_active_at,
+            pieces=conversation_as_markdown(conversation=conversation, user=user),
+            may_be_large=conversation.turn_count > MANY_TURNS,
+        )
+
+
+def activity_file(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: `activity.json`, a list."""
+    yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
+
+
+def conversation_as_markdown(*, conversation: Conversation, user: User) -> Iterator[bytes]:
+    """In pieces of about `PIECE` bytes; `imports/reading/products/recollect.py` reads it back."""
+    return in_pieces(_conversation(conversation, user))
+
+
+def file_name(conversation: Conversation) -> str:
+    """A name without its extension that sorts by date, is valid on every system, and is unique."""
+    title = safe_name(conversation.title) or "Untitled"
+    return f"{conversation.started_at:%Y-%m-%d} {title} {short_id(conversation.pk)}"
+
+
+def short_id(key: UUID) -> str:
+    """The random end of an id."""
+    return key.hex[-ID_LENGTH:]
+
+
+def safe_name(title: str) -> str:
+    plain = _NOT_IN_NAMES.sub(" ", unicodedata.normalize("NFC", title))
+    return cut(" ".join(plain.split()), NAME_LENGTH).strip()
+
+
+def _conversation(conversation: Conversation, user: User) -> Iterator[str]:
+    fields = conversation_fields(conversation, user)
+    turns: Iterator[dict[str, Any]] = fields.pop("turns")
+    title = " ".join(conversation.title.split())
+    count = count_turns(conversation, user)
+    yield write_head({"recollect": "conversation", **plain(fields), "turn_count": count})
+    yield f"\n# {title or 'Untitled'}\n\n"
+    for turn in turns:
+        yield from _turn(turn)
+    yield END
+
+
+def _turn(turn: dict[str, Any]) -> Iterator[str]:
+    said, answered = turn.pop("user_message"), turn.pop("assistant_message")
+    heading = f"You, {turn['said_at']:%Y-%m-%d %H:%M} UTC"
+    yield write_section("turn", plain(turn), heading=heading, text=said)
+    if answered:
+        yield write_section("answer", {}, heading="Answer", text=answered)
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, cls=ExportEncoder, ensure_ascii=False, indent=1).encode()
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with JSON's types only, as in the JSON export."""
+    values: dict[str, Any] = json.loads(json.dumps(fields, cls=ExportEncoder))
+    return values

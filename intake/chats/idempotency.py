@@ -1,0 +1,113 @@
+"""Idempotent writes: the same request with the same key is stored once and gets the same response.
+
+1. A row claims the key, in the transaction that does the work and keeps the response: all of it is committed, or none.
+2. A second request with the key waits for a while at that row until the first ends.
+3. Then it returns the kept response; or, if the first request failed, does the work itself.
+4. When the stored data is deleted, so is the kept response. The key stays, so that a late repeat stores nothing again.
+
+The header is the one of the IETF draft "The Idempotency-Key HTTP Header Field".
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, OperationalError, connection, transaction
+from psycopg.errors import LockNotAvailable
+
+from core.errors import IdempotencyKeyReused, InvalidInput, NotFound, StillRunning
+from core.isolation.acting import Caller
+from intake.models import IdempotentAnswer
+
+HEADER = "Idempotency-Key"
+# Marks a replayed response.
+REPLAYED = "Idempotency-Replayed"
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
+KEPT_FOR = timedelta(hours=24)
+PATIENCE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    answer: dict[str, Any]
+    is_replay: bool
+
+
+def clean_key(key: str) -> str:
+    """The key as it was sent; raises `InvalidInput`."""
+    if not KEY.fullmatch(key):
+        raise InvalidInput(
+            f"The {HEADER} is not valid.", errors={HEADER: ["1 to 255 visible ASCII characters, without spaces."]}
+        )
+    return key
+
+
+def once(
+    *, caller: Caller, key: str, operation: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime
+) -> StoredAnswer:
+    """Call `run`, unless this request of `caller` (an operation and its data) already has a response.
+
+    Raises `IdempotencyKeyReused` if the key was used for another request, `StillRunning` if the first one has not
+    ended, `NotFound` if its data has been deleted. An error of `run` leaves no trace, so the key may be used again.
+    """
+    assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
+    digest = _digest(operation, data)
+    mine = IdempotentAnswer.objects.for_caller(caller)
+    mine.filter(created_at__lt=now - KEPT_FOR).delete()
+    with transaction.atomic():
+        row, is_new = _claim(caller.user_id, key, digest, now)
+        if not is_new:
+            return _replay(row, digest)
+        answer = run()
+        row.answer = json.dumps(answer)
+        row.save(update_fields=["answer"])
+        return StoredAnswer(answer, is_replay=False)
+
+
+def withdraw(*, user_id: int, about: str) -> None:
+    """Empty the kept responses that contain this id."""
+    IdempotentAnswer.objects.filter(user_id=user_id, answer__contains=about).update(answer="")
+
+
+def _claim(user_id: int, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
+    try:
+        with transaction.atomic():
+            _wait_at_most(PATIENCE_SECONDS)
+            row = IdempotentAnswer.objects.create(
+                user_id=user_id,
+                key=key,
+                request_digest=digest,
+                created_at=now,
+            )
+            _wait_at_most(None)
+            return row, True
+    except IntegrityError:
+        return IdempotentAnswer.objects.get(user_id=user_id, key=key), False
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None
+        raise
+
+
+def _wait_at_most(seconds: int | None) -> None:
+    """Limits the wait for a lock until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
+
+
+def _replay(row: IdempotentAnswer, digest: str) -> StoredAnswer:
+    if row.request_digest != digest:
+        raise IdempotencyKeyReused
+    if not row.answer:
+        raise NotFound("What this request stored has been deleted.")
+    return StoredAnswer(json.loads(row.answer), is_replay=True)
+
+
+def _digest(operation: str, data: Any) -> str:
+    canonical = json.dumps([operation, data], sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(canonical, key=settings.SECRET_KEY.encode()[:64], digest_size=32).hexdigest()

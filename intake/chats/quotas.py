@@ -1,0 +1,224 @@
+"""Enforces quotas: measures a user's data before more is added, and for the account page.
+
+Without a quota nothing is measured. Otherwise each process measures a user once a minute and adds the data that it
+accepts in between. It measures again before it refuses, so that deleted data counts at once. Two processes may
+therefore accept slightly more than a quota.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from threading import Lock
+from typing import Any, Self
+
+from django.conf import settings
+from django.db.models import Count, Sum
+from django.template.defaultfilters import filesizeformat
+from django.utils.formats import number_format
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from pydantic.alias_generators import to_camel
+
+from core.errors import QuotaExceeded, RateLimited
+from core.isolation.acting import Caller, acting_as
+from intake.models import Turn
+
+MEASURED_EVERY_SECONDS = 60.0
+MOST_KNOWN = 10_000
+RETRY_AFTER_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The size of one user's data. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector."""
+
+    turns: int = 0
+    bytes: int = 0
+    vectors_waiting: int = 0
+
+    def __add__(self, other: "Holdings") -> "Holdings":
+        return Holdings(
+            self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLine:
+    """One number of the account page; `most` is empty without a quota."""
+
+    name: str
+    used: str
+    most: str
+
+
+_known: dict[int, tuple[float, Holdings]] = {}
+_lock = Lock()
+
+
+def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: bool = False) -> None:
+    """Check the quota before turns and bytes are added. `fills_queue`: whether waiting vectors count too.
+
+    Raises `QuotaExceeded`, or `RateLimited` if waiting helps.
+    """
+    if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
+        return
+    added = Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
+    if _has_recent_measure(user_id) and _add(user_id, added, fills_queue=fills_queue) is None:
+        return
+    measure(user_id)
+    if refusal := _add(user_id, added, fills_queue=fills_queue):
+        raise refusal
+
+
+def take_growth(user_id: int | None, *, before: str, after: str) -> None:
+    """Check the quota before a text is replaced by a longer one. Raises `QuotaExceeded`."""
+    if (growth := len(after.encode()) - len(before.encode())) > 0:
+        take(user_id, size=growth)
+
+
+def measure(user_id: int) -> Holdings:
+    """The present values of each of `settings.QUOTA_MEASURES`."""
+    measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
+    with acting_as(Caller(user_id=user_id)):
+        stored = sum((each(user_id) for each in measures), Holdings())
+    with _lock:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[user_id] = time.monotonic(), stored
+    return stored
+
+
+def lines_of(user_id: int) -> list[UsageLine]:
+    """For the account page."""
+    stored = measure(user_id)
+    return [
+        UsageLine(_("Messages with their answers"), f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
+        UsageLine(
+            _("Text"),
+            filesizeformat(stored.bytes),
+            filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
+        ),
+        UsageLine(
+            _("Passages not yet found by meaning"),
+            f"{stored.vectors_waiting:,}",
+            _number(settings.QUOTA_VECTORS_WAITING),
+        ),
+    ]
+
+
+def chats(user_id: int) -> Holdings:
+    """`settings.QUOTA_MEASURES`: turns, from their index alone."""
+    found = Turn.objects.filter(user_id=user_id).aggregate(turns=Count("user"), size=Sum("text_bytes", default=0))
+    return Holdings(turns=found["turns"], bytes=found["size"])
+
+
+def _has_recent_measure(user_id: int) -> bool:
+    with _lock:
+        known = _known.get(user_id)
+    return known is not None and time.monotonic() - known[0] < MEASURED_EVERY_SECONDS
+
+
+def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    """Count it, unless it is refused: under the lock, so that two threads do not both take the last of a quota.
+
+    Another thread may have forgotten the measure since (`MOST_KNOWN`); then the next request measures.
+    """
+    with _lock:
+        measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
+        wanted = stored + added
+        refusal = _refusal(wanted, fills_queue=fills_queue)
+        if refusal is None and user_id in _known:
+            _known[user_id] = measured_at, wanted
+        return refusal
+
+
+def _refusal(wanted: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    if settings.QUOTA_TURNS and wanted.turns > settings.QUOTA_TURNS:
+        return QuotaExceeded(
+            f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."
+        )
+    if settings.QUOTA_BYTES and wanted.bytes > settings.QUOTA_BYTES:
+        most = filesizeformat(settings.QUOTA_BYTES)
+        return QuotaExceeded(f"You may keep {most} of text here, and this would be more. Delete something first.")
+    waiting = settings.QUOTA_VECTORS_WAITING
+    if fills_queue and waiting and wanted.vectors_waiting > waiting:
+        return RateLimited(
+            f"{wanted.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
+            retry_after=RETRY_AFTER_SECONDS,
+        )
+    return None
+
+
+def _number(most: int) -> str:
+    return f"{most:,}" if most else ""
+
+
+# --- The usage of an answer (tokens, seconds), as stored with its turn and shown beside it ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens and seconds over all requests of an answer, and how the last one ended, as OpenTelemetry names it (`stop`,
+    `length`, `content_filter` …). None if unknown.
+    """
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    seconds: float | None = None
+    finish_reason: str | None = None
+    # The part of the seconds in which a thinking model showed its reasoning.
+    thought_seconds: float | None = None
+
+    @classmethod
+    def of(cls, data: dict[str, Any] | None) -> Self:
+        """From `Turn.usage`; unknown keys are ignored."""
+        names = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in (data or {}).items() if name in names})
+
+    def after(self, earlier: "Usage") -> "Usage":
+        """For a continued answer: the sums, and the end of the last part."""
+        return Usage(
+            model=self.model or earlier.model,
+            input_tokens=_sum(earlier.input_tokens, self.input_tokens),
+            output_tokens=_sum(earlier.output_tokens, self.output_tokens),
+            seconds=_sum(earlier.seconds, self.seconds),
+            finish_reason=self.finish_reason,
+            thought_seconds=_sum(earlier.thought_seconds, self.thought_seconds),
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        """For `Turn.usage`."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def in_camel_case(self) -> dict[str, Any]:
+        """For the API."""
+        return {to_camel(name): value for name, value in self.as_data().items()}
+
+    def in_words(self) -> str:
+        """A line for people; empty if nothing is known."""
+        tokens = (
+            _("%(read)s tokens in, %(written)s out")
+            % {
+                "read": number_format(self.input_tokens, force_grouping=True),
+                "written": number_format(self.output_tokens or 0, force_grouping=True),
+            }
+            if self.input_tokens is not None
+            else ""
+        )
+        seconds = f"{number_format(round(self.seconds, 1), 1)} s" if self.seconds is not None else ""
+        return " · ".join(each for each in (self.model, tokens, seconds, self.finish_reason) if each)
+
+
+def together(earlier: dict[str, Any] | None, later: dict[str, Any] | None) -> dict[str, Any]:
+    """For `Turn.usage` of a continued answer."""
+    return Usage.of(later).after(Usage.of(earlier)).as_data()
+
+
+def _sum(earlier: Any, later: Any) -> Any:
+    return later if earlier is None else earlier if later is None else earlier + later
+
+
+# --- Limits the number of answers that are being written for one user at once, over all processes ---
+# A running turn is marked in the database, with a sign of life every few seconds, so the count needs no data of its
+# own. An answer leaves it when it is saved, however it ended, or some time after its server was killed.

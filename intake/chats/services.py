@@ -1,0 +1,364 @@
+"""Every write to conversations and turns, each in its own transaction."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Q
+
+from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.isolation.acting import Caller, PersonalChange, change_for_each
+from core.text import shortened
+from intake.chats import quotas
+from intake.chats.quotas import together
+from intake.models import Conversation, Turn
+from intake.models.conversations import TITLE_LENGTH
+
+MAX_MESSAGE_LENGTH = 32_000
+# As the number of a parent: the turn is a first one.
+NO_PARENT = 0
+# How long a temporary chat is kept, at most, after its last message.
+TEMPORARY_FOR = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The end of an answer, with the text to keep."""
+
+    text: str
+    status: Turn.Status
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    reasoning: str = ""
+    is_recall: bool = False
+    error: dict[str, Any] | None = None
+    # In the format of `intake.chats.quotas`.
+    usage: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The present state of a running answer."""
+
+    turn_id: int
+    user_id: int
+    attempt: int = 1
+    text: str
+    reasoning: str = ""
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def columns(self) -> tuple[str, str, str]:
+        return without_nul(self.text), without_nul(self.reasoning), json.dumps(self.tool_calls)
+
+
+# A turn that another transaction has locked is skipped, so that the other answers do not wait for it.
+_SAVE_PROGRESS = """
+UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, tool_calls = %s::jsonb, updated_at = %s
+ WHERE user_id = %s
+   AND id = (SELECT id FROM intake_conversation_turns
+              WHERE user_id = %s AND id = %s AND attempt = %s AND status = 'streaming'
+                FOR NO KEY UPDATE SKIP LOCKED)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatChoices:
+    """How a chat is answered from now on; None keeps the present value, or the default of a new chat.
+
+    `model`: a checked name, or empty for the user's default. `keeps_default_temperature` resets a temperature.
+    `is_temporary`: only for a new chat.
+    """
+
+    model: str | None = None
+    instructions: str | None = None
+    temperature: float | None = None
+    keeps_default_temperature: bool = False
+    uses_memory: bool | None = None
+    is_temporary: bool | None = None
+
+    def applied_to(self, conversation: Conversation) -> list[str]:
+        """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
+        wanted: dict[str, Any] = {
+            "model": self.model,
+            "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
+            "temperature": self.temperature,
+            "uses_memory": self.uses_memory,
+        }
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        if self.keeps_default_temperature:
+            wanted["temperature"] = None
+        for name, value in wanted.items():
+            setattr(conversation, name, value)
+        return list(wanted)
+
+
+NO_CHOICES = ChatChoices()
+
+
+def begin_turn(
+    *,
+    caller: Caller,
+    message: str,
+    conversation_id: UUID | None,
+    now: datetime,
+    parent: int | None = None,
+    choices: ChatChoices = NO_CHOICES,
+) -> Turn:
+    """Save the user's message before any model is asked.
+
+    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
+    The same message sent again after a failure resumes the failed turn, so that a retry adds no turn. Raises
+    `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the caller's,
+    `QuotaExceeded`.
+    """
+    message = clean_message(message)
+    try:
+        with transaction.atomic(savepoint=False):
+            conversation = _open_conversation(caller, conversation_id, message, now, choices)
+            return begin_in(conversation, message=message, parent=parent, now=now)
+    except IntegrityError:
+        # The account was deleted after the caller was authenticated.
+        raise AuthenticationRequired from None
+
+
+def begin_in(conversation: Conversation, *, message: str, parent: int | None, now: datetime) -> Turn:
+    """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here."""
+    follows = conversation.current_number if parent is None else parent
+    failed = None if conversation._state.adding else _failed_turn(conversation, message, follows)
+    if failed is not None:
+        return take_up(failed)
+    if settings.QUOTA_TURNS or settings.QUOTA_BYTES:
+        quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
+    turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
+    # Check here that the user still exists, not at the end of the caller's transaction.
+    connection.check_constraints()
+    return turn
+
+
+def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> Turn | None:
+    """Reopen a turn of the caller to answer it again; None if its answer is complete or running, or if a turn follows
+    it.
+    """
+    with transaction.atomic():
+        # The conversation is locked before its turns, as everywhere.
+        holding = Conversation.objects.for_caller(caller).filter(turns__pk=turn_id)
+        conversation = holding.select_for_update(of=("self",)).first()
+        if conversation is None:
+            return None
+        unanswered = Q(pk=turn_id, status__in=(Turn.Status.FAILED, Turn.Status.INTERRUPTED))
+        turn = conversation.turns.filter(unanswered).first()
+        return None if turn is None or has_children(turn) else take_up(turn, keeps_text=keeps_text)
+
+
+def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
+    """Save the present text and calls of all these answers, so that a killed server loses only a moment of them.
+
+    Returns the saved turns: those that are still open for their attempts, and not locked by another transaction.
+    """
+    changes = [
+        PersonalChange(
+            part.user_id,
+            _SAVE_PROGRESS,
+            [*part.columns(), now, part.user_id, part.user_id, part.turn_id, part.attempt],
+        )
+        for part in parts
+    ]
+    return {part.turn_id for part, count in zip(parts, change_for_each(changes), strict=True) if count}
+
+
+def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
+    """Close a turn with its answer. A turn that was closed, deleted or restarted meanwhile stays unchanged; returns
+    None.
+    """
+    with transaction.atomic(savepoint=False):
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
+        if turn is None:
+            return None
+        turn.assistant_message = without_nul(answer.text)
+        turn.reasoning = without_nul(answer.reasoning)
+        turn.status = answer.status
+        turn.tool_calls = answer.tool_calls
+        turn.is_recall = answer.is_recall
+        turn.error = answer.error
+        turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
+        changed = (
+            "assistant_message",
+            "reasoning",
+            "status",
+            "tool_calls",
+            "is_recall",
+            "error",
+            "usage",
+            "updated_at",
+        )
+        turn.save(update_fields=changed)
+        return turn
+
+
+def save_exchange(
+    *,
+    conversation: Conversation,
+    user_message: str,
+    assistant_message: str,
+    said_at: datetime,
+    parent: int | None = None,
+) -> Turn:
+    """Save a message and its answer at once, with their original time: for imported exchanges.
+
+    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
+    Turns with the same parent are versions of each other. The chosen path ends with the new turn. Raises
+    `Conversation.DoesNotExist`, `NotFound` for a missing parent. A failure aborts the enclosing transaction.
+    """
+    with transaction.atomic(savepoint=False):
+        mine = Conversation.objects.filter(user=conversation.user_id)
+        locked = mine.select_for_update().get(pk=conversation.pk)
+        turn = _add_turn(
+            locked,
+            user_message=without_nul(user_message),
+            assistant_message=without_nul(assistant_message),
+            status=Turn.Status.COMPLETE,
+            said_at=said_at,
+            follows=locked.current_number if parent is None else parent,
+        )
+    conversation.turn_count = conversation.current_number = turn.turn_number
+    return turn
+
+
+def open_turns(*, silent_since: datetime) -> list[Turn]:
+    """Turns that are being answered without a sign of life since: at most a thousand, the most silent first."""
+    silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
+    return list(silent.order_by("updated_at").only("pk", "user_id", "attempt", "updated_at")[:1000])
+
+
+def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
+    """Close a turn that no process answers any more; its text is kept, and indexed like any other.
+
+    Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open.
+    """
+    with transaction.atomic():
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
+        if turn is None:
+            return False
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+        return True
+
+
+def clean_message(message: str) -> str:
+    """The message as it is stored; raises `InvalidInput` naming the field."""
+    message = without_nul(message).strip()
+    if not message:
+        raise InvalidInput("The message is empty.", errors={"message": ["Write something."]})
+    if len(message) > MAX_MESSAGE_LENGTH:
+        limit = f"At most {MAX_MESSAGE_LENGTH:,} characters; this has {len(message):,}."
+        raise InvalidInput("The message is too long.", errors={"message": [limit]})
+    return message
+
+
+def without_nul(text: str) -> str:
+    """PostgreSQL can store every character except this one."""
+    return text.replace("\x00", "")
+
+
+def title_from(message: str) -> str:
+    """A title from the first message: its first line, cut at a word."""
+    return shortened(" ".join(message.split("\n", 1)[0].split()), TITLE_LENGTH)
+
+
+def _open_conversation(
+    caller: Caller, conversation_id: UUID | None, message: str, now: datetime, choices: ChatChoices
+) -> Conversation:
+    if conversation_id is not None:
+        return lock_conversation(caller, conversation_id, choices=choices)
+    conversation = Conversation(
+        user_id=caller.user_id,
+        title=title_from(message),
+        started_at=now,
+        last_active_at=now,
+        expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
+    )
+    choices.applied_to(conversation)
+    return conversation
+
+
+def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatChoices = NO_CHOICES) -> Conversation:
+    """The caller's conversation with its row locked; sets how it is answered from now on.
+
+    Raises `NotFound` if it is not the caller's.
+    """
+    try:
+        conversation = Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
+    except Conversation.DoesNotExist:
+        raise NotFound from None
+    if changed := choices.applied_to(conversation):
+        conversation.save(update_fields=changed)
+    return conversation
+
+
+def _failed_turn(conversation: Conversation, message: str, number: int | None) -> Turn | None:
+    failed = Q(turn_number=number, status=Turn.Status.FAILED, user_message=message)
+    turn = conversation.turns.filter(failed).first()
+    return None if turn is None or has_children(turn) else turn
+
+
+def has_children(turn: Turn) -> bool:
+    """Whether another turn follows; call it under the conversation's lock."""
+    after = Turn.objects.filter(user=turn.user_id, conversation=turn.conversation_id)
+    return after.filter(parent_number=turn.turn_number).exists()
+
+
+def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
+    """Reopen an ended turn, of a conversation whose row the caller has locked, to answer it again.
+
+    `keeps_text`: the next text continues the existing answer.
+    """
+    turn.status, turn.error = Turn.Status.STREAMING, None
+    turn.attempt += 1
+    if not keeps_text:
+        turn.assistant_message, turn.reasoning, turn.usage = "", "", None
+        # Data that the earlier attempt stored stays stored, and can still be undone.
+        turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
+    turn.save()
+    return turn
+
+
+def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | None, **fields: Any) -> Turn:
+    """A new turn at the end of the chosen path, of a conversation whose row the caller has locked, or that is saved
+    here.
+
+    Raises `NotFound` if the turn to follow does not exist.
+    """
+    if (
+        follows
+        and follows != conversation.current_number
+        and not conversation.turns.filter(turn_number=follows).exists()
+    ):
+        raise NotFound
+    conversation.has_versions = conversation.has_versions or (follows or NO_PARENT) != conversation.turn_count
+    conversation.turn_count += 1
+    conversation.current_number = conversation.turn_count
+    conversation.last_active_at = max(conversation.last_active_at, said_at)
+    conversation.archived_at = None
+    changed = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at"]
+    is_temporary = conversation.expires_at is not None
+    if is_temporary:
+        conversation.expires_at = said_at + TEMPORARY_FOR
+        changed.append("expires_at")
+    if conversation._state.adding:
+        conversation.save(force_insert=True)
+    else:
+        conversation.save(update_fields=changed)
+    return Turn.objects.create(
+        conversation=conversation,
+        user_id=conversation.user_id,
+        turn_number=conversation.turn_count,
+        parent_number=follows or None,
+        is_temporary=is_temporary,
+        said_at=said_at,
+        **fields,
+    )

@@ -1,0 +1,269 @@
+"""Versions of turns: another answer, an edited message, a continued answer, another path, a branch.
+
+Everything happens under the lock of the conversation's row, like every other write to its turns.
+"""
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils.module_loading import import_string
+
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
+from core.isolation.acting import Caller
+from core.text import shortened
+from intake.chats import services
+from intake.chats.idempotency import once
+from intake.chats.services import NO_CHOICES, ChatChoices
+from intake.chats.tree import Tree, turns_of
+from intake.models import Conversation, Turn, User
+from intake.models.conversations import TITLE_LENGTH
+
+STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
+IS_WHOLE = "There is no answer here that broke off or was cut."
+BRANCH_TITLE = "{title} (branch)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """A request for an answer: a message, or one of the three operations on a turn of the conversation, by number.
+
+    `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
+    `edit`: the turn of which the message is a new version. `regenerate`: the turn whose message is answered again.
+    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
+    """
+
+    message: str | None = None
+    conversation_id: UUID | None = None
+    parent: int | None = None
+    edit: int | None = None
+    regenerate: int | None = None
+    resume: int | None = None
+    choices: ChatChoices = field(default_factory=ChatChoices)
+
+    def as_data(self) -> dict[str, Any]:
+        """As JSON, by which a repeated request is recognised."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        given |= {name: value for name, value in given.pop("choices").items() if value is not None}
+        if not self.choices.keeps_default_temperature:
+            del given["keeps_default_temperature"]
+        return given | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
+
+
+def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
+    """The turn to answer. Raises the errors of the request's function."""
+    if wanted.conversation_id is not None:
+        where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id, "choices": wanted.choices}
+        if wanted.resume is not None:
+            return resume_answer(**where, turn_number=wanted.resume)
+        if wanted.regenerate is not None:
+            return regenerate(**where, turn_number=wanted.regenerate, now=now)
+        if wanted.edit is not None:
+            return edit(**where, turn_number=wanted.edit, message=wanted.message or "", now=now)
+    return services.begin_turn(
+        caller=caller,
+        message=wanted.message or "",
+        conversation_id=wanted.conversation_id,
+        parent=wanted.parent,
+        choices=wanted.choices,
+        now=now,
+    )
+
+
+def regenerate(
+    *, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime, choices: ChatChoices = NO_CHOICES
+) -> Turn:
+    """A version of a turn with the same message, to be answered again; a failed turn is resumed instead.
+
+    Raises `NotFound` for a turn that is not the caller's, `StillRunning` while it is being answered.
+    """
+    return _version(caller, conversation_id, turn_number, message=None, now=now, choices=choices)
+
+
+def edit(
+    *,
+    caller: Caller,
+    conversation_id: UUID,
+    turn_number: int,
+    message: str,
+    now: datetime,
+    choices: ChatChoices = NO_CHOICES,
+) -> Turn:
+    """A version of a turn with another message. Raises the errors of `regenerate`, `InvalidInput` for a bad message."""
+    said = services.clean_message(message)
+    return _version(caller, conversation_id, turn_number, message=said, now=now, choices=choices)
+
+
+def _version(
+    caller: Caller,
+    conversation_id: UUID,
+    turn_number: int,
+    *,
+    message: str | None,
+    now: datetime,
+    choices: ChatChoices,
+) -> Turn:
+    try:
+        with transaction.atomic(savepoint=False):
+            conversation = services.lock_conversation(caller, conversation_id, choices=choices)
+            turn = _ended_turn(conversation, turn_number)
+            said = turn.user_message if message is None else message
+            is_retry = turn.status == Turn.Status.FAILED and said == turn.user_message
+            if is_retry and not services.has_children(turn):
+                return services.take_up(turn)
+            parent = turn.parent_number or services.NO_PARENT
+            return services.begin_in(conversation, message=said, parent=parent, now=now)
+    except IntegrityError:
+        raise AuthenticationRequired from None
+
+
+def resume_answer(
+    *, caller: Caller, conversation_id: UUID, turn_number: int, choices: ChatChoices = NO_CHOICES
+) -> Turn:
+    """Reopen a turn to continue its answer, which broke off or was cut at the model's limit.
+
+    The turn keeps its number and its link: users see one answer. Raises `NotFound`, `StillRunning`, and `InvalidInput`
+    for a complete answer.
+    """
+    with transaction.atomic(savepoint=False):
+        conversation = services.lock_conversation(caller, conversation_id, choices=choices)
+        turn = _ended_turn(conversation, turn_number)
+        if not turn.can_be_continued:
+            raise InvalidInput(IS_WHOLE, errors={"resume": [IS_WHOLE]})
+        return services.take_up(turn, keeps_text=True)
+
+
+def choose_version(*, caller: Caller, conversation_id: UUID, turn_number: int) -> int:
+    """Choose the path of a turn, to its newest end; returns the number of the turn at that end.
+
+    Raises `NotFound`.
+    """
+    with transaction.atomic():
+        conversation = services.lock_conversation(caller, conversation_id)
+        tree = Tree.of(conversation)
+        if turn_number not in tree:
+            raise NotFound
+        path = tree.path_through(turn_number, preferred_end=conversation.current_number)
+        conversation.current_number = path[-1]
+        conversation.save(update_fields=["current_number"])
+    return path[-1]
+
+
+def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Conversation:
+    """A new conversation that continues from a turn. It shows that turn and those above it without copying them.
+
+    It has the settings of its origin. Raises `NotFound`, `StillRunning` while the turn is being answered,
+    `InvalidInput` for a turn of a temporary chat.
+    """
+    with transaction.atomic():
+        origin = services.lock_conversation(caller, conversation_id)
+        _ended_turn(origin, turn_number)
+        if origin.expires_at is not None:
+            raise InvalidInput("This chat is temporary. Keep it first, then branch from it.")
+        return Conversation.objects.create(
+            user_id=caller.user_id,
+            title=_branch_title(origin.title),
+            branched_from=origin.pk,
+            branched_after=turn_number,
+            model=origin.model,
+            instructions=origin.instructions,
+            temperature=origin.temperature,
+            uses_memory=origin.uses_memory,
+            started_at=now,
+            last_active_at=now,
+        )
+
+
+def _ended_turn(conversation: Conversation, turn_number: int) -> Turn:
+    turn = turns_of(conversation).filter(turn_number=turn_number).first()
+    if turn is None:
+        raise NotFound
+    if not turn.has_ended:
+        raise StillRunning(STILL_WRITTEN)
+    return turn
+
+
+def _branch_title(title: str) -> str:
+    """The origin's title, cut if both parts do not fit, and marked only once."""
+    mark = BRANCH_TITLE.format(title="")
+    kept = title.removesuffix(mark)
+    room = TITLE_LENGTH - len(mark)
+    return BRANCH_TITLE.format(title=shortened(kept, room)) if kept else ""
+
+
+# --- Handles a message that is sent again with the same key: it never creates a second turn ---
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn to be answered; or an earlier turn whose answer is followed or replayed."""
+
+    turn: Turn
+    is_replay: bool = False
+
+
+def begin_turn_once(*, caller: Caller, key: str | None, wanted: TurnRequest, now: datetime) -> Begun:
+    """`versions.begin`, unless the caller has sent this request with this key before. Then the earlier turn
+
+    1. is followed from the start while it is being answered;
+    2. is resumed and answered again, or continued if the request asks for that, if it has no complete answer and no
+       later turn;
+    3. is replayed as it is, otherwise.
+
+    Raises the errors of `begin` and `once`, and `NotFound` if the turn has been deleted since.
+    """
+
+    def run() -> dict[str, int]:
+        return {"turn": begin(wanted, caller=caller, now=now).pk}
+
+    if key is None:
+        return Begun(begin(wanted, caller=caller, now=now))
+    kept = once(caller=caller, key=key, operation="chat", data=wanted.as_data(), run=run, now=now)
+    turn_id = kept.answer["turn"]
+    if not kept.is_replay:
+        return Begun(Turn.objects.for_caller(caller).get(pk=turn_id))
+    taken_up = services.take_up_turn(caller=caller, turn_id=turn_id, keeps_text=wanted.resume is not None)
+    if taken_up is not None:
+        return Begun(taken_up)
+    turn = Turn.objects.for_caller(caller).filter(pk=turn_id).first()
+    if turn is None:
+        raise NotFound("The message was sent before, and has been deleted since.")
+    return Begun(turn, is_replay=True)
+
+
+# --- Undoes a tool call of the chat's model: once, by the turn's owner; the turn records it ---
+
+NOT_WHILE_WRITTEN = "The answer is still being written. Undo it when it is done."
+
+
+def undo_tool_call(
+    *, user: User, conversation_id: UUID, turn_number: int, call_id: str, now: datetime
+) -> dict[str, Any]:
+    """The call with its `undone_at`; a second time changes nothing.
+
+    Raises `NotFound` alike for a missing call, another user's, and one that stored nothing; `StillRunning` while the
+    answer is being written; any error of the tool, for example `Conflict`, and then nothing has changed.
+    """
+    with transaction.atomic():
+        # Locked, so that the second of two simultaneous requests finds it done.
+        mine = Turn.objects.for_user(user).select_for_update()
+        turn = mine.filter(conversation=conversation_id, turn_number=turn_number).first()
+        call = None if turn is None else _call(turn, call_id)
+        if turn is None or call is None:
+            raise NotFound
+        if "undone_at" in call:
+            return call
+        if not turn.has_ended:
+            raise StillRunning(NOT_WHILE_WRITTEN)
+        undo = import_string(settings.CHAT_UNDO)
+        undo(user, name=call["name"], data=call["input"], place=call["place"], now=now)
+        call["undone_at"] = now.isoformat()
+        turn.save(update_fields=["tool_calls", "updated_at"])
+        return call
+
+
+def _call(turn: Turn, call_id: str) -> dict[str, Any] | None:
+    return next((call for call in turn.tool_calls if call["id"] == call_id and "place" in call), None)

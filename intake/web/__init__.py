@@ -1,0 +1,1 @@
+"""The pages of the chat and the account, and the streaming endpoints that they call."""

@@ -1,0 +1,390 @@
+"""Middleware of every request: expected failures, the language of pages, rate limits, and response headers."""
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
+from django.utils import timezone, translation
+from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import override
+
+from core import rate_limits
+from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RateLimited, RecollectError, Unavailable
+from core.rate_limits import client_address, counted_refusal
+from core.responses import as_recollect_error, problem_response, retry_after
+from intake.accounts.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER, is_made_for_caller, is_registered
+from intake.web.sentences import in_page_language
+
+# --- Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user ---
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_HOST = (
+    "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or "
+    "has the proxy pass on the Host header."
+)
+WRONG_HOST = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy pass on the Host "
+    "header, or puts CSRF_TRUSTED_ORIGINS={page} into .env."
+)
+WRONG_SCHEME_OF_PROXY = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy send "
+    "X-Forwarded-Proto: https."
+)
+WRONG_SCHEME = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator puts CSRF_TRUSTED_ORIGINS={page} "
+    "into .env."
+)
+ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,260}", re.ASCII)
+
+# Fields that nobody typed, or that no page may repeat.
+NOT_TYPED = {"csrfmiddlewaretoken", PAGE_PERSON_FIELD, "state", "next", "code", "credential", "id", "do", "sure", "on"}
+HEADINGS = {
+    HTTPStatus.BAD_REQUEST: _("That was not understood"),
+    HTTPStatus.UNAUTHORIZED: _("Log in first"),
+    HTTPStatus.NOT_FOUND: _("There is nothing here"),
+    HTTPStatus.REQUEST_TIMEOUT: _("That took too long"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _("That is too much at once"),
+    HTTPStatus.TOO_MANY_REQUESTS: _("A little slower, please"),
+    HTTPStatus.INTERNAL_SERVER_ERROR: _("Something broke on our side"),
+    HTTPStatus.SERVICE_UNAVAILABLE: _("Recollect is away for a moment"),
+}
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler400`: does not repeat the input that Django found suspicious."""
+    if isinstance(exception, DisallowedHost):
+        return _answer(request, InvalidInput(UNKNOWN_HOST), page="intake/problem.html")
+    return _answer(request, InvalidInput("The request is not valid."), page="400.html")
+
+
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler403`."""
+    if _is_api(request):
+        return problem_response(AuthenticationRequired())
+    return HttpResponse(render_to_string("403.html"), status=HTTPStatus.FORBIDDEN)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """`CSRF_FAILURE_VIEW`: tells a page that was open for too long from a proxy that passes on the wrong headers."""
+    mismatch = _mismatch(request)
+    if mismatch is None:
+        return HttpResponse(render_to_string("403_csrf.html"), status=HTTPStatus.FORBIDDEN)
+    logger.warning("A form was refused: %s", mismatch["log"])
+    context = {"heading": _("The address of this page does not fit"), "detail": mismatch["page"]}
+    return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
+
+
+def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
+    """What to say in the page and in the log if the browser names another origin than this server was asked for."""
+    try:
+        sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
+        host = request.get_host()
+    except (ValueError, DisallowedHost):
+        return None
+    page, server = f"{sent.scheme}://{sent.netloc}", f"{request.scheme}://{host}"
+    # Nothing else of a stranger's is repeated.
+    if not ORIGIN.fullmatch(page) or page == server or page in settings.CSRF_TRUSTED_ORIGINS:
+        return None
+    if sent.netloc != host:
+        sentence = WRONG_HOST
+    else:
+        sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
+    return {
+        place: text.format(page=page, server=server)
+        for place, text in (("page", str(sentence)), ("log", _in_english(sentence)))
+    }
+
+
+def _in_english(sentence: object) -> str:
+    with override("en"):
+        return str(sentence)
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler404`, and a page's response to an id that is not the caller's.
+
+    Independent of the user, so that it is the same, byte for byte, for all.
+    """
+    if _is_api(request) and request.resolver_match is None:
+        # No view has counted it.
+        error = counted_refusal(NotFound(), address=client_address(request))
+        return _answer(request, error, page="404.html")
+    return _answer(request, NotFound(), page="404.html")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """`handler500`. A lost database or a full pool may be met outside a view, where no middleware sees it."""
+    expected = sys.exception()
+    if isinstance(expected, Exception) and as_recollect_error(expected) is not None:
+        return answer_to(request, expected)
+    return _answer(request, Broken(), page="500.html")
+
+
+def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """For an expected failure."""
+    error = as_recollect_error(exception) or Unavailable()
+    return not_found(request) if isinstance(error, NotFound) else _answer(request, error, page="intake/problem.html")
+
+
+def logged_out(request: HttpRequest, error: AuthenticationRequired) -> HttpResponse:
+    """For a page that was made for another session: what was typed comes back, with a way to log in and go back."""
+    if _is_api(request):
+        return problem_response(error)
+    # Not the request: a page of this session would hold a new form for its person.
+    back = urlsplit(request.headers.get("Referer", ""))
+    path = f"{back.path}?{back.query}" if back.query else back.path
+    is_ours = back.netloc == request.get_host() and path.startswith("/") and not path.startswith("//")
+    context = {
+        "detail": in_page_language(error.detail),
+        "typed": [text for name, values in request.POST.lists() if not _is_hidden(name) for text in values if text],
+        "next": path if is_ours else "/",
+    }
+    return HttpResponse(render_to_string("intake/logged_out.html", context), status=error.status)
+
+
+def _is_hidden(name: str) -> bool:
+    return name in NOT_TYPED or "password" in name
+
+
+def log_in_to_see(request: HttpRequest) -> HttpResponse:
+    """For a reader without an account, or whose session has ended: a page of a chat that is not theirs."""
+    context = {
+        "heading": _("Log in to see this chat"),
+        "detail": _("It belongs to an account, and this browser is not logged in to it."),
+        "next": request.get_full_path(),
+    }
+    return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.NOT_FOUND)
+
+
+def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
+    """Rendered without the request: with it, the template would query the session, and so the database."""
+    return render_to_string(page, {"heading": HEADINGS[error.status], "detail": in_page_language(error.detail)})
+
+
+def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:
+    if _is_api(request):
+        return problem_response(error)
+    response = HttpResponse(page_for(error, page=page), status=error.status)
+    if error.retryable:
+        response["Retry-After"] = retry_after(error)
+    return response
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")
+
+
+# --- Middleware of every request: expected failures, the language of pages, rate limits, and response headers ---
+
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+LOGGED_OUT = "You are logged out. Log in."
+MADE_FOR_ANOTHER = "This page was made for another account. Reload it."
+API, HEALTH, ADMIN = "/api/v1/", "/healthz", "/admin/"
+# Programs read these texts literally (and DRF would translate its errors); the admin is in English.
+NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+# Browser features that no page, and no script injected into one, may use.
+PERMISSIONS_POLICY = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer",
+        "autoplay",
+        "camera",
+        "display-capture",
+        "encrypted-media",
+        "fullscreen",
+        "geolocation",
+        "gyroscope",
+        "magnetometer",
+        "microphone",
+        "midi",
+        "payment",
+        "picture-in-picture",
+        "screen-wake-lock",
+        "usb",
+        "xr-spatial-tracking",
+    )
+)
+
+
+class _Middleware:
+    """Only synchronous: because one of them is the innermost, Django runs all middleware in one thread, without
+    switching.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            response = self.refuse(request) or self.get_response(request)
+        finally:
+            self.end(request)
+        return self.change(response)
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        """A response instead of the view's."""
+        return None
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """Here the caller is looked up first, so here a lost database or a full pool is met: it is no fault of ours."""
+        try:
+            return self.before_view(request)
+        except (OperationalError, InterfaceError, RecollectError) as error:
+            return answer_to(request, error)
+
+    def before_view(self, request: HttpRequest) -> HttpResponse | None:
+        """A response instead of the view's, once the view is known."""
+        return None
+
+    def end(self, request: HttpRequest) -> None:
+        """Runs however the request ended."""
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        return response
+
+
+class FailureMiddleware(_Middleware):
+    """Turns a lost database into 503 and an exceeded limit into 429: neither is a fault of this program, so no 500.
+
+    A missing row and a row of another user get the same 404, and so does a NUL in an address, which PostgreSQL refuses
+    wherever a library looks it up.
+    """
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        if "\0" in request.path_info and not request.path.startswith(API):
+            return not_found(request)
+        return bad_request(request) if _would_break_the_admin(request) else None
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, OperationalError | InterfaceError | RecollectError):
+            return answer_to(request, exception)
+        return None
+
+
+class LanguageMiddleware(_Middleware):
+    """Activates the browser's language first, and the user's language and time zone once a view is found, where the
+    user is looked up anyway.
+
+    Outside of pages neither is activated: programs get English (LANGUAGE_CODE) and times with their offset. A reader
+    without an account has no zone but UTC, which pages write beside the time; the server's own says nothing to them.
+    """
+
+    def refuse(self, request: HttpRequest) -> None:
+        if _is_page(request):
+            translation.activate(translation.get_language_from_request(request))
+
+    def before_view(self, request: HttpRequest) -> None:
+        if not _is_page(request):
+            return
+        user = request.user if request.user.is_authenticated else None
+        timezone.activate(UTC if user is None else user.zone)
+        if user is not None and user.language:
+            translation.activate(translation.get_supported_language_variant(user.language))
+
+    def end(self, request: HttpRequest) -> None:
+        translation.deactivate()
+        timezone.deactivate()
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            patch_vary_headers(response, ["Accept-Language"])
+        return response
+
+
+class PagePersonMiddleware(_Middleware):
+    """Refuses to write what a page sends that was made for another person than the session's.
+
+    A page stays open over a log-out, an expired session and another log-in. Its text would be stored for whoever uses
+    this browser next. Comes before the check of the CSRF token, which a log-in also changes. Requests without a page,
+    by a token or by a program with a session, say nothing.
+    """
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        if request.method in ("GET", "HEAD", "OPTIONS", "TRACE") or "Authorization" in request.headers:
+            return None
+        made_for = request.headers.get(PAGE_PERSON_HEADER)
+        if made_for is None and request.content_type in FORM_TYPES:
+            made_for = request.POST.get(PAGE_PERSON_FIELD)
+        if made_for is None or is_made_for_caller(request, made_for):
+            return None
+        is_person = is_registered(request)
+        return logged_out(request, AuthenticationRequired(MADE_FOR_ANOTHER if is_person else LOGGED_OUT))
+
+
+class LimitsMiddleware(_Middleware):
+    """Counts every page, and every unknown address, before any database query.
+
+    The API counts its own requests by user. Its documentation counts as a page. A request that was counted as running
+    (`rate_limits.begin_call`) ends here.
+    """
+
+    def before_view(self, request: HttpRequest) -> None:
+        """A page may search and render answers, so it counts as a running call; the API counts its own."""
+        if not request.path.startswith(API) and request.user.pk is not None:
+            rate_limits.begin_call(request, user_id=request.user.pk)
+
+    def end(self, request: HttpRequest) -> None:
+        rate_limits.end_call(request)
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        if request.path.startswith(API):
+            return None
+        address = rate_limits.client_address(request)
+        try:
+            if request.path == HEALTH:
+                rate_limits.take_all(("health_address", address))
+            else:
+                rate_limits.take_for_page(request.COOKIES.get(settings.SESSION_COOKIE_NAME), address=address)
+        except RateLimited as error:
+            return answer_to(request, error)
+        return None
+
+
+class PrivacyMiddleware(_Middleware):
+    """Forbids caching unless a view is public, and forbids pages the use of device features.
+
+    Static files do not pass here: they are the same for all users. The second header is sent only with documents, where
+    it has an effect.
+    """
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        kept = response.headers.get("Cache-Control", "")
+        if "public" in kept:
+            # The view marked its response as public.
+            pass
+        elif "no-store" not in kept:
+            response.headers["Cache-Control"] = "private, no-store"
+        elif "private" not in kept:
+            response.headers["Cache-Control"] = f"{kept}, private"
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        return response
+
+
+def _would_break_the_admin(request: HttpRequest) -> bool:
+    """Parameters that no page of Django's admin sends, and that its views take for a text or for a field's name."""
+    if not request.path_info.startswith(ADMIN):
+        return False
+    return request.GET.get("_to_field") == "" or any(
+        "\0" in text for name in request.GET for text in request.GET.getlist(name)
+    )
+
+
+def _is_page(request: HttpRequest) -> bool:
+    return not request.path.startswith(NO_PAGES)

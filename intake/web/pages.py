@@ -1,0 +1,377 @@
+"""The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import date, datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, cast
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils import timezone, translation
+from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.i18n import JavaScriptCatalog
+
+from core.errors import Conflict, InvalidInput, NotFound
+from core.ids import parse_id
+from core.isolation.acting import acting_as, read_as
+from core.validation import position_in_address
+from intake.accounts import activity
+from intake.accounts.identity import caller_of, is_registered
+from intake.agent.language_models import ask_servers, offered_choices
+from intake.chats import arranging, deleting, reading
+from intake.chats.exporting import chats_as_json
+from intake.chats.reading import (
+    TURNS_PER_PAGE,
+    SharedTurns,
+    TurnWindow,
+    as_turn_number,
+    get_conversation,
+    get_turn,
+    list_conversations,
+    list_in_order,
+    list_one,
+    open_answers,
+    shared_to_show,
+    turns_to_show,
+)
+from intake.chats.services import MAX_MESSAGE_LENGTH
+from intake.chats.tree import Tree
+from intake.links import conversation_path
+from intake.models import Activity, Conversation, Turn, User
+from intake.web.forms import RenameForm
+from intake.web.middleware import log_in_to_see
+from intake.web.sentences import SENTENCES
+
+# --- Renames and deletes chats from the browser, each on its own page, without scripts ---
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def personal_form(view: View[P]) -> View[P]:
+    """Also for visitors. Never cached."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if request.method == "POST":
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
+        return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+
+    return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
+
+
+@personal_form
+def rename_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    form = RenameForm(request.POST or None, initial={"title": conversation.title})
+    if request.method == "POST" and form.is_valid():
+        title = form.cleaned_data["title"]
+        deleting.rename_conversation(caller=caller_of(request), conversation_id=conversation.pk, title=title)
+        return HttpResponseRedirect(conversation_path(conversation.pk))
+    return render(request, "intake/rename.html", {"conversation": conversation, "form": form})
+
+
+@personal_form
+def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    if request.method == "POST":
+        deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
+        messages.success(request, gettext("The chat is deleted."))
+        return HttpResponseRedirect(reverse("intake:home"))
+    return render(request, "intake/delete_conversation.html", {"conversation": conversation})
+
+
+@personal_form
+def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) -> HttpResponse:
+    number = as_turn_number(turn_number) or 0
+    turn = get_turn(caller=caller_of(request), conversation_id=parse_id(conversation_id), turn_number=number)
+    trouble = ""
+    if request.method == "POST":
+        try:
+            return _delete_turn(request, turn)
+        except Conflict:
+            trouble = gettext("More was said after it in the meantime. Look again before you delete.")
+    count = len(Tree.of(turn.conversation).below(number))
+    return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
+
+
+def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
+    """Only this turn; or with all that follow it, if their number is the one on the page."""
+    expected = as_turn_number(request.POST.get("from_here"))
+    where: dict[str, Any] = {"conversation_id": turn.conversation_id, "turn_number": turn.turn_number}
+    if expected is None:
+        is_left = deleting.delete_turn(caller=caller_of(request), **where)
+    else:
+        is_left = deleting.delete_from(caller=caller_of(request), **where, expected=expected)
+    if expected and expected > 1:
+        messages.success(request, gettext("%(count)s turns are deleted.") % {"count": expected})
+    else:
+        messages.success(request, gettext("The message and its answer are deleted."))
+    return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))
+
+
+# --- The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations ---
+
+EXAMPLES = [
+    _("Help me plan a dinner for six on Friday. Two are vegetarian."),
+    _("What did we say about the dinner?"),
+    _("I decided to learn the cello. Suggest a plan for the first month."),
+    _("Which decisions have I talked through here, and what did I decide?"),
+]
+
+
+def personal_page(view: View[P]) -> View[P]:
+    """Also for visitors, to read, if there are any (`settings.VISITORS`). Never cached."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not settings.VISITORS and not is_registered(request):
+            return redirect_to_login(request.get_full_path())
+        ask_servers()
+        try:
+            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+        except NotFound:
+            # Perhaps a session has ended. The same for every address, and so it tells nothing about any.
+            if is_registered(request):
+                raise
+            return log_in_to_see(request)
+
+    return login_not_required(never_cache(require_safe(wrapper)))
+
+
+@personal_page
+def home(request: HttpRequest) -> HttpResponse:
+    shown = {"examples": EXAMPLES, "is_temporary": "temporary" in request.GET}
+    return render(request, "intake/chat.html", {**_shell(request), **shown})
+
+
+@personal_page
+def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    window, above = _turns(request, found)
+    shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
+    around = as_turn_number(request.GET.get("turn"))
+    shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
+    is_temporary = found.expires_at is not None
+    return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
+
+
+def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
+    """A branch's own turns, then further up the shared ones, whose conversation `of` names."""
+    before, origin = as_turn_number(request.GET.get("before")), request.GET.get("of")
+    if before is not None and origin is not None:
+        turn = get_turn(caller=caller_of(request), conversation_id=parse_id(origin), turn_number=before)
+        window = TurnWindow([], earlier=None, later=before)
+        return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
+    around = as_turn_number(request.GET.get("turn"))
+    window = turns_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, around=around, before=before)
+    if window.earlier is not None:
+        return window, None
+    room = max(1, TURNS_PER_PAGE - len(window.turns))
+    return window, shared_to_show(conversation=conversation, at_most=room)
+
+
+@personal_page
+def conversations(request: HttpRequest) -> HttpResponse:
+    """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id.
+
+    Without scripts it is a separate page; the sidebar takes its items from here.
+    """
+    caller, after = caller_of(request), position_in_address(request.GET.get("after"))
+    words, is_archived = request.GET.get("q", ""), "archived" in request.GET
+    if only := request.GET.get("only"):
+        page = list_one(caller=caller, conversation_id=parse_id(only))
+    elif words or is_archived:
+        page = list_conversations(caller=caller, after=after, words=words, is_archived=is_archived)
+    else:
+        page = list_in_order(caller=caller, after=after)
+    context = {"page": page, "words": words, "is_archived": is_archived}
+    return render(request, "intake/conversations.html", context)
+
+
+def sidebar_of(request: HttpRequest) -> dict[str, Any]:
+    """The data of the sidebar for every page that shows it, also of other apps."""
+    caller = caller_of(request)
+    return {
+        "page": list_in_order(caller=caller),
+        "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
+        "visitor_days": settings.VISITOR_DAYS,
+    }
+
+
+def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
+    choices = offered_choices(caller_of(request), conversation)
+    return {**sidebar_of(request), "max_message_length": MAX_MESSAGE_LENGTH, "choices": choices}
+
+
+# --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---
+
+
+@personal_page
+def conversation_outline(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """The questions; `?q=` the turns with these words; `?on=` leads to the first turn of that day in the user's own
+    zone.
+    """
+    conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    day = _day(request.GET.get("on", ""))
+    if day is not None:
+        number = reading.first_turn_of(conversation, day, timezone.get_current_timezone())
+        if number is not None:
+            return HttpResponseRedirect(conversation_path(conversation.pk, turn_number=number))
+    words = request.GET.get("q", "").strip()
+    entries = reading.find(conversation, words) if words else reading.questions(conversation)
+    context = {"conversation": conversation, "entries": entries, "words": words}
+    return render(request, "intake/outline.html", context)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+# --- Organises chats from the browser: pin, archive, several at once, all without scripts ---
+
+YES = "1"
+FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
+
+
+@require_POST
+@personal_form
+def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Pins with `on=1`; unpins without it."""
+    key = parse_id(conversation_id)
+    is_pinned = request.POST.get("on") == YES
+    arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_pinned=is_pinned, now=timezone.now())
+    return HttpResponseRedirect(conversation_path(key))
+
+
+@require_POST
+@personal_form
+def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Archives with `on=1`; restores without it."""
+    key = parse_id(conversation_id)
+    is_archived = request.POST.get("on") == YES
+    arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_archived=is_archived, now=timezone.now())
+    return HttpResponseRedirect(conversation_path(key))
+
+
+@require_POST
+@personal_form
+def change_conversations(request: HttpRequest) -> HttpResponse:
+    """Applies `do` to each `id`: archive, restore, export; or delete, once `sure` confirms it."""
+    caller, now = caller_of(request), timezone.now()
+    ids = [parse_id(text) for text in request.POST.getlist("id")]
+    wanted = request.POST.get("do")
+    if not ids:
+        messages.error(request, gettext("Choose some chats first."))
+        return HttpResponseRedirect(reverse("intake:conversations"))
+    if wanted == "delete" and request.POST.get("sure") != YES:
+        chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()
+        return render(request, "intake/delete_conversations.html", {"chosen": chosen})
+    if wanted == "delete":
+        arranging.delete_all(caller=caller, conversation_ids=ids)
+    elif wanted in ("archive", "restore"):
+        arranging.arrange(caller=caller, conversation_ids=ids, is_archived=wanted == "archive", now=now)
+    elif wanted == "export":
+        # Changes nothing, but checks that the caller owns them.
+        arranging.arrange(caller=caller, conversation_ids=ids, now=now)
+        activity.note(cast(User, request.user), Activity.EXPORTED)
+        return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)
+    else:
+        raise InvalidInput("There is no such thing to do.")
+    messages.success(request, _done(wanted, len(set(ids))))
+    return HttpResponseRedirect(reverse("intake:conversations"))
+
+
+def _file(document: bytes, now: datetime) -> HttpResponse:
+    name = f'attachment; filename="{FILE_NAME.format(day=now)}"'
+    return HttpResponse(document, content_type="application/json", headers={"Content-Disposition": name})
+
+
+def _done(wanted: str, count: int) -> str:
+    chats = "1 chat" if count == 1 else f"{count} chats"
+    done = {"delete": "deleted", "archive": "archived", "restore": "back in the list"}[wanted]
+    return f"{chats} {done}."
+
+
+# --- Keeps a temporary chat by a button, or removes it when the user leaves the page ---
+
+
+@require_POST
+@personal_form
+def keep_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    key = parse_id(conversation_id)
+    arranging.keep(caller=caller_of(request), conversation_id=key)
+    return HttpResponseRedirect(conversation_path(key))
+
+
+@require_POST
+@personal_form
+def leave_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Sent by a page that is being closed, which reads no response."""
+    arranging.leave(caller=caller_of(request), conversation_id=parse_id(conversation_id))
+    return HttpResponse(status=204)
+
+
+# --- Serves the parts of an installable web application: service worker, offline page, icon ---
+
+
+@login_not_required
+@require_safe
+def worker(request: HttpRequest) -> HttpResponse:
+    """At the root, because a worker controls only addresses below its own. Its text changes with the files that it
+    caches.
+    """
+    text = render_to_string("intake/worker.js", {"version": ""})
+    version = hashlib.blake2b((text + settings.SECRET_KEY).encode(), digest_size=6).hexdigest()
+    return HttpResponse(
+        render_to_string("intake/worker.js", {"version": version}), content_type="text/javascript; charset=utf-8"
+    )
+
+
+@login_not_required
+@require_safe
+def offline(request: HttpRequest) -> HttpResponse:
+    return render(None, "intake/offline.html")
+
+
+@login_not_required
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """For clients that ask without having read a page."""
+    return HttpResponseRedirect(static("intake/icon-192.png"))
+
+
+class _Catalog(JavaScriptCatalog):
+    """Adds the API's English sentences to the scripts' own texts."""
+
+    def get_catalog(self) -> dict[str, Any]:
+        return {**super().get_catalog(), "sentences": {text: translation.gettext(text) for text in SENTENCES}}
+
+
+@login_not_required
+@require_safe
+def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
+    """The texts of the pages' JavaScript, as a script that defines `django.gettext`; the same for all users."""
+    if language not in dict(settings.LANGUAGES):
+        raise Http404
+    with translation.override(language):
+        response = _Catalog.as_view(packages=["intake"])(request)
+    patch_cache_control(response, public=True, max_age=3600)
+    return response

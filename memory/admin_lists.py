@@ -1,0 +1,267 @@
+"""The list of embeddings at any size: an indexed order, a limited count, and no vectors loaded.
+
+And what lies near a vector: the way to see that an embedding means something without reading its text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import F, FloatField, Func, IntegerField, Max, Min, QuerySet, Subquery
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.formats import date_format
+from pgvector.django import CosineDistance
+
+from core.citus.routing import about
+from memory.index.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
+from memory.models import Embedding, EmbeddingQuerySet
+
+NEWEST_FIRST = ("-created_at", "-id")
+AS_TRIED = ("next_attempt_at", "id")
+NEWEST_QUARANTINED_FIRST = ("-quarantined_at", "-id")
+NEIGHBOURS = 10
+BY_SOURCE = ("-user_id", "-corpus", "-source_id", "-chunk_index", "-part", "-model_id")
+
+
+class EmbeddingChangeList(ChangeList):
+    """Each filter has one order: that of the index which finds its rows.
+
+    With another order, the planner would scan the whole table for rare rows.
+    """
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> list[Any]:
+        if self.query.strip():
+            return list(BY_SOURCE)
+        by_state = {"waiting": AS_TRIED, "failed": AS_TRIED, "quarantined": NEWEST_QUARANTINED_FIRST}
+        return list(by_state.get(self.params.get("state", ""), NEWEST_FIRST))
+
+    def get_results(self, request: HttpRequest) -> None:
+        """First the page's ids, then its rows: vectors are evaluated only for those rows."""
+        super().get_results(request)
+        # The number is at the bottom of the list, with its limit; beside the search box it would look exact.
+        self.full_result_count = self.result_count
+        ids = self.result_list.values_list("pk", flat=True)[: self.list_per_page]
+        self.result_list = measured(list(ids))
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Pages through the first 10,000 rows; a filter leads to further ones."""
+
+    object_list: QuerySet[Embedding]
+
+    @cached_property
+    def _counted(self) -> Quantity:
+        return count_up_to_cap(self.object_list)
+
+    @cached_property
+    def count(self) -> int:
+        return self._counted.value
+
+    @cached_property
+    def beyond(self) -> Quantity | None:
+        """The approximate total, if not all rows can be paged through."""
+        if self._counted.precision is Precision.EXACT:
+            return None
+        return Quantity(max(estimated_count(self.object_list), CAP), Precision.ABOUT)
+
+
+def measured(ids: Sequence[int]) -> list[Embedding]:
+    """These rows in this order, each with the `dimensions` and the `norm` of its vector, without the vector."""
+    rows = (
+        Embedding.objects.filter(pk__in=ids)
+        .select_related("user", "model")
+        .defer("vector", "content_hash", "user__password")
+        .annotate(
+            dimensions=Func("vector", function="vector_dims", output_field=IntegerField()),
+            norm=Func("vector", function="l2_norm", output_field=FloatField()),
+        )
+    )
+    by_id = {row.pk: row for row in rows}
+    return [by_id[pk] for pk in ids if pk in by_id]
+
+
+def as_source_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A row of another source; `distance` is the cosine distance, 0 for the same direction, 1 for unrelated."""
+
+    pk: int
+    source_id: UUID
+    chunk_index: int
+    part: int
+    distance: float
+
+
+def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
+    """The nearest rows of the same user, corpus and model, exactly, without other passages of the same text.
+
+    Their vectors do not leave the database.
+    """
+    if embedding.embedded_at is None:
+        return []
+    vector = Subquery(Embedding.objects.filter(pk=embedding.pk).values("vector"))
+    comparable = Embedding.objects.filter(
+        user=embedding.user_id, corpus=embedding.corpus, model=embedding.model_id, vector__isnull=False
+    )
+    others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
+    nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:NEIGHBOURS]
+    with about(embedding.user_id):
+        return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]
+
+
+# --- The sidebar filters of the list of embeddings: fixed choices, or read from the two ends of an index ---
+
+Choices = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarPeriod:
+    """A year, a month or a day, in the site's time zone; written `2026`, `2026-11` or `2026-11-05`."""
+
+    year: int
+    month: int | None = None
+    day: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "CalendarPeriod":
+        """Raises `ValueError` for an invalid date."""
+        period = cls(*(int(number) for number in text.split("-", 2)))
+        period.start, period.end  # noqa: B018 - a date that does not exist shows itself here
+        return period
+
+    def __str__(self) -> str:
+        numbers = [f"{self.year:04}", *(f"{number:02}" for number in (self.month, self.day) if number)]
+        return "-".join(numbers)
+
+    @property
+    def label(self) -> str:
+        if self.month is None:
+            return str(self.year)
+        return date_format(self.first_day, "YEAR_MONTH_FORMAT" if self.day is None else "DATE_FORMAT")
+
+    @property
+    def first_day(self) -> date:
+        return date(self.year, self.month or 1, self.day or 1)
+
+    @property
+    def start(self) -> datetime:
+        return _midnight(self.first_day)
+
+    @property
+    def end(self) -> datetime:
+        """The start of the next one."""
+        if self.day:
+            return _midnight(self.first_day + timedelta(days=1))
+        if self.month:
+            return _midnight((self.first_day + timedelta(days=31)).replace(day=1))
+        return _midnight(date(self.year + 1, 1, 1))
+
+    def line(self) -> Iterator["CalendarPeriod"]:
+        """From the year down to this one."""
+        yield CalendarPeriod(self.year)
+        if self.month:
+            yield CalendarPeriod(self.year, self.month)
+        if self.day:
+            yield self
+
+    def parts(self) -> Iterator["CalendarPeriod"]:
+        """A year's months or a month's days, newest first; a day has none."""
+        if self.month is None:
+            yield from (CalendarPeriod(self.year, month) for month in range(12, 0, -1))
+        elif self.day is None:
+            last = (self.end - timedelta(hours=12)).day
+            yield from (CalendarPeriod(self.year, self.month, day) for day in range(last, 0, -1))
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        return [
+            ("embedded", "Embedded"),
+            ("waiting", "Waiting"),
+            ("failed", "Waiting, failed before"),
+            ("quarantined", "Quarantined"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: EmbeddingQuerySet) -> EmbeddingQuerySet:  # type: ignore[override]
+        match self.value():
+            case "embedded":
+                return queryset.exclude(vector=None)
+            case "waiting":
+                return queryset.waiting()
+            case "failed":
+                return queryset.waiting().exclude(last_error="")
+            case "quarantined":
+                return queryset.quarantined()
+            case _:
+                return queryset
+
+
+class AttemptsFilter(admin.SimpleListFilter):
+    title = "attempts"
+    parameter_name = "attempts"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        return [("1", "At least one"), ("2", "More than one")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> QuerySet[Embedding]:
+        least = self.value()
+        return queryset.filter(attempts__gte=int(least)) if least in ("1", "2") else queryset
+
+
+class CreatedFilter(admin.SimpleListFilter):
+    """Year, month, day. Django's own `date_hierarchy` would scan the whole table for the existing dates."""
+
+    title = "time of creation"
+    parameter_name = "created"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        ends = Embedding.objects.aggregate(first=Min("created_at"), last=Max("created_at"))
+        if ends["first"] is None:
+            return []
+        first, last = timezone.localtime(ends["first"]), timezone.localtime(ends["last"])
+        chosen = self._period()
+        inside = chosen.parts() if chosen else (CalendarPeriod(year) for year in range(last.year, first.year - 1, -1))
+        offered = [*(chosen.line() if chosen else ()), *(part for part in inside if _overlaps(part, first, last))]
+        return [(str(period), period.label) for period in offered]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> QuerySet[Embedding]:
+        period = self._period()
+        if period is None:
+            return queryset
+        return queryset.filter(created_at__gte=period.start, created_at__lt=period.end)
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            yield {**choice, "display": "Any time"} if choice["display"] == "All" else choice
+
+    def _period(self) -> CalendarPeriod | None:
+        value = self.value()
+        try:
+            return CalendarPeriod.parse(value) if value else None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise IncorrectLookupParameters from error
+
+
+def _overlaps(period: CalendarPeriod, first: datetime, last: datetime) -> bool:
+    return period.start <= last and period.end > first
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime(day.year, day.month, day.day))  # noqa: DTZ001 - made aware here

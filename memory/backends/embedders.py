@@ -1,0 +1,342 @@
+"""The configured embedding models, each shared by a process's threads; one of them is active.
+
+Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
+says which of the two is active (docs/decisions/0016).
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+# --- The interface of embedding models for indexing and search, and a fake model for tests ---
+
+Vector = npt.NDArray[np.float32]
+"""float32, shape (dimensions,), of length 1, so that the inner product of two is their cosine."""
+Matrix = npt.NDArray[np.float32]
+"""float32, shape (n, dimensions): one Vector per row."""
+Span = tuple[int, int]
+"""Start (inclusive) and end (exclusive) of a token, in characters of the text it was found in."""
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class EmbedderError(Exception):
+    """No vector could be made. The message is for people: it never contains a user's text or a key."""
+
+
+class EmbedderUnavailable(EmbedderError):
+    """The model is unavailable, too busy or too slow at the moment: try again."""
+
+
+class EmbedderLeftAlone(EmbedderUnavailable):
+    """The endpoint did not answer several times in a row and is not asked at the moment."""
+
+
+class EmbedderSlow(EmbedderUnavailable):
+    """The model did not answer in time. Fewer texts at once may help."""
+
+
+class EmbedderRefused(EmbedderError):
+    """The model does not accept one of these texts; the others may succeed separately."""
+
+
+class EmbedderMisconfigured(EmbedderError):
+    """A retry does not help: a file or a setting, named in the message, must change first."""
+
+
+class RankingWeights(NamedTuple):
+    """The weight of each feature of a text in its score in a hybrid search (`memory.search.fusion`).
+
+    Fitted by `manage.py fit_ranking` on LoCoMo, BEAM-100K and fourteen months of three lives (docs/decisions/0009).
+    """
+
+    nearness: float = 1.65
+    said_nearness: float = 1.03
+    neighbours_nearness: float = 0.47
+    closeness: float = 1.82
+    words_shared: float = 1.09
+    words_leading: float = 2.78
+    words_rare: float = 1.40
+    said_words: float = 1.23
+    neighbours_words: float = 1.64
+    length: float = 1.92
+
+
+FITTED = RankingWeights()
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How to interpret a model's cosine distances, and their weight beside terms.
+
+    The numbers of the built-in model are `TUNED`. With it, three in ten of a user's passages are farther from a query
+    than `UNRELATED`, and the other two distances are in proportion to that. A model without tuned numbers gets them in
+    proportion to its own value.
+    """
+
+    convincing: float
+    """So much nearer than the unrelated is what answers most questions."""
+    far: float
+    """Beyond this distance a match is mostly chance."""
+    weights: RankingWeights = FITTED
+    further: float = 0.06
+    """A passage further on in a long text counts as so much farther than it is."""
+    slope: float = 0.924
+    intercept: float = -9.32
+    """With `slope`: what makes of a score how likely it is that the text is what was wanted."""
+
+    @classmethod
+    def measured(cls, unrelated: float) -> Self:
+        """For a model without tuned numbers, where three in ten of the user's passages are farther than `unrelated`."""
+        scale = unrelated / UNRELATED
+        return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale, further=TUNED.further * scale)
+
+
+UNRELATED = 0.87
+TUNED = Calibration(convincing=0.35, far=0.75)
+# For a model without tuned numbers and with too few vectors to measure: no distance excludes a result.
+UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
+
+
+class Embedder(ABC):
+    """An embedding model. One instance serves all threads of a process.
+
+    Queries and documents have separate methods because many models want a different prefix for each.
+    """
+
+    name: str
+    """Stored with every vector. Models that place a text differently, if only by rounding, differ in name."""
+    dimensions: int
+    max_tokens: int
+    """The longest text that is read whole, in tokens as `token_offsets` counts them."""
+    calibration: Calibration | None = None
+    """None where nobody has tuned the model: search then measures one on the person's own vectors."""
+
+    @abstractmethod
+    def embed_query(self, text: str) -> Vector:
+        """Return the normalised vector of a query. Raise an EmbedderError."""
+
+    @abstractmethod
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """Return the normalised vectors of texts, in the order of `texts`. Raise an EmbedderError."""
+
+    @abstractmethod
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
+        """Return the positions of the text's tokens, in order; must be fast, because a request waits for it.
+
+        After `at_most` tokens it may leave out the rest: most of a long text is not needed at once.
+        """
+
+    def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
+        """Check, without loading anything, that the model's files exist. Raise EmbedderMisconfigured."""
+
+    def warm_up(self, *, for_documents: bool = False) -> None:  # noqa: B027
+        """Load everything that the first query, or the first document, would wait for. Raise EmbedderMisconfigured."""
+
+
+def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Scale along the last axis to length 1; a zero vector stays zero, and is similar to nothing."""
+    array = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(array, axis=-1, keepdims=True)
+    return (array / np.where(lengths == 0.0, 1.0, lengths)).astype(np.float32)
+
+
+class FakeEmbedder(Embedder):
+    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words."""
+
+    calibration = TUNED
+
+    def __init__(self, *, name: str = "fake", dimensions: int = 384, max_tokens: int = 256) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self.max_tokens = max_tokens
+
+    def embed_query(self, text: str) -> Vector:
+        """See Embedder."""
+        words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
+        # A text without words also needs a direction: the distance to a zero vector is not a number.
+        return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """See Embedder."""
+        return np.array([self.embed_query(text) for text in texts], np.float32).reshape(-1, self.dimensions)
+
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
+        """See Embedder: a token is a word or a punctuation mark."""
+        return [match.span() for match in islice(_WORD.finditer(text), at_most)]
+
+    def _direction(self, word: str) -> np.ndarray:
+        seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        return np.random.default_rng(seed).standard_normal(self.dimensions)
+
+
+# --- The configured embedding models, each shared by a process's threads; one of them is active ---
+# Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
+# says which of the two is active (docs/decisions/0016).
+
+__all__ = [
+    "Calibration",
+    "Embedder",
+    "EmbedderError",
+    "EmbedderLeftAlone",
+    "EmbedderMisconfigured",
+    "EmbedderRefused",
+    "EmbedderSlow",
+    "EmbedderUnavailable",
+    "configured_embedders",
+    "get_embedder",
+    "get_next_embedder",
+    "read_active_name",
+    "require_active",
+    "using",
+]
+
+logger = logging.getLogger(__name__)
+
+# How long a process uses the name of the active model that it read last. During a switch, two processes may differ for
+# as long.
+ACTIVE_NAME_SECONDS = 1.0
+
+_lock = threading.Lock()
+# By the name of the setting.
+_embedders: dict[str, Embedder] = {}
+_active_name: tuple[float, str | None] | None = None
+_chosen: ContextVar[Embedder | None] = ContextVar("embedder", default=None)
+
+
+def get_embedder() -> Embedder:
+    """Return the active model's embedder, which made the index and embeds queries and new texts.
+
+    Raise EmbedderMisconfigured if the settings are invalid, or name other models than the active one.
+    """
+    if (chosen := _chosen.get()) is not None:
+        return chosen
+    current, following = _configured("EMBEDDER"), get_next_embedder()
+    if following is None:
+        return current
+    name = _recent_active_name()
+    if name not in (None, current.name, following.name):
+        require_active(current.name, following.name)
+    return following if name == following.name else current
+
+
+def get_next_embedder() -> Embedder | None:
+    """Return the embedder of the next model, during a switch."""
+    return _configured("EMBEDDER_NEXT") if settings.EMBEDDER_NEXT else None
+
+
+def configured_embedders() -> list[Embedder]:
+    """All configured embedders. Raise EmbedderMisconfigured."""
+    return [embedder for embedder in (_configured("EMBEDDER"), get_next_embedder()) if embedder is not None]
+
+
+def _recent_active_name() -> str | None:
+    """The active model's name, read periodically; None before anything is indexed, when the settings decide."""
+    global _active_name  # noqa: PLW0603
+    if _active_name is not None and time.monotonic() - _active_name[0] < ACTIVE_NAME_SECONDS:
+        return _active_name[1]
+    if _is_in_event_loop():
+        # This code must not wait for the database; it only loads a model at start-up.
+        return None
+    name = read_active_name()
+    _active_name = (time.monotonic(), name)
+    return name
+
+
+def read_active_name() -> str | None:
+    from memory.models import EmbeddingModel  # its module imports this one
+
+    return EmbeddingModel.objects.active().values_list("name", flat=True).first()
+
+
+def require_active(*configured: str) -> None:
+    """Raise EmbedderMisconfigured if none of these models made the index: search could not read it."""
+    name = read_active_name()
+    if name is not None and name not in configured:
+        raise EmbedderMisconfigured(
+            f"The index was made with the embedding model {name}, and the settings name {' and '.join(configured)}: "
+            "name it again in EMBEDDING_…, and put another one into EMBEDDING_NEXT_… to switch to."
+        )
+
+
+def forget_active_name() -> None:
+    global _active_name  # noqa: PLW0603
+    _active_name = None
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def using(embedder: Embedder) -> Iterator[None]:
+    """Within the block, this model is the active one for this thread."""
+    token = _chosen.set(embedder)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def _configured(name: str) -> Embedder:
+    embedder = _embedders.get(name)
+    if embedder is None:
+        with _lock:
+            embedder = _embedders.get(name) or _embedders.setdefault(name, _build(name))
+    return embedder
+
+
+def _build(name: str) -> Embedder:
+    setting: dict[str, Any] = getattr(settings, name)
+    try:
+        backend = import_string(setting["BACKEND"])
+        embedder = backend(**setting.get("OPTIONS", {}))
+    except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
+        raise EmbedderMisconfigured(f"settings.{name} cannot be followed: {error}") from error
+    if not isinstance(embedder, Embedder):
+        raise EmbedderMisconfigured(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
+    if embedder.calibration is None:
+        logger.warning("Nobody has tuned search for %s: it is measured on each person's own vectors", embedder.name)
+    return embedder
+
+
+def reset_embedder(**_kwargs: Any) -> None:
+    """Remove the embedders, so that the next caller builds new ones."""
+    global _lock  # noqa: PLW0603
+    # A lock that another thread held during the fork would stay locked forever in the child.
+    _lock = threading.Lock()
+    _embedders.clear()
+    forget_active_name()
+
+
+def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
+    if setting in ("EMBEDDER", "EMBEDDER_NEXT"):
+        reset_embedder()
+
+
+setting_changed.connect(_follow_setting)
+# A forked worker cannot use the inherited threads of the model or the vendor's connections.
+os.register_at_fork(after_in_child=reset_embedder)

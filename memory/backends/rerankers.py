@@ -1,0 +1,170 @@
+"""The interface of rerankers, and the configured one: a model that reads the query and a text together.
+
+A process's threads share it. An installation may have none.
+"""
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from math import inf, log
+from typing import Any
+
+import openai
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from core.resilience import Endpoint, LeftAlone
+
+logger = logging.getLogger(__name__)
+
+
+class RerankerError(Exception):
+    """No scores could be computed. The message is for people: it never contains a user's text or a key."""
+
+
+class RerankerMisconfigured(RerankerError):
+    """A retry does not help: a file or a setting, named in the message, must change first."""
+
+
+class Reranker(ABC):
+    """One instance serves all threads of a process."""
+
+    name: str
+
+    @abstractmethod
+    def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
+        """Return how well each text answers the query, as log odds: 0 is as likely as not.
+
+        When the time is up it returns only the scores of the first texts, possibly none. Raise a RerankerError.
+        """
+
+    def warm_up(self) -> None:  # noqa: B027 (an endpoint loads nothing here)
+        """Load everything that the first query would wait for. Raise RerankerMisconfigured."""
+
+
+_lock = threading.Lock()
+_reranker: Reranker | None = None
+
+
+def get_reranker() -> Reranker | None:
+    """Return the reranker that `settings.RERANKER` names, if any. Raise RerankerMisconfigured if it is invalid."""
+    global _reranker  # noqa: PLW0603
+    setting: dict[str, Any] | None = settings.RERANKER
+    if not setting:
+        return None
+    with _lock:
+        if _reranker is None:
+            _reranker = _build(setting)
+        return _reranker
+
+
+def warm_up_reranker() -> None:
+    """Load everything that the first search would wait for. A failure is logged: search works without a reranker."""
+    try:
+        if (reranker := get_reranker()) is not None:
+            reranker.warm_up()
+    except RerankerError:
+        logger.exception("The reranker cannot be loaded, and searches have no second look")
+
+
+def _build(setting: dict[str, Any]) -> Reranker:
+    try:
+        reranker = import_string(setting["BACKEND"])(**setting.get("OPTIONS", {}))
+    except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
+        raise RerankerMisconfigured(f"settings.RERANKER cannot be followed: {error}") from error
+    if not isinstance(reranker, Reranker):
+        raise RerankerMisconfigured(f"settings.RERANKER: {setting['BACKEND']} is not a Reranker.")
+    return reranker
+
+
+def reset_reranker(**_kwargs: Any) -> None:
+    global _lock, _reranker  # noqa: PLW0603
+    # A lock that another thread held during the fork would stay locked forever in the child.
+    _lock = threading.Lock()
+    _reranker = None
+
+
+def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
+    if setting == "RERANKER":
+        reset_reranker()
+
+
+setting_changed.connect(_follow_setting)
+os.register_at_fork(after_in_child=reset_reranker)
+
+
+# --- Client of any endpoint for `POST /rerank` in the form of Cohere and Jina: vLLM, llama.cpp, LiteLLM, TEI ---
+
+# A probability of 0 or 1 has no log odds; this distance from them is enough.
+SURE = 1e-5
+
+
+class RerankEndpoint(Reranker):
+    """`base_url` is the part before `/rerank`. No text is too long: endpoints cut it."""
+
+    def __init__(self, *, base_url: str, api_key: str = "", model: str = "") -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise RerankerMisconfigured("RERANKER_BASE_URL must begin with http:// or https://.")
+        self.name = model or "rerank"
+        self._endpoint = Endpoint("The rerank endpoint")
+        self._model = model
+        # Text Embeddings Inference calls the documents `texts`, and refuses the other name.
+        self._field = "documents"
+        # One attempt: the user is waiting and has results already. See the embedding endpoint for the key.
+        self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
+
+    def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
+        """See Reranker: the endpoint's answer covers all texts, or arrives too late for any."""
+        if not texts:
+            return []
+        try:
+            with self._endpoint.call(openai.APITimeoutError):
+                answer = self._ask(query, texts, seconds)
+        except LeftAlone as error:
+            raise RerankerError(str(error)) from None
+        except openai.APITimeoutError:
+            return []
+        except openai.OpenAIError as error:
+            # `from None`: the vendor's message may quote the text or the key, and would be logged with ours.
+            raise RerankerError(f"The rerank endpoint failed ({type(error).__name__}).") from None
+        return _log_odds(_read(answer, len(texts)))
+
+    def _ask(self, query: str, texts: Sequence[str], seconds: float) -> Any:
+        body = {"query": _encodable(query), self._field: [_encodable(text) for text in texts]}
+        if self._model:
+            body["model"] = self._model
+        try:
+            return self._client.post("/rerank", cast_to=object, body=body, options={"timeout": seconds})
+        except openai.UnprocessableEntityError:
+            if self._field == "texts":
+                raise
+            self._field = "texts"
+            return self._ask(query, texts, seconds)
+
+
+def _read(answer: Any, count: int) -> list[float]:
+    """The scores in the order of the texts: `{results: [{index, relevance_score}]}`, or the list alone with `score`."""
+    rows: Any = answer.get("results") if isinstance(answer, dict) else answer
+    try:
+        scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
+        return [scores[index] for index in range(count)]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RerankerMisconfigured(
+            "The rerank endpoint's answer is no list of scores: check RERANKER_BASE_URL."
+        ) from None
+
+
+def _log_odds(scores: list[float]) -> list[float]:
+    """Most endpoints return probabilities; scores outside 0 to 1 are the model's own, which are log odds already."""
+    if not all(0 <= score <= 1 for score in scores):
+        return [max(-1 / SURE, min(1 / SURE, score)) if -inf < score < inf else -1 / SURE for score in scores]
+    sure = [min(1 - SURE, max(SURE, score)) for score in scores]
+    return [log(score / (1 - score)) for score in sure]
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

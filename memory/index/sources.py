@@ -1,0 +1,363 @@
+"""Reads the texts to index: one reader per corpus.
+
+Texts stay in their own tables: turns, documents and records. A reader says which rows are indexed and how each one
+reads. No other code depends on the number of corpora.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from itertools import accumulate
+from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.db.models import Model, QuerySet
+
+from intake.models import Turn, User
+from memory.backends.embedders import Embedder
+from memory.chunking import PassageSpan, text_spans, turn_passages, turn_spans
+from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.models.documents import Place
+
+# --- Cuts a document into chunks of consecutive lines, which are indexed and found with their line numbers ---
+# The chunks depend only on the content, not on the embedding model. So they need not be stored, and the terms and every
+# model's vectors refer to the same chunks. A cut depends only on the text near it: an append leaves all earlier chunks
+# unchanged, and after a change further up the cuts soon return to their old places.
+
+# In English a token is about four bytes. Other scripts use more bytes per character, and also more tokens.
+TOKEN_BYTES = 4
+CHUNK_BYTES = 400 * TOKEN_BYTES
+OVERLAP_BYTES = 80 * TOKEN_BYTES
+
+_INSIDE_LINE, _LINE, _PARAGRAPH, _HEADING = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a document with its lines, numbered from 1, the last included."""
+
+    text: str
+    start_line: int
+    end_line: int
+
+
+class _Piece(NamedTuple):
+    """A line with its end, or a part of a line that is longer than the overlap; `size` in bytes."""
+
+    text: str
+    line: int
+    starts_line: bool
+    size: int
+
+
+def document_chunks(content: str) -> list[Chunk]:
+    """The chunks in order, each of about 400 tokens, with about 80 in common with the previous one.
+
+    A chunk ends before a heading, after a blank line, or at the end of a line: at the best of these in its second half.
+    A line is cut only if it is longer than a chunk, or for the overlap. Blank text has no chunk.
+    """
+    pieces = _pieces(content)
+    # total[i]: the bytes before piece i.
+    total = [0, *accumulate(piece.size for piece in pieces)]
+    chunks: list[Chunk] = []
+    start = end = 0
+    while end < len(pieces):
+        end = _end(pieces, total, start, end)
+        text = "".join(piece.text for piece in pieces[start:end])
+        if text.strip():
+            chunks.append(Chunk(text.rstrip("\n"), pieces[start].line, pieces[end - 1].line))
+        # No piece is longer than the overlap, so the next chunk has room for at least one more.
+        start = bisect_left(total, total[end] - OVERLAP_BYTES)
+    return chunks
+
+
+def _end(pieces: list[_Piece], total: list[int], start: int, covered: int) -> int:
+    """The piece before which to cut, after the ones already `covered`."""
+    limit = bisect_right(total, total[start] + CHUNK_BYTES) - 1
+    if limit >= len(pieces):
+        return len(pieces)
+    earliest = max(covered + 1, bisect_left(total, total[start] + CHUNK_BYTES // 2))
+    return max(range(earliest, limit + 1), key=lambda index: (_break_before(pieces, index), index))
+
+
+def _break_before(pieces: list[_Piece], index: int) -> int:
+    """The quality of a place for a cut."""
+    if not pieces[index].starts_line:
+        return _INSIDE_LINE
+    if pieces[index].text.startswith("#"):
+        return _HEADING
+    return _LINE if pieces[index - 1].text.strip() else _PARAGRAPH
+
+
+def _pieces(content: str) -> list[_Piece]:
+    lines = content.removesuffix("\n").split("\n") if content else []
+    return [
+        _Piece(text, number, index == 0, len(text.encode()))
+        for number, line in enumerate(lines, start=1)
+        for index, text in enumerate(_cut(line + "\n"))
+    ]
+
+
+def _cut(line: str) -> list[str]:
+    """The line in parts that fit the overlap, cut after a space if there is one."""
+    stretches = []
+    start = 0
+    while len((ahead := line[start : start + OVERLAP_BYTES + 1]).encode()) > OVERLAP_BYTES:
+        room = ahead.encode()[:OVERLAP_BYTES].decode(errors="ignore")
+        length = room.rfind(" ") + 1 or len(room)
+        stretches.append(line[start : start + length])
+        start += length
+    return [*stretches, line[start:]]
+
+
+# --- Reads the texts to index: one reader per corpus ---
+# Texts stay in their own tables: turns, documents and records. A reader says which rows are indexed and how each one
+# reads. No other code depends on the number of corpora.
+
+AnyRow = TypeVar("AnyRow", bound=Model)
+
+ONLY_CHUNK = 0
+NOON = time(12)
+# A subquery and not a join, because workers lock the turns that they read.
+REGISTERED = User.objects.filter(is_visitor=False).values("pk")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """The key of a text: for chat the conversation and the turn number, for a document the number of the chunk."""
+
+    corpus: Corpus
+    source_id: UUID
+    chunk_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The present text of each side. A text with one author has nothing on the assistant's side."""
+
+    key: SourceKey
+    user_id: int
+    said_at: datetime
+    said: str
+    answered: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of every index row that describe its text."""
+        return {
+            "user_id": self.user_id,
+            "corpus": self.key.corpus,
+            "source_id": self.key.source_id,
+            "chunk_index": self.key.chunk_index,
+            "said_at": self.said_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The texts that are indexed together: any other row at their place in the index is stale."""
+
+    place: Place
+    texts: Sequence[Text]
+
+
+class Reader(ABC, Generic[AnyRow]):
+    """Reads the texts of one corpus from their own tables."""
+
+    corpus: Corpus
+    columns: Mapping[str, str]
+    """The fields of a row that identify its texts in the index: for `source_id` and, if needed, `chunk_index`."""
+
+    @abstractmethod
+    def rows(self) -> QuerySet[AnyRow, Any]:
+        """All rows to index."""
+
+    @abstractmethod
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AnyRow, Any]:
+        """Those of `rows` that contain the texts with these keys; fewer if some were deleted."""
+
+    @abstractmethod
+    def entry(self, row: AnyRow) -> Entry:
+        """The row's texts."""
+
+    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+        """The positions of a text's passages for this model, which together cover all of it."""
+        return text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+
+    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+        """The texts that this model embeds for these passages."""
+        return (text.said[span.start : span.end] for span in spans)
+
+
+class TurnReader(Reader[Turn]):
+    corpus = Corpus.CHAT
+    columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
+
+    def rows(self) -> QuerySet[Turn, Any]:
+        """See Reader: completed turns of registered users."""
+        ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
+        return ended.exclude(status=Turn.Status.STREAMING)
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
+        """See Reader."""
+        return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
+
+    def entry(self, row: Turn) -> Entry:
+        """See Reader."""
+        return turn_entry(row)
+
+    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+        """See Reader."""
+        return turn_spans(
+            text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+        )
+
+    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+        """See Reader."""
+        return turn_passages(
+            spans,
+            text.said,
+            text.answered,
+            token_offsets=embedder.token_offsets,
+            max_tokens=embedder.max_tokens,
+        )
+
+
+class DocumentReader(Reader[MemoryDocument]):
+    """For the daily logs, or for all other documents."""
+
+    columns = {"source_id": "pk"}
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+
+    def rows(self) -> QuerySet[MemoryDocument, Any]:
+        """See Reader: an empty document has nothing to index."""
+        filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(self.corpus)).exclude(content="")
+        # Only the user's time zone, which is all that a worker may read.
+        own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
+        return filled.select_related("user").only(*own, "user__time_zone")
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryDocument, Any]:
+        """See Reader."""
+        return self.rows().filter(pk__in={key.source_id for key in keys})
+
+    def entry(self, row: MemoryDocument) -> Entry:
+        """See Reader."""
+        return document_entry(row)
+
+
+class RecordReader(Reader[MemoryRecord]):
+    corpus = Corpus.RECORD
+    columns = {"source_id": "pk"}
+
+    def rows(self) -> QuerySet[MemoryRecord, Any]:
+        """See Reader."""
+        return MemoryRecord.objects.all()
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryRecord, Any]:
+        """See Reader."""
+        return self.rows().filter(pk__in={key.source_id for key in keys})
+
+    def entry(self, row: MemoryRecord) -> Entry:
+        """See Reader."""
+        return record_entry(row)
+
+
+READERS: dict[Corpus, Reader[Any]] = {
+    reader.corpus: reader
+    for reader in (TurnReader(), DocumentReader(Corpus.MEMORY), DocumentReader(Corpus.DAILY_LOG), RecordReader())
+}
+
+
+def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
+    """The texts that still exist, with one query per corpus; deleted texts are left out."""
+    by_corpus: dict[Corpus, set[SourceKey]] = defaultdict(set)
+    for key in keys:
+        by_corpus[key.corpus].add(key)
+    for corpus, wanted in by_corpus.items():
+        reader = READERS[corpus]
+        for row in reader.rows_of(wanted):
+            yield from (text for text in reader.entry(row).texts if text.key in wanted)
+
+
+def cut(text: Text, embedder: Embedder) -> Iterator[tuple[PassageSpan, str]]:
+    """The passages for this model, which together cover the text: their positions and texts."""
+    spans = list(READERS[text.key.corpus].spans(text, embedder))
+    return zip(spans, passages_of(text, spans, embedder), strict=True)
+
+
+def passages_of(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+    """The texts of these passages for the model, without cutting the whole text again."""
+    return READERS[text.key.corpus].passages(text, spans, embedder)
+
+
+def turn_entry(turn: Turn) -> Entry:
+    """The text of a turn with an owner; without an answer that only quotes the user's own history."""
+    place = turn_place(turn)
+    text = Text(
+        key=SourceKey(place.corpus, turn.conversation_id, turn.turn_number),
+        user_id=place.user_id,
+        said_at=turn.said_at,
+        said=turn.user_message,
+        answered="" if turn.is_recall else turn.assistant_message,
+    )
+    return Entry(place, [text])
+
+
+def turn_place(turn: Turn) -> Place:
+    if turn.user_id is None:
+        raise ValueError("A turn without an owner is not indexed.")
+    return Place(turn.user_id, Corpus.CHAT, turn.conversation_id, turn.turn_number)
+
+
+def document_entry(document: MemoryDocument) -> Entry:
+    """All of a document's texts."""
+    said_at = said_at_of(document)
+    texts = [
+        Text(
+            key=SourceKey(document.corpus, document.pk, index),
+            user_id=document.user_id,
+            said_at=said_at,
+            said=chunk.text,
+        )
+        for index, chunk in enumerate(document_chunks(document.content))
+    ]
+    return Entry(document_place(document), texts)
+
+
+def document_place(document: MemoryDocument) -> Place:
+    return Place(document.user_id, document.corpus, document.pk)
+
+
+def said_at_of(document: MemoryDocument) -> datetime:
+    """The last write of MEMORY.md; for a log, noon of its day, which is that day in every nearby time zone."""
+    if document.date is None:
+        return document.updated_at
+    return datetime.combine(document.date, NOON, _time_zone(document.user))
+
+
+def _time_zone(user: User) -> ZoneInfo:
+    try:
+        return ZoneInfo(user.time_zone)
+    except (ValueError, ZoneInfoNotFoundError):
+        return ZoneInfo("UTC")
+
+
+def record_entry(record: MemoryRecord) -> Entry:
+    key = SourceKey(Corpus.RECORD, record.pk, ONLY_CHUNK)
+    text = Text(key=key, user_id=record.user_id, said_at=record.created_at, said=record.content)
+    return Entry(record_place(record), [text])
+
+
+def record_place(record: MemoryRecord) -> Place:
+    return Place(record.user_id, Corpus.RECORD, record.pk, ONLY_CHUNK)
+
+
+def content_hash(text: str) -> bytes:
+    """BLAKE2b-128: 16 bytes that show whether a passage has changed since its vector was requested."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -1,0 +1,200 @@
+"""The trigram filter: finds the texts that contain a literal piece of text, such as code, a number or part of a word.
+
+Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, if one of them is
+a digit or not ASCII: a number, a Chinese word). A text can contain a piece only if it has all of the piece's bits, so a
+search skips nearly all others and reads only the remaining texts. Source: B. H. Bloom, Space/Time Trade-offs in Hash
+Coding with Allowable Errors (1970), with a single hash.
+
+Both sides of a comparison are folded: letter case, the amount of space between two words, and the compatibility form of
+a letter (full width, composed or not) do not matter.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+import numpy as np
+from django.db import connection
+from numpy.typing import NDArray
+
+from intake.models import Turn
+from memory.models.documents import Corpus, Key, Scope
+
+# Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
+# longest so much that it is looked at more often than it need be.
+LENGTHS = tuple(1 << power for power in range(8, 15))
+LONGEST_BITS = 14
+# The bits for each stretch: of four texts without a stretch one has its bit by chance, of 64 one has three bits.
+BITS_A_STRETCH = 3.5
+
+FIRST_BEYOND_ASCII = 128
+# Odd numbers of 64 bits: multiplied by them, characters are spread over the high bits, which are a position in the
+# longest.
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
+_SHIFT = np.uint64(64 - LONGEST_BITS)
+
+# Turns, each with the pieces that it can contain.
+Possible = list[tuple[Key, list[str]]]
+
+# The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
+AT_ONCE = 50
+# No filter can find one or two letters, and most texts contain them: only this many of the newest are read.
+MOST_READ_FOR_A_SHORT_PIECE = 2_000
+
+# One scan for all pieces: which of them each text can contain. `newest`: for pieces that no filter can find.
+_POSSIBLE = """
+WITH newest AS MATERIALIZED (
+    SELECT id
+      FROM indexed_texts
+     WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+     ORDER BY said_at DESC, source_id, chunk_index
+     LIMIT %(newest)s
+)
+SELECT source_id, chunk_index, can_have
+  FROM (SELECT source_id, chunk_index, said_at, ARRAY[{conditions}] AS can_have
+          FROM indexed_texts
+         WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+        OFFSET 0) AS text  -- no filter is compared twice
+ WHERE true = ANY(can_have)
+ ORDER BY said_at DESC, source_id, chunk_index
+"""
+
+
+def fold(text: str) -> str:
+    """The form in which texts and pieces are compared."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())
+
+
+def trigram_filter(*texts: str) -> str:
+    """The filter of all the texts together, in hexadecimal after an x; its length depends on their size."""
+    # One text with a mark between both sides: with two texts, all further work would be done twice.
+    occurs = _occurring("\0".join(map(fold, texts)))
+    return _as_bits(occurs, _length(int(np.count_nonzero(occurs))))
+
+
+def masks(piece: str) -> dict[int, str]:
+    """For each length of a filter, the bits that it has if its text contains the piece; none for a piece that is too
+    short.
+    """
+    occurs = _occurring(fold(piece))
+    return {length: _as_bits(occurs, length) for length in LENGTHS} if occurs.any() else {}
+
+
+def _length(stretches: int) -> int:
+    return next((length for length in LENGTHS if length >= BITS_A_STRETCH * stretches), LENGTHS[-1])
+
+
+def _occurring(folded: str) -> NDArray[np.bool_]:
+    """The longest filter, with a bit for each stretch."""
+    if folded.isascii():
+        # Looked up and not computed: most texts are such, and a request waits while they are saved.
+        codes = np.frombuffer(folded.encode(), np.uint8)
+        first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
+        is_telling = _TELLING_IN_ASCII[codes]
+    else:
+        beyond = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
+        first, second, third = _places(beyond)
+        is_telling = _is_telling(beyond)
+    occurs = np.zeros(1 << LONGEST_BITS, np.bool_)
+    occurs[first[:-2] ^ second[1:-1] ^ third[2:]] = True
+    if is_telling.any():
+        occurs[(first[:-1] ^ third[1:])[is_telling[:-1] | is_telling[1:]]] = True
+    return occurs
+
+
+def _places(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
+    """The share of each character in a trigram's position as its first, second or third: a row for each."""
+    return (codes * _FACTORS >> _SHIFT).astype(np.uint16)
+
+
+def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    is_digit: NDArray[np.bool_] = (codes >= ord("0")) & (codes <= ord("9"))
+    return (codes >= FIRST_BEYOND_ASCII) | is_digit
+
+
+_ASCII = np.arange(FIRST_BEYOND_ASCII, dtype=np.uint32)
+_PLACES_OF_ASCII = _places(_ASCII)
+_TELLING_IN_ASCII = _is_telling(_ASCII)
+
+
+def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
+    """A shorter filter is the longest one folded, so that a stretch has one position for every length."""
+    together = occurs.size // length
+    # Several truth values at once, as one number, if there is a number of that size.
+    wide = min(together, np.uint64().itemsize)
+    bits = occurs.view(f"u{wide}").reshape(length, -1).any(axis=1) if together > wide else occurs.view(f"u{wide}") != 0
+    return "x" + np.packbits(bits).tobytes().hex()
+
+
+def containing(scope: Scope, *, texts: Sequence[str], limit: int) -> list[list[Key]]:
+    """For each of `texts`, the newest turns in `scope` one side of which contains it, in any case; every character is
+    literal. All of them together cost one scan.
+
+    A text of less than three letters is searched in the newest 2,000 turns.
+    """
+    pieces = [fold(text) for text in texts]
+    searched = [piece for piece in dict.fromkeys(pieces) if piece and "\0" not in piece]
+    if not searched or Corpus.CHAT not in scope.corpora:
+        return [[] for _ in texts]
+    found: dict[str, list[Key]] = {piece: [] for piece in searched}
+    for key, having in _confirmed(scope, searched, found, limit):
+        for piece in having:
+            found[piece].append(key)
+    return [found.get(piece, []) for piece in pieces]
+
+
+def _confirmed(
+    scope: Scope, pieces: Sequence[str], found: dict[str, list[Key]], limit: int
+) -> Iterator[tuple[Key, list[str]]]:
+    """Each turn with the pieces that it contains, the newest first, until every piece has `limit` turns in `found`."""
+    possible = _possible(scope, pieces)
+    while possible:
+        wanted = {piece for piece in pieces if len(found[piece]) < limit}
+        batch, possible = _next_batch(possible, wanted)
+        texts = {
+            (turn.conversation_id, turn.turn_number): [
+                fold(turn.user_message),
+                fold("" if turn.is_recall else turn.assistant_message),
+            ]
+            for turn in Turn.objects.for_user(scope.user).with_keys([key for key, _ in batch])
+        }
+        for key, can_have in batch:
+            # Again, because a turn of this batch may have been a piece's last one.
+            wanted = {piece for piece in can_have if len(found[piece]) < limit}
+            yield key, [piece for piece in wanted if any(piece in text for text in texts.get(key, ()))]
+
+
+def _next_batch(possible: Possible, wanted: set[str]) -> tuple[Possible, Possible]:
+    """The next turns that can contain one of these pieces, and the rest."""
+    batch: Possible = []
+    for place, (key, can_have) in enumerate(possible):
+        if len(batch) == AT_ONCE:
+            return batch, possible[place:]
+        if not wanted.isdisjoint(can_have):
+            batch.append((key, can_have))
+    return batch, []
+
+
+def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
+    """The turns whose filter has all bits of a piece, the newest first, each with these pieces."""
+    conditions: list[str] = []
+    parameters: dict[str, str] = {}
+    for number, piece in enumerate(pieces):
+        by_length = masks(piece)
+        names = {length: f"p{number}m{length}" for length in by_length}
+        # Comparing two bit strings would need padding: each length has its own mask.
+        cases = " ".join(f"WHEN {at} THEN signature & %({name})s::varbit = %({name})s" for at, name in names.items())
+        conditions.append(
+            f"coalesce(CASE length(signature) {cases} END, false)" if by_length else "id IN (TABLE newest)"
+        )
+        parameters |= {names[length]: mask for length, mask in by_length.items()}
+    is_short = any(not condition.startswith("coalesce") for condition in conditions)
+    newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
+    statement = _POSSIBLE.format(conditions=", ".join(conditions))
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**scope.parameters(), **parameters, "chat": Corpus.CHAT, "newest": newest})
+        return [
+            ((source_id, chunk_index), list(compress(pieces, can_have)))
+            for source_id, chunk_index, can_have in cursor.fetchall()
+        ]

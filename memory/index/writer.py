@@ -1,0 +1,275 @@
+"""The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text.
+
+1. `terms.add` stores the terms, so that searches by words find the text from then on.
+2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
+3. After the commit a worker is woken.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from celery import current_app
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from core.citus.routing import about
+from core.isolation.acting import insert_many
+from core.logs import request_id
+from memory.backends.embedders import Embedder, EmbedderError, get_embedder
+from memory.chunking import CUTTING_RULES, PassageSpan
+from memory.index import terms, vectors
+from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
+from memory.index.terms import configurations
+from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
+from memory.models.documents import Place
+
+# --- Wakes a worker after a save, from its own thread, so that a dead or silent broker delays no request ---
+# The message contains only the id of a request: the pending rows are the queue. Many calls become one message, and the
+# sweep makes up for a lost one.
+
+logger = logging.getLogger(__name__)
+
+# By name: the tasks import the module that wakes their workers.
+TASK = "memory.embed_pending"
+# The pause after each message: sending one takes a millisecond or two of Python, which a series of saves would wait
+# for.
+PAUSE_SECONDS = 0.05
+
+
+class Waker:
+    """One thread per process, started with the first call. `task`: the name of the task that it sends."""
+
+    def __init__(self, task: str = TASK) -> None:
+        self._task = task
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._started_in: int | None = None
+        self._request_id = ""
+
+    def wake_worker(self) -> None:
+        self._ensure_started()
+        self._request_id = request_id.get()
+        self._wanted.set()
+
+    def _ensure_started(self) -> None:
+        if self._started_in == os.getpid():
+            return
+        with self._lock:
+            if self._started_in != os.getpid():
+                threading.Thread(target=self._run, name="waker", daemon=True).start()
+                self._started_in = os.getpid()
+
+    def _run(self) -> None:
+        while self._wanted.wait():
+            self._wanted.clear()
+            request_id.set(self._request_id)
+            try:
+                current_app.send_task(self._task, retry=False, ignore_result=True)
+            except Exception as error:  # whatever the broker's error, the sweep will find the rows
+                logger.warning("No worker could be woken: %s", type(error).__name__)
+            time.sleep(PAUSE_SECONDS)
+
+
+wake_worker = Waker().wake_worker
+
+
+# --- The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text ---
+# 1. `terms.add` stores the terms, so that searches by words find the text from then on.
+# 2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
+# 3. After the commit a worker is woken.
+
+
+# For the longest texts, which have thousands.
+ROWS_AT_A_TIME = 500
+# By content hash: the existing vector for the same text in another place.
+Vectors = dict[bytes, dict[str, Any]]
+# In place of the cutting rules: the text has not been cut into passages yet.
+NOT_CUT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that needs a row."""
+
+    text: Text
+    number: int
+    span: PassageSpan
+    content_hash: bytes
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.text.key.chunk_index, self.number
+
+    def is_that_of(self, row: Embedding) -> bool:
+        """Whether the row belongs to this passage; a passage that moved within its text gets a new row."""
+        is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
+        return is_same and row.cutting_rules == CUTTING_RULES
+
+    def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
+        return {
+            **self.text.columns(),
+            "part": self.number,
+            "side": self.span.side,
+            "start": self.span.start,
+            "length": self.span.end - self.span.start,
+            "is_further": self.span.is_further,
+            "cutting_rules": CUTTING_RULES,
+            "model": model,
+            "content_hash": self.content_hash,
+            "next_attempt_at": now,
+        }
+
+
+def index(entry: Entry, *, now: datetime) -> None:
+    """Index texts, even if no model is available to embed them.
+
+    Must run in the transaction that saves them, so that every saved text is indexed sooner or later.
+    """
+    changed = terms.add(entry)
+    try:
+        _write_passages(entry, changed, embedder=get_embedder(), now=now)
+    except EmbedderError:
+        # The text is saved and can be found by its words; `index_missing` queues it when the model works again.
+        logger.exception("A text was saved without being queued for indexing")
+        if changed:
+            vectors.delete(Embedding.objects.at(entry.place))
+
+
+def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
+    """Index many texts, at places without any index rows, with a few statements.
+
+    Searches by words find them at once. Each text gets one pending row without cutting rules: the worker that claims it
+    makes the rows of the text's passages (`refresh`), because cutting takes as long as everything else here.
+    """
+    texts = [text for entry in entries for text in entry.texts]
+    terms.add_many(texts)
+    try:
+        model = EmbeddingModel.objects.for_embedder(get_embedder())
+    except EmbedderError:
+        logger.exception("Texts were saved without being queued for indexing")
+        return
+    rows = [
+        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=NOT_CUT, next_attempt_at=now)
+        for text in texts
+    ]
+    insert_many(rows, ignore_conflicts=True)
+    if rows:
+        transaction.on_commit(wake_worker, robust=True)
+
+
+def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
+    """Make the terms and rows at a place match its texts; returns whether any were missing."""
+    changed = terms.add(entry)
+    return _write_passages(entry, changed, embedder=embedder, now=now) or bool(changed)
+
+
+def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """Remove every row of deleted texts; `chunks`: only of these chunks of a source.
+
+    A worker removes their terms from the segments.
+    """
+    terms.delete(place, chunks=chunks)
+    rows = Embedding.objects.at(place)
+    vectors.delete(rows if chunks is None else rows.filter(chunk_index__in=chunks))
+    transaction.on_commit(wake_worker, robust=True)
+
+
+def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
+    """Index the present text. Its row is locked, so that the indexed text is never older than the stored one."""
+    reader = READERS[key.corpus]
+    with transaction.atomic():
+        for row in _locked(reader.rows_of([key])):
+            enqueue(reader.entry(row), embedder=embedder, now=now)
+
+
+def enqueue_missing(*, now: datetime) -> int:
+    """Index each text without terms, or without rows of the current model and the current cutting rules.
+
+    Returns the number of turns, documents and records.
+    """
+    embedder = get_embedder()
+    return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
+
+
+def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) -> int:
+    indexed = 0
+    for user_id, pk in _unknown(reader, embedder).values_list("user_id", "pk").iterator(chunk_size=500):
+        with transaction.atomic(), about(user_id):
+            for row in _locked(reader.rows().filter(pk=pk)):
+                indexed += enqueue(reader.entry(row), embedder=embedder, now=now)
+    return indexed
+
+
+def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
+    place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
+    of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
+    embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
+    with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration__in=configurations(), **place)
+    return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
+
+
+def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.select_for_update(no_key=True, of=("self",))
+
+
+def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
+    """Make the rows at a place match its texts; returns whether any were missing.
+
+    A chunk with rows and an unchanged text is not cut into passages again, so that an append to a long log is as cheap
+    as to a short one; except after a change of the cutting rules.
+    """
+    if changed and entry.place.chunk_index is None:
+        # Rows of another model would refer to chunks that have moved.
+        vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
+    model = EmbeddingModel.objects.for_embedder(embedder)
+    rows = Embedding.objects.at(entry.place).filter(model=model)
+    known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
+    texts = {text.key.chunk_index: text for text in entry.texts}
+    outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != CUTTING_RULES}
+    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
+    wanted = {
+        passage.place: passage
+        for chunk_index, text in texts.items()
+        if chunk_index not in left_alone
+        for passage in _passages(text, embedder)
+    }
+    fitting = {place for place, one in wanted.items() if place in known and one.is_that_of(known[place])}
+    stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
+    missing = [passage for place, passage in wanted.items() if place not in fitting]
+    _replace(rows, stale, missing, model=model, now=now)
+    return bool(missing)
+
+
+def _replace(
+    rows: EmbeddingQuerySet, stale: list[int], missing: list[Passage], *, model: EmbeddingModel, now: datetime
+) -> None:
+    """Replace the stale rows by the missing ones; a text that only moved keeps its vector."""
+    made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
+    if stale:
+        vectors.delete(rows.filter(pk__in=stale))
+    Embedding.objects.bulk_create(
+        [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
+        ignore_conflicts=True,
+        batch_size=ROWS_AT_A_TIME,
+    )
+    if any(passage.content_hash not in made for passage in missing):
+        transaction.on_commit(wake_worker, robust=True)
+
+
+def _vectors(stale: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
+    embedded = stale.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
+    return {
+        bytes(row.content_hash): {"vector": row.vector, "embedded_at": row.embedded_at, "attempts": row.attempts}
+        for row in embedded
+    }
+
+
+def _passages(text: Text, embedder: Embedder) -> Iterator[Passage]:
+    for number, (span, passage) in enumerate(cut(text, embedder)):
+        yield Passage(text, number, span, content_hash(passage))

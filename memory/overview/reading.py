@@ -1,0 +1,416 @@
+"""Reads the map: the clusters with their words, all points, and single texts.
+
+Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
+to date.
+"""
+
+from calendar import monthrange
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from core.errors import NotFound
+from core.text import shortened
+from intake.models import Conversation, User
+from memory.index import writer
+from memory.index.sources import SourceKey, load
+from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
+from memory.search.sources import UNTITLED, Kind, Reference
+from memory.search.time_windows import moments_of
+
+# --- Describes the texts of the map and the timeline: their chat, document or record, and their beginning ---
+
+SNIPPET = 220
+RECORD = "Record"
+
+
+class Source(NamedTuple):
+    """A chat, a document or a record, as the index names it."""
+
+    corpus: str
+    source_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class MapText:
+    """A text on the map. `reference` is where it can be read."""
+
+    id: int
+    corpus: Corpus
+    title: str
+    said_at: datetime
+    snippet: str
+    reference: Reference
+
+
+def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
+    """The user's own ones among these, in this order, without deleted ones."""
+    rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
+    keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
+    loaded = {text.key: text for text in load(keys.values()) if text.user_id == user.pk}
+    references = references_of(user, {Source(row.corpus, row.source_id): row.said_at for row in rows.values()})
+    shown = []
+    for text_id in ids:
+        text = loaded.get(keys[text_id]) if text_id in keys else None
+        row = rows.get(text_id)
+        reference = references.get(Source(row.corpus, row.source_id)) if row else None
+        if row is None or text is None or reference is None:
+            continue
+        corpus, title, place = reference
+        if corpus == Corpus.CHAT:
+            place = Reference(
+                kind=Kind.MESSAGE,
+                day=user.local_time(row.said_at).date(),
+                conversation_id=row.source_id,
+                turn_number=row.chunk_index,
+                session=title,
+            )
+        shown.append(MapText(text_id, corpus, title, row.said_at, _beginning(text.said or text.answered), place))
+    return shown
+
+
+def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source, tuple[Corpus, str, Reference]]:
+    """The corpus, title and address of each of the user's chats, documents and records; a log's title is its day.
+
+    `sources`: with the time by which each is listed.
+    """
+    by_corpus: dict[str, list[UUID]] = defaultdict(list)
+    for source in sources:
+        by_corpus[source.corpus].append(source.source_id)
+    day_of = {source: user.local_time(at).date() for source, at in sources.items()}
+    found: dict[Source, tuple[Corpus, str, Reference]] = {}
+    chats = Conversation.objects.for_user(user).filter(pk__in=by_corpus[Corpus.CHAT])
+    for pk, title in chats.values_list("pk", "title"):
+        source = Source(Corpus.CHAT, pk)
+        named = " ".join(title.split()) or UNTITLED
+        place = Reference(kind=Kind.SESSION, day=day_of[source], conversation_id=pk, session=named)
+        found[source] = Corpus.CHAT, named, place
+    ids = by_corpus[Corpus.MEMORY] + by_corpus[Corpus.DAILY_LOG]
+    for document in MemoryDocument.objects.for_user(user).filter(pk__in=ids).defer("content"):
+        source = Source(document.corpus, document.pk)
+        found[source] = document.corpus, *_of_document(document, source, day_of)
+    records = MemoryRecord.objects.for_user(user).filter(pk__in=by_corpus[Corpus.RECORD])
+    for pk in records.values_list("pk", flat=True):
+        source = Source(Corpus.RECORD, pk)
+        found[source] = Corpus.RECORD, RECORD, Reference(kind=Kind.MEMORY, day=day_of[source], record_id=pk)
+    return found
+
+
+def _of_document(document: MemoryDocument, source: Source, day_of: Mapping[Source, date]) -> tuple[str, Reference]:
+    if document.date is not None:
+        day = document.date
+        return day.isoformat(), Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk)
+    is_note = document.kind == MemoryDocument.Kind.NOTE
+    name = document.title or UNTITLED if is_note else str(document.get_kind_display())
+    place = Reference(kind=Kind.MEMORY, day=day_of[source], document_id=document.pk, document=name, is_note=is_note)
+    return name, place
+
+
+def _beginning(text: str) -> str:
+    """On one line, cut between words."""
+    line = " ".join(text[: SNIPPET * 4].split())
+    return shortened(line, SNIPPET)
+
+
+# --- Reads the map: the clusters with their words, all points, and single texts ---
+# Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
+# to date.
+
+# The task's name as a string: the tasks import the module that wakes their workers.
+TASK = "memory.draw_maps"
+# The time of a visit is rounded to the hour, so that the next one writes nothing.
+NOTED = timedelta(hours=1)
+NEWEST = 3
+# The number of words that name a cluster.
+NAMING = 3
+
+wake_drawer = writer.Waker(TASK).wake_worker
+
+# One column per field of a point, because there are tens of thousands.
+_POINTS = """
+SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
+       floor(date_part('epoch', said_at) / 86400)::int
+  FROM map_points AS point
+  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
+ WHERE point.user_id = %(user_id)s
+ ORDER BY said_at, point.text_id
+"""
+_NEWEST = """
+SELECT text_id, cluster
+  FROM (SELECT point.text_id, cluster,
+               row_number() OVER (PARTITION BY cluster ORDER BY said_at DESC, text_id DESC) AS place
+          FROM map_points AS point
+          JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
+         WHERE point.user_id = %(user_id)s) AS ranked
+ WHERE place <= %(newest)s
+ ORDER BY cluster, place
+"""
+_CENTRES = """
+SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percentile_disc(0.5) WITHIN GROUP (ORDER BY y)
+  FROM map_points
+ WHERE user_id = %(user_id)s
+ GROUP BY cluster
+ ORDER BY count(*) DESC, cluster
+"""
+
+
+class MapState(StrEnum):
+    """`EMPTY`: there is nothing to draw. `DRAWING`: a worker has not drawn it yet. `READY`: it can be shown."""
+
+    EMPTY = "empty"
+    DRAWING = "drawing"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A group of similar texts. `x` and `y`: its centre; `words`: its most typical words, the best first."""
+
+    number: int
+    texts: int
+    x: int
+    y: int
+    words: list[str]
+    newest: list[MapText]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.words[:NAMING]) or f"Group {self.number + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Atlas:
+    """The clusters, the largest first. `texts` counts all texts, `placed` those on the map."""
+
+    state: MapState
+    texts: int
+    placed: int
+    drawn_at: datetime | None
+    clusters: list[Cluster]
+
+
+@dataclass(frozen=True, slots=True)
+class PointColumns:
+    """All points, the oldest first, one column per field; `day` counts from 1970-01-01."""
+
+    id: list[int]
+    x: list[int]
+    y: list[int]
+    cluster: list[int]
+    source: list[int]
+    day: list[int]
+    sources: list[str]
+
+
+def look(user: User, *, now: datetime) -> None:
+    """Record the visit of the user and have the map drawn."""
+    with transaction.atomic():
+        present, is_new = MemoryMap.objects.get_or_create(user=user, defaults={"asked_at": now, "due_at": now})
+        if not is_new and present.asked_at < now - NOTED:
+            MemoryMap.objects.filter(pk=user.pk).update(asked_at=now)
+    transaction.on_commit(wake_drawer, robust=True)
+
+
+def read_atlas(*, user: User, now: datetime) -> Atlas:
+    look(user, now=now)
+    texts = IndexedText.objects.for_user(user).count()
+    placed = MapPoint.objects.filter(user=user).count()
+    drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
+    state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
+    return Atlas(state, texts, placed, drawn_at, _clusters(user) if placed else [])
+
+
+def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[TellingWord]]:
+    words: dict[int, list[TellingWord]] = defaultdict(list)
+    for word in TellingWord.objects.filter(user=user, kind=kind).order_by("bucket", "rank"):
+        words[word.bucket].append(word)
+    return words
+
+
+def read_points(*, user: User) -> PointColumns:
+    corpora = [corpus.value for corpus in Corpus]
+    rows = _fetch(_POINTS, {"user_id": user.pk, "corpora": corpora})
+    ids, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
+    return PointColumns(ids, xs, ys, clusters, sources, days, corpora)
+
+
+def read_text(*, user: User, text_id: int) -> MapText:
+    """Raises `NotFound` if it is not the user's own, or not on the map."""
+    if not MapPoint.objects.filter(user=user, pk=text_id).exists():
+        raise NotFound
+    for text in texts_of(user, [text_id]):
+        return text
+    raise NotFound
+
+
+def _clusters(user: User) -> list[Cluster]:
+    words = words_by_bucket(user, TellingWord.Kind.CLUSTER)
+    newest = _fetch(_NEWEST, {"user_id": user.pk, "newest": NEWEST})
+    texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
+    by_cluster: dict[int, list[MapText]] = defaultdict(list)
+    for text_id, cluster in newest:
+        if text_id in texts:
+            by_cluster[cluster].append(texts[text_id])
+    clusters = []
+    named: set[str] = set()
+    for number, count, x, y in _fetch(_CENTRES, {"user_id": user.pk}):
+        # Words of a larger cluster are used last, so that two similar clusters have different names.
+        telling = sorted((word.word for word in words[number]), key=named.__contains__)
+        named.update(telling[:NAMING])
+        clusters.append(Cluster(number, count, x, y, telling, by_cluster[number]))
+    return clusters
+
+
+def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+# --- Reads the timeline: the counts of each month, its typical words, and its chats and notes ---
+# Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`).
+
+PAGE = 100
+# The last month that there is has no month after it.
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+# A chat counts its turns; a document with several chunks counts once.
+_COUNTS = """
+SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
+       CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
+  FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
+          FROM indexed_texts
+         WHERE user_id = %(user_id)s) AS text
+ GROUP BY 1, 2, corpus
+ ORDER BY 1, 2
+"""
+_SOURCES = """
+SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
+  FROM indexed_texts
+ WHERE user_id = %(user_id)s AND said_at >= %(since)s AND said_at < %(until)s
+ GROUP BY corpus, source_id
+ ORDER BY max(said_at) DESC, source_id
+ LIMIT %(limit)s OFFSET %(skip)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MonthWord:
+    """A typical word of the month, and the number of its texts that contain it, in any inflection."""
+
+    word: str
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """`first` is its first day. MEMORY.md counts as a note of the month in which it was last changed."""
+
+    first: date
+    turns: int
+    logs: int
+    records: int
+    notes: int
+    words: list[MonthWord]
+
+    @property
+    def total(self) -> int:
+        return self.turns + self.logs + self.records + self.notes
+
+    @property
+    def last(self) -> date:
+        return last_day(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTimeline:
+    """The months from the first with a text to the last, oldest first, without empty years.
+
+    `is_drawing`: a worker has not found the words yet.
+    """
+
+    months: list[Month]
+    is_drawing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MonthEntry:
+    """A chat, document or record of a month, last changed `at`.
+
+    `turns`: the number of a chat's turns in this month; its reference leads to the first of them.
+    """
+
+    corpus: Corpus
+    title: str
+    at: datetime
+    turns: int
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class MonthEntries:
+    """The latest first; `more`: the number to skip for the next page, if there is one."""
+
+    entries: list[MonthEntry]
+    more: int | None
+
+
+def read_timeline(*, user: User, now: datetime) -> MemoryTimeline:
+    look(user, now=now)
+    counts: dict[date, dict[str, int]] = defaultdict(dict)
+    for year, month, corpus, count in _fetch(_COUNTS, {"user_id": user.pk, "zone": user.zone.key}):
+        counts[date(year, month, 1)][corpus] = count
+    words = words_by_bucket(user, TellingWord.Kind.MONTH)
+    months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
+    drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
+    return MemoryTimeline(months, is_drawing=bool(months) and not drawn)
+
+
+def read_month(*, user: User, first: date, skip: int = 0) -> MonthEntries:
+    since, until = moments_of(first, last_day(first), user.zone)
+    parameters = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
+    rows = _fetch(_SOURCES, {**parameters, "limit": PAGE + 1, "skip": skip})
+    found = references_of(user, {Source(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
+    entries = []
+    for corpus, source_id, count, at, first_turn in rows[:PAGE]:
+        if (named := found.get(Source(corpus, source_id))) is not None:
+            kind, title, reference = named
+            if kind == Corpus.CHAT:
+                reference = replace(reference, turn_number=first_turn)
+            entries.append(MonthEntry(kind, title, at, count if kind == Corpus.CHAT else 0, reference))
+    return MonthEntries(entries, more=skip + PAGE if len(rows) > PAGE else None)
+
+
+def bucket_of(first: date) -> int:
+    return first.year * 100 + first.month
+
+
+def last_day(first: date) -> date:
+    """Of the month that begins with this day."""
+    return first.replace(day=monthrange(first.year, first.month)[1])
+
+
+def _month(first: date, counts: dict[str, int], words: list[TellingWord]) -> Month:
+    return Month(
+        first,
+        turns=counts.get(Corpus.CHAT, 0),
+        logs=counts.get(Corpus.DAILY_LOG, 0),
+        records=counts.get(Corpus.RECORD, 0),
+        notes=counts.get(Corpus.MEMORY, 0),
+        words=[MonthWord(word.word, word.texts) for word in words],
+    )
+
+
+def _from_first_to_last(counts: dict[date, dict[str, int]]) -> Iterator[date]:
+    """Includes the empty months between them, but not empty years: a log may be of any year from 1900 on."""
+    for year in sorted({month.year for month in counts}):
+        for number in range(1, 13):
+            if min(counts) <= (month := date(year, number, 1)) <= max(counts):
+                yield month

@@ -1,0 +1,153 @@
+"""Pytest fixtures for pages in a real browser: headless Chromium, which reports anything a page must never do."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from testing.examiner import let_the_examiner_look
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Playwright, Request
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+# A page takes a tenth of a second; on a busy machine, fifty times that.
+PATIENCE_MS = 30_000
+
+
+@dataclass
+class Trespasses:
+    """Forbidden acts of a page: a request to another site, injected script that ran, an error."""
+
+    home: str
+    seen: list[str] = field(default_factory=list)
+
+    def watch(self, page: "Page") -> None:
+        page.on("request", self._on_request)
+        page.on("pageerror", lambda error: self.seen.append(f"script error: {error}"))
+        page.on("dialog", self._on_dialog)
+        page.on("console", self._on_console)
+
+    def _on_request(self, request: "Request") -> None:
+        # The same place by the name that passkeys need.
+        by_name = self.home.replace("127.0.0.1", "localhost")
+        if not request.url.startswith((self.home, by_name, "data:", "blob:")):
+            self.seen.append(f"request to {request.url}")
+
+    def _on_dialog(self, dialog: "Dialog") -> None:
+        self.seen.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _on_console(self, message: "ConsoleMessage") -> None:
+        if "Content Security Policy" in message.text:
+            self.seen.append(message.text)
+
+
+@pytest.fixture(scope="module")
+def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"]:
+    """One Chromium for a module's tests.
+
+    Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
+    """
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE_MS)
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # No code that uses the database runs in that loop, but Django detects the loop and would refuse.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
+        # Inside an event loop Django uses other connections than outside.
+        with django_db_blocker.unblock():
+            let_the_examiner_look()
+        yield launched
+        launched.close()
+        with django_db_blocker.unblock():
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def _kept_context(browser: "Browser", _running_server: str) -> "BrowserContext":
+    """The context of most tests: a page takes 1.2 s of a processor in a new one, and half of that beside another page,
+    whose process and compiled scripts it shares.
+    """
+    context = browser.new_context(base_url=_running_server)
+    context.new_page().goto("/offline/")
+    return context
+
+
+@pytest.fixture
+def open_page(
+    browser: "Browser", server: str, _running_server: str, _kept_context: "BrowserContext"
+) -> Iterator[Callable[..., "Page"]]:
+    """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved.
+
+    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context.
+    """
+    contexts: list[BrowserContext] = []
+    trespasses = Trespasses(home=server)
+
+    def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
+        # A module may have its own server.
+        is_kept = not options and server == _running_server and _kept_context not in contexts
+        context = _kept_context if is_kept else browser.new_context(**{"base_url": server, **options})
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        if is_kept:
+            _forget_everything(page, server)
+        if user is not None:
+            context.add_cookies([_session_cookie(user, server)])
+        trespasses.watch(page)
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        if context is _kept_context:
+            for page in context.pages[1:]:
+                page.close()
+        else:
+            context.close()
+    assert trespasses.seen == []
+
+
+def _forget_everything(page: "Page", home: str) -> None:
+    """Remove the data of the previous test from this context. Files named by their content may stay in its cache."""
+    page.context.clear_cookies()
+    page.context.set_offline(False)
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Storage.clearDataForOrigin", {"origin": home, "storageTypes": "all"})
+    devtools.detach()
+
+
+def _session_cookie(user: Any, server: str) -> Any:
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    return {"name": name, "value": client.cookies[name].value, "url": server}
+
+
+def _executable(playwright: "Playwright") -> str:
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    bundled = playwright.chromium.executable_path
+    if found or Path(bundled).exists():
+        return found or bundled
+    reason = "No Chromium: install one, name it in CHROMIUM, or run `playwright install chromium`."
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,136 @@
+"""Pytest fixtures for every app: the served application, and an HTTP client with a browser's cookies."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.utils.module_loading import import_string
+
+from testing import ZONE_OF_PEOPLE
+from testing.logs import Everything
+from testing.model_server import ScriptedModel, Step
+from testing.serving import serving
+from testing.sse_client import Event, read_events
+
+
+class Client(httpx2.Client):
+    """An HTTP client that keeps cookies and sends the CSRF token, like a browser."""
+
+    def chat(self, message: Any = None, **fields: Any) -> httpx2.Response:
+        body = fields if message is None else {"message": message, **fields}
+        return self.post("/api/v1/intake/chat", json=body, headers=self._csrf())
+
+    def events(self, message: str | None = None, **fields: Any) -> list[Event]:
+        """Send a message, or a command about a turn, and read the complete answer."""
+        body = fields if message is None else {"message": message, **fields}
+        with self.stream("POST", "/api/v1/intake/chat", json=body, headers=self._csrf()) as response:
+            if response.status_code != 200:
+                response.read()
+                raise AssertionError(f"{response.status_code}: {response.text}")
+            return list(read_events(response.iter_lines()))
+
+    def submit(self, path: str, **form: str) -> httpx2.Response:
+        self.get(path)
+        return self.post(path, data=form, headers=self._csrf())
+
+    def _csrf(self) -> dict[str, str]:
+        if "csrftoken" not in self.cookies:
+            self.get("/")
+        return {"X-CSRFToken": self.cookies["csrftoken"]}
+
+
+@pytest.fixture(scope="session")
+def _running_server(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
+    """One server for all tests: its only state is the connections, which it closes at the end."""
+    with ExitStack() as stack:
+        with django_db_blocker.unblock():
+            address = stack.enter_context(serving(import_string(settings.ASGI_APPLICATION)))
+        yield address
+
+
+@pytest.fixture
+def server(_running_server: str, transactional_db: None) -> str:
+    """The address of the complete application under uvicorn, on the test database."""
+    return _running_server
+
+
+@pytest.fixture
+def new_client(server: str) -> Iterator[Callable[[], Client]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Client(base_url=server, follow_redirects=True, timeout=20))
+
+
+@pytest.fixture
+def visitor(new_client: Callable[[], Client]) -> Client:
+    return new_client()
+
+
+@pytest.fixture
+def log_in(new_client: Callable[[], Client]) -> Callable[[Any], Client]:
+    """A separate client, logged in as this user, whose password is `password`."""
+
+    def log_in(user: Any) -> Client:
+        client = new_client()
+        response = client.submit("/login/", username=user.email, password="password")
+        assert response.status_code == 200, response.text
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def person(transactional_db: None) -> Any:
+    return get_user_model().objects.create_user("person@example.com", "password", time_zone=ZONE_OF_PEOPLE)
+
+
+@pytest.fixture
+def stranger(transactional_db: None) -> Any:
+    return get_user_model().objects.create_user("stranger@example.com", "password", time_zone=ZONE_OF_PEOPLE)
+
+
+@pytest.fixture
+def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
+    """Makes the chat use a model server that follows this script."""
+    with ExitStack() as stack:
+
+        def follow(*script: Step) -> ScriptedModel:
+            model = ScriptedModel(*script)
+            settings.LLM_MODEL = "scripted"
+            settings.LLM_BASE_URL = stack.enter_context(serving(model.application)) + "/v1"
+            return model
+
+        yield follow
+
+
+@pytest.fixture
+def no_answers_of_other_tests() -> None:
+    """For tests that look for traces in Redis: what it has of an answer outlives a test, whose rows alone are
+    emptied.
+    """
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        for key in broker.scan_iter(match="recollect:answer:*"):
+            broker.delete(key)
+
+
+@pytest.fixture
+def logged() -> Iterator[Everything]:
+    """Captures the log of this project from DEBUG on and of its dependencies from INFO on, formatted as in the
+    settings.
+    """
+    handler, root = Everything(), logging.getLogger()
+    levels = dict.fromkeys(("config", "evals", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG)
+    loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}
+    kept = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
+    root.addHandler(handler)
+    yield handler
+    root.removeHandler(handler)
+    for logger, level in kept.items():
+        logger.setLevel(level)

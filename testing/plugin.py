@@ -1,0 +1,115 @@
+"""A pytest plugin: starts temporary servers for missing addresses before the settings are read.
+
+Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
+alone with all of them, however many run in parallel. `-n auto` starts one process more than there are cores, up to
+MOST_PROCESSES: a quarter of a test's time is waiting for a server, a browser or a lease.
+"""
+
+import argparse
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from config.stack.paths import BASE_DIR, temporary_servers_dir
+from config.stack.servers import EmbeddedPostgres
+from testing.cluster import cluster_urls, make_roles_everywhere
+from testing.servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ServersFailed, ThrowawayServers
+from testing.throwaway import BEGIN_AS
+
+DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
+NAMES = ADDRESSES
+# Each has a database, a broker and sometimes a browser.
+MOST_PROCESSES = 4
+# Named by pytest-xdist in the environment of a process that it has started.
+WORKER = "PYTEST_XDIST_WORKER"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    os.environ["IGNORE_ENV_FILES"] = "1"
+    _keep_bytecode()
+    options = early_config.known_args_namespace
+    if cluster_urls():
+        os.environ.update(make_roles_everywhere(cluster_urls()))
+    given = [name for name in DATABASE if os.environ.get(name)]
+    if given and given != list(DATABASE):
+        raise pytest.UsageError(f"{', '.join(given)} is set: set all of {', '.join(DATABASE)}, or none of them.")
+    processes = 0 if WORKER in os.environ else _processes(options)
+    if processes and _has_servers():
+        raise pytest.UsageError(f"-n {processes} starts servers for each process: leave out -n, or {', '.join(NAMES)}.")
+    runs_tests = not (processes or options.help or options.version)
+    if runs_tests and not all(os.environ.get(name) for name in NAMES):
+        _start_servers(early_config)
+    yield
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than the cores that this process may use; none on a single core, or with given servers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if cores == 1 or _has_servers() else min(cores + 1, MOST_PROCESSES)
+
+
+def _keep_bytecode() -> None:
+    """Even if the environment says otherwise, as in many containers: otherwise each process of the suite, and each of a
+    hundred that tests start, would compile every module.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+
+
+def _processes(options: argparse.Namespace) -> int:
+    """How many processes pytest-xdist is going to start; 0 when the tests run in this one."""
+    asked = getattr(options, "numprocesses", None) or 0
+    if isinstance(asked, int):
+        return asked
+    return 0 if options.usepdb else pytest_xdist_auto_num_workers()
+
+
+def _has_servers() -> bool:
+    return any(os.environ.get(name) for name in NAMES)
+
+
+def _start_servers(config: pytest.Config) -> None:
+    try:
+        servers = ThrowawayServers(FOR_TESTS)
+    except ServersFailed as error:
+        raise pytest.UsageError(str(error)) from error
+    config.add_cleanup(servers.stop)
+    for name in (*NAMES, BACKUP_ADDRESS):
+        os.environ.setdefault(name, servers.urls[name])
+
+
+@pytest.fixture(scope="module")
+def begin_migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Temporary servers that start meanwhile have the schema already, in a tenth of the time for creating it.
+
+    They start with a copy of this folder, which the first test that needs it creates for the whole run.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if WORKER in os.environ else base
+    migrated = shared / "migrated-servers"
+    with (shared / "migrated-servers.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not migrated.exists():
+            _migrate_into(migrated)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        patch.setenv(BEGIN_AS, str(migrated))
+        yield migrated
+
+
+def _migrate_into(folder: Path) -> None:
+    # Not there: its account may not enter a folder of root's.
+    postgres = EmbeddedPostgres(temporary_servers_dir(), log=folder.with_suffix(".log"), durable=False)
+    postgres.start()
+    try:
+        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
+        subprocess.run(command, cwd=BASE_DIR, env=os.environ | postgres.addresses, check=True)
+    finally:
+        postgres.stop()
+    subprocess.run(["mv", postgres.root, folder], check=True)
