@@ -32,7 +32,6 @@ urlpatterns = [
     path("settings/account/sessions/end-others/", account.end_other_sessions, name="end_other_sessions"),
     path("settings/account/sessions/<str:name>/end/", account.end_session, name="end_session"),
     path("language/<str:language>.js", pages.catalog, name="catalog"),
-    path("account/deleted/<str:signed>/", account.account_deleted, name="account_deleted"),
     path("worker.js", pages.worker, name="worker"),
     path("offline/", pages.offline, name="offline"),
     path("favicon.ico", pages.favicon, name="favicon"),

@@ -710,8 +710,6 @@ HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
 # The time limit of a search, which then returns the results so far.
 HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
 
-# The layout of the map: "svd" by numpy alone, or "tsne" with the extra `map`.
-MAP_LAYOUT = env.str("MAP_LAYOUT", default="svd")
 
 # Celery: workers and scheduled tasks
 

@@ -1,29 +1,42 @@
-"""How many modules a reader opens who follows a request: few enough to hold in the head (docs/architecture.md)."""
+"""How many modules a reader opens who follows a request from its URL, and how large the rooms are."""
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
-from core.isolation.acting import Caller, acting_as
-from intake.chats import services
+from config.asgi import application
+from intake.answers import reader
 from intake.models import Turn
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import a_person, a_turn
 from memory import index, tasks
 from memory.index import worker, writer
 from memory.models import Embedding
 from testing.examiner import as_a_worker
+from testing.model_server import Say
 from testing.module_counter import counted_modules
+from testing.serving import serving
 
-pytestmark = pytest.mark.django_db
+MOST_FOR_A_SEARCH = 24
+MOST_FOR_A_TURN = 44
+MOST_MODULES = 330
+MOST_CLASSES = 700
+MOST_IN_A_FOLDER = 14
+MOST_FLAT_IN_AN_APP = 8
 
-MOST_FOR_A_SEARCH = 19
-MOST_FOR_A_SAVE = 16
+APPS = ("config", "core", "intake", "memory", "imports", "agent_tools")
+# Files that Django, Celery and Python name.
+NAMED_BY_OTHERS = {
+    "__init__", "admin", "apps", "checks", "models", "receivers", "tasks", "urls",
+    "asgi", "celery",
+}  # fmt: skip
 
 
+@pytest.mark.django_db
 def test_a_hybrid_search_over_rest_runs_through_few_modules():
     alice = a_person("alice")
     a_turn(alice, "I adopted a cat named Miso")
@@ -32,43 +45,53 @@ def test_a_hybrid_search_over_rest_runs_through_few_modules():
     a_turn(alice, "The cat sleeps on the sofa")
     client = callers.client_of(alice)
     body = {"query": "my cat", "mode": "hybrid"}
-    for _ in range(3):
-        callers.call(client, "search_chat_history", body)
     with counted_modules() as counter:
-        answer = callers.call(client, "search_chat_history", body)
+        for _ in range(3):
+            counter.count_from_now()
+            answer = callers.call(client, "search_chat_history", body)
     assert answer.json()["totalFound"] == 3
     check("The way of a search", counter.modules, MOST_FOR_A_SEARCH)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_turn_runs_through_few_modules_from_its_two_saves_to_its_stored_vector(monkeypatch):
+@pytest.fixture
+def _watched_server(monkeypatch, transactional_db):
+    """The whole application in threads that the counter sees."""
+    monkeypatch.setattr(reader, "_threads", ThreadPoolExecutor(2))
+    with counted_modules() as counter, serving(application) as address:
+        yield counter, address
+
+
+@pytest.fixture
+def server(_watched_server):
+    return _watched_server[1]
+
+
+def test_a_message_runs_through_few_modules_from_its_url_to_its_vector(
+    _watched_server, person, log_in, language_model, monkeypatch
+):
     """The message that wakes a worker is not sent: the worker's task runs here, as the worker's role."""
-    alice, is_sent = a_person("alice"), threading.Event()
-    conversation = a_turn(alice, "I adopted a cat named Miso").conversation
+    counter, _ = _watched_server
+    is_sent = threading.Event()
     monkeypatch.setattr(writer.current_app, "send_task", lambda *_, **__: is_sent.set())
     for name in ("embed_pending", "has_pending"):
         monkeypatch.setattr(index, name, getattr(worker, name))
-    for _ in range(2):
-        # A thread that starts within the block is counted.
+    language_model(*[Say(("Mice, **mostly**.",)) for _ in range(3)])
+    client = log_in(person)
+    conversation_id = None
+    for _ in range(3):
+        is_sent.clear()
         monkeypatch.setattr(writer, "wake_worker", writer.Waker().wake_worker)
-        with counted_modules() as saving:
-            turn = say(alice, conversation)
-            assert is_sent.wait(5)
-        with as_a_worker(), counted_modules() as embedding:
+        counter.count_from_now()
+        events = client.events("What do cats eat?", conversation_id=conversation_id)
+        conversation_id = events[-1].data["conversationId"]
+        assert is_sent.wait(10)
+        with as_a_worker():
             tasks.embed_pending()
+    turn = Turn.objects.order_by("pk").last()
+    assert (turn.status, turn.assistant_message) == (Turn.Status.COMPLETE, "Mice, **mostly**.")
     assert Embedding.objects.waiting().count() == 0
     assert Embedding.objects.filter(chunk_index=turn.turn_number).exists()
-    check("The way of a turn", list(dict.fromkeys([*saving.modules, *embedding.modules])), MOST_FOR_A_SAVE)
-
-
-def say(user, conversation):
-    """As the chat does."""
-    caller = Caller(user_id=user.pk)
-    with acting_as(caller):
-        turn = services.begin_turn(caller=caller, message="What do cats eat?", conversation_id=conversation.pk, now=NOW)
-    with acting_as(caller):
-        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Mice.", status=Turn.Status.COMPLETE))
-    return turn
+    check("The way of a turn", counter.modules, MOST_FOR_A_TURN)
 
 
 # Every use of the database looks at the deadline of its request; docs/architecture.md names both once.
@@ -76,7 +99,6 @@ BESIDE_EVERY_WAY = {"core/resilience.py", "config/database/base.py"}
 
 
 def check(title, modules, most):
-    modules = [module for module in modules if module not in BESIDE_EVERY_WAY]
     listed = "\n  ".join([f"{title} runs through {len(modules)} modules:", *modules])
     sys.stdout.write(f"{listed}\n")
     assert len(modules) <= most, listed
@@ -87,3 +109,30 @@ def section(title):
     page = Path(settings.BASE_DIR, "docs", "architecture.md").read_text()
     (found,) = [part for part in page.split("\n## ") if part.startswith(f"{title}\n")]
     return found
+
+
+def shipped():
+    root = Path(settings.BASE_DIR)
+    for app in (*APPS, "recollect_cli"):
+        for path in sorted((root / app).rglob("*.py")):
+            if not {"tests", "migrations"} & {*path.parts}:
+                yield path.relative_to(root)
+
+
+def test_the_product_has_few_modules_and_classes():
+    modules = list(shipped())
+    lines = [line for path in modules for line in Path(settings.BASE_DIR, path).read_text().splitlines()]
+    classes = [line for line in lines if line.lstrip().startswith("class ")]
+    sys.stdout.write(f"{len(modules)} modules, {len(lines)} lines, {len(classes)} classes\n")
+    assert (len(modules) <= MOST_MODULES, len(classes) <= MOST_CLASSES) == (True, True)
+
+
+def test_no_folder_and_no_app_has_more_modules_than_one_overlooks():
+    folders = {}
+    for path in shipped():
+        folders.setdefault(path.parent, set()).add(path.stem)
+    flat = {str(app): names - NAMED_BY_OTHERS for app, names in folders.items() if str(app) in APPS}
+    assert {app: names for app, names in flat.items() if len(names) > MOST_FLAT_IN_AN_APP} == {}
+    # Each command is a module, because Django says so.
+    large = {str(folder): len(names) for folder, names in folders.items() if folder.name != "commands"}
+    assert {folder: count for folder, count in large.items() if count > MOST_IN_A_FOLDER} == {}

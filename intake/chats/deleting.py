@@ -12,11 +12,12 @@ These rules hold under concurrent writes:
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from os.path import commonprefix
 from uuid import UUID
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
@@ -25,13 +26,14 @@ from django.db.models import Min, Q, TextField
 from django.db.models.functions import Cast
 from django.dispatch import Signal
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
+from core.isolation.checks import personal_models
 from core.resilience import for_each
 from intake.accounts import activity
-from intake.chats import certificates, changes, running
-from intake.chats.certificates import DeletionCertificate
+from intake.chats import changes, running
 from intake.chats.services import lock_conversation, title_from, without_nul
 from intake.chats.tree import Tree, turns_of
 from intake.links import conversation_path
@@ -39,6 +41,52 @@ from intake.models import Activity, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 
 logger = logging.getLogger(__name__)
+
+ALSO = (
+    gettext_noop("Answers kept for a few minutes, and uploads of imports, went with it or go within an hour."),
+    gettext_noop("Exports are sent while they are made, and never kept."),
+    gettext_noop("Logs hold ids and counts alone."),
+    gettext_noop("Backups hold what they held until they are replaced."),
+)
+# The plural names of all models that may have rows of a user: in English over REST, translated on the page.
+KINDS = (
+    gettext_noop("access tokens"),
+    gettext_noop("agent connections"),
+    gettext_noop("applications"),
+    gettext_noop("authenticators"),
+    gettext_noop("chat preferences"),
+    gettext_noop("conversations"),
+    gettext_noop("deleted texts"),
+    gettext_noop("device grants"),
+    gettext_noop("email addresses"),
+    gettext_noop("embeddings"),
+    gettext_noop("entries of activity"),
+    gettext_noop("grants"),
+    gettext_noop("id tokens"),
+    gettext_noop("idempotent answers"),
+    gettext_noop("import entries"),
+    gettext_noop("import jobs"),
+    gettext_noop("imported changes"),
+    gettext_noop("imported items"),
+    gettext_noop("imports"),
+    gettext_noop("indexed texts"),
+    gettext_noop("log entries"),
+    gettext_noop("map points"),
+    gettext_noop("memory document versions"),
+    gettext_noop("memory documents"),
+    gettext_noop("memory maps"),
+    gettext_noop("memory records"),
+    gettext_noop("pending terms"),
+    gettext_noop("refresh tokens"),
+    gettext_noop("sessions"),
+    gettext_noop("social accounts"),
+    gettext_noop("telling words"),
+    gettext_noop("term blocks"),
+    gettext_noop("term segments"),
+    gettext_noop("turns"),
+    gettext_noop("users"),
+    gettext_noop("vector blocks"),
+)
 
 # Sent with `user_id`, `conversation_id` and `numbers` (None for all) in the transaction that removes turns, before it
 # does so.
@@ -158,10 +206,10 @@ def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) 
         return len(gone)
 
 
-def delete_account(*, user: User) -> DeletionCertificate:
+def delete_account(*, user: User) -> dict[str, int]:
     """Delete a user and everything they stored, in one transaction.
 
-    Returns the numbers of deleted rows.
+    Returns the number of deleted rows by their kind (one of `KINDS`).
     """
     user_id = user.pk
     for attempt in range(1, TRIES + 1):
@@ -174,7 +222,7 @@ def delete_account(*, user: User) -> DeletionCertificate:
             if attempt == TRIES:
                 raise
     logger.info("The account %d was deleted", user_id)
-    return certificates.certify(user_id=user_id, at=timezone.now(), rows=rows)
+    return _by_kind(rows)
 
 
 def forget_answers(turn_ids: Iterable[int]) -> None:
@@ -230,9 +278,24 @@ def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
     _withdraw_quotes(caller, *map(conversation_path, ids))
 
 
+def _count_rows(user_id: int) -> Counter[str]:
+    """Count the rows of every personal table, by model, while acting as the user."""
+    return Counter(
+        {model._meta.label: model._meta.base_manager.filter(user_id=user_id).count() for model in personal_models()}
+    )
+
+
+def _by_kind(rows: Mapping[str, int]) -> dict[str, int]:
+    named: Counter[str] = Counter()
+    for label, number in rows.items():
+        # Two kinds of access tokens share one name.
+        named[str(apps.get_model(label)._meta.verbose_name_plural)] += number
+    return {name: number for name, number in sorted(named.items()) if number}
+
+
 def _delete_account(user_id: int) -> Counter[str]:
     """Returns the number of deleted rows of each model; the database's cascades are counted before."""
-    rows = certificates.count_rows(user_id)
+    rows = _count_rows(user_id)
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer that is being
         # saved locks its turn, then the user; the same order avoids a deadlock.

@@ -27,7 +27,7 @@ from intake.accounts.sessions import refuse_without_recent_proof
 from intake.agent.language_models import default_for, offered
 from intake.chats import deleting, exporting
 from intake.models import Activity, User
-from intake.rest.shapes import DeletionStatement, Output, PasswordConfirmation, problems
+from intake.rest.shapes import AccountDeleted, Output, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
 
 # --- The base of every DRF view of personal rows: after authentication, the handler acts as the caller ---
@@ -168,13 +168,14 @@ class AccountView(APIView):
     @extend_schema(
         operation_id="delete_account",
         request=PasswordConfirmation,
-        responses={200: DeletionStatement, **problems(400, 401, 413, 415, 429, 503)},
+        responses={200: AccountDeleted, **problems(400, 401, 413, 415, 429, 503)},
     )
     def delete(self, request: Request) -> Response:
-        """Remove the account and everything said or stored in it, for good. The answer is what is left: keep it."""
+        """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
         user = person_of(request)
         confirmation = validate(PasswordConfirmation, request.data)
         rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
         if not user.check_password(confirmation.password):
             raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
-        return Response(deleting.delete_account(user=user).as_data())
+        deleted = deleting.delete_account(user=user)
+        return Response({"deleted_at": timezone.now().isoformat(), "deleted": deleted, "also": list(deleting.ALSO)})

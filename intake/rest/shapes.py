@@ -219,15 +219,12 @@ class PasswordConfirmation(Input):
     password: Annotated[str, Field(max_length=LONGEST_PASSWORD, description="The account's password, to make sure.")]
 
 
-class DeletionStatement(BaseModel):
-    """What went with an account, and when."""
+class AccountDeleted(BaseModel):
+    """When the account was deleted, and how many rows with it."""
 
-    format: str
-    account: Annotated[int, Field(description="Its number, which no other account will have.")]
     deleted_at: datetime
-    deleted: Annotated[dict[str, int], Field(description="Numbers of rows, by what they were.")]
-    also: Annotated[list[str], Field(description="What else goes, and what stays for a while.")]
-    signed: Annotated[str, Field(description="At `/account/deleted/` and this, the server knows its word again.")]
+    deleted: Annotated[dict[str, int], Field(description="Number of deleted rows by kind.")]
+    also: Annotated[list[str], Field(description="What else is deleted, and what remains for a while.")]
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:

@@ -19,10 +19,11 @@ from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -43,7 +44,7 @@ from intake.accounts.forms import ChangePasswordForm
 from intake.accounts.identity import caller_of, is_registered, person_of, tell_what_came_along, visitor_of
 from intake.accounts.sessions import REGISTERED, is_recent, require_recent_proof, requires_recent_proof
 from intake.agent.language_models import is_recall_mode
-from intake.chats import certificates, deleting, quotas
+from intake.chats import deleting, quotas
 from intake.models import ChatPreferences, User
 from intake.web.forms import (
     AnswersForm,
@@ -54,7 +55,6 @@ from intake.web.forms import (
     TimeZoneForm,
     TitlesForm,
 )
-from intake.web.middleware import not_found
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -280,34 +280,16 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     form = DeleteAccountForm(request.POST, user=user)
     if not form.is_valid():
         return _page(request, delete_form=form)
-    certificate = deleting.delete_account(user=user)
+    deleted = deleting.delete_account(user=user)
     logout(request)
-    response = HttpResponseRedirect(reverse("intake:account_deleted", args=[certificates.sign(certificate)]))
+    context = {
+        "deleted_at": timezone.now(),
+        "rows": [(_(name), number) for name, number in deleted.items()],
+        "also": deleting.ALSO,
+    }
+    response = render(request, "intake/account/deleted.html", context)
     # The browser's own store keeps drafts that were not sent.
     response["Clear-Site-Data"] = '"cache", "storage"'
-    return response
-
-
-@login_not_required
-@never_cache
-@require_safe
-def account_deleted(request: HttpRequest, signed: str) -> HttpResponse:
-    """The statement of a deleted account, for its former owner; `as` returns it as a file."""
-    certificate = certificates.read(signed)
-    if certificate is None:
-        return not_found(request)
-    name = f"recollect-deleted-{certificate.deleted_at:%Y-%m-%d}"
-    match request.GET.get("as"):
-        case "json":
-            response: HttpResponse = JsonResponse(certificate.as_data(), json_dumps_params={"indent": 2})
-            response["Content-Disposition"] = f'attachment; filename="{name}.json"'
-        case "text":
-            response = HttpResponse(certificate.as_text(), content_type="text/plain; charset=utf-8")
-            response["Content-Disposition"] = f'attachment; filename="{name}.txt"'
-        case _:
-            rows = [(_(name), number) for name, number in certificate.deleted.items()]
-            context = {"certificate": certificate, "rows": rows, "also": certificates.ALSO}
-            response = render(request, "intake/account/deleted.html", context)
     return response
 
 

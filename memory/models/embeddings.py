@@ -234,6 +234,7 @@ class MemoryMap(models.Model):
 
     class Method(models.TextChoices):
         SVD = "svd"
+        # No longer made: such a map of an earlier version is drawn anew.
         TSNE = "tsne", "t-SNE"
 
     user = models.OneToOneField(

@@ -16,24 +16,21 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import insert_many
 from core.resilience import for_each
 from intake.models import User, local_time
-from memory.backends.embedders import Matrix, get_embedder
+from memory.backends.embedders import get_embedder
 from memory.index import vectors
 from memory.models import Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
-from memory.models.embeddings import SIDE
-from memory.overview import tsne
-from memory.overview.layout import MARGIN, Layout, WholeNumbers, by_neighbours, on_the_map
+from memory.overview.layout import Layout, WholeNumbers, on_the_map
 from memory.overview.words import telling_words
 
 logger = logging.getLogger(__name__)
 
-# After this time another worker takes over from one that died; t-SNE of the largest sample takes minutes.
+# After this time another worker takes over from one that died.
 LEASE = timedelta(minutes=15)
 # After a drawing there is a pause of at least this long, and of this multiple of its duration.
 PAUSE = timedelta(seconds=20)
@@ -108,7 +105,6 @@ class MapDrawing:
 
     points: Points
     layout: Layout | None
-    method: MemoryMap.Method
 
 
 def draw_due(*, until: datetime) -> int:
@@ -178,27 +174,25 @@ def _points_of(user_id: int) -> Points:
 
 
 def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
-    method = MemoryMap.Method(settings.MAP_LAYOUT)
     if not texts:
-        return MapDrawing(_no_points(), None, method)
-    of_another_kind = present.model is None or present.model.name != model or present.method != method
+        return MapDrawing(_no_points(), None)
+    of_another_kind = present.model is None or present.model.name != model or present.method != MemoryMap.Method.SVD
     deleted = present.placed - len(known.ids)
     changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
     if of_another_kind or changed or (deleted > 0 and len(texts) <= FEW_TEXTS):
-        return _laid_out(present.user_id, texts, known, method=method, model=model)
+        return _laid_out(present.user_id, texts, known, model=model)
     layout = Layout.parse(bytes(present.layout))
     on_it = set(known.ids)
     new = [text_id for text_id in texts if text_id not in on_it]
-    neighbours = _neighbours(present.user_id, layout, known, model=model) if new and method == "tsne" else None
-    return MapDrawing(_placed(present.user_id, layout, new, model=model, neighbours=neighbours), None, method)
+    return MapDrawing(_placed(present.user_id, layout, new, model=model), None)
 
 
-def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMap.Method, model: str) -> MapDrawing:
+def _laid_out(user_id: int, texts: list[int], known: Points, *, model: str) -> MapDrawing:
     """A complete layout from a sample, and every text placed by it."""
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
     if not ids:
         # Deleted since they were listed.
-        return MapDrawing(_no_points(), None, method)
+        return MapDrawing(_no_points(), None)
     layout = Layout.of(sample)
     reduced = layout.reduce(sample)
     places = layout.place(reduced)
@@ -210,31 +204,10 @@ def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMa
         )
         places = layout.place(reduced)
     layout = layout.fitted(places)
-    places = layout.place(reduced)
-    neighbours = None
-    if method == MemoryMap.Method.TSNE and len(ids) >= tsne.LEAST_TEXTS:
-        neighbours = reduced, _in_the_square(tsne.places_of(reduced, beginning=places))
-    return MapDrawing(_placed(user_id, layout, texts, model=model, neighbours=neighbours), layout, method)
+    return MapDrawing(_placed(user_id, layout, texts, model=model), layout)
 
 
-Neighbours = tuple[Matrix, Matrix]
-"""Texts among the layout's axes (M, R), and where each lies on the map (M, 2)."""
-
-
-def _neighbours(user_id: int, layout: Layout, known: Points, *, model: str) -> Neighbours | None:
-    """Some of the texts on the map, from which t-SNE finds the positions of new ones."""
-    ids, sample = vectors.means(user_id, model=model, texts=_evenly(known.ids, SAMPLE))
-    where = dict(zip(known.ids, known.places, strict=True))
-    return (layout.reduce(sample), np.array([where[each] for each in ids], dtype=np.float32)) if ids else None
-
-
-def _in_the_square(places: Matrix) -> Matrix:
-    low, high = places.min(axis=0), places.max(axis=0)
-    scale = SIDE * (1 - 2 * MARGIN) / max(float((high - low).max()), 1e-6)
-    return np.asarray((places - (low + high) / 2) * scale + SIDE / 2, dtype=np.float32)
-
-
-def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str, neighbours: Neighbours | None) -> Points:
+def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str) -> Points:
     ids: list[int] = []
     pieces: list[tuple[WholeNumbers, WholeNumbers]] = []
     for batch in _batches(texts):
@@ -242,9 +215,8 @@ def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str, neigh
         if not found:
             continue
         reduced = layout.reduce(matrix)
-        there = layout.place(reduced) if neighbours is None else by_neighbours(reduced, *neighbours)
         ids += found
-        pieces.append((on_the_map(there), layout.cluster(reduced)))
+        pieces.append((on_the_map(layout.place(reduced)), layout.cluster(reduced)))
     if not ids:
         return _no_points()
     places, clusters = zip(*pieces, strict=True)
@@ -306,7 +278,7 @@ def _finish(present: MemoryMap, drawing: MapDrawing, *, latest: int, model: str,
     now = timezone.now()
     fields: dict[str, Any] = {}
     if drawing.layout is not None:
-        fields = {"layout": drawing.layout.write(), "laid_out": len(drawing.points.ids), "method": drawing.method}
+        fields = {"layout": drawing.layout.write(), "laid_out": len(drawing.points.ids), "method": MemoryMap.Method.SVD}
     MemoryMap.objects.filter(pk=present.pk).update(
         **fields,
         model=EmbeddingModel.objects.filter(name=model).first(),

@@ -222,12 +222,3 @@ def _frame(
     near = 1 / np.maximum((lying**2).sum(axis=1, keepdims=True), 1e-9)
     first, _, second = np.linalg.svd((towards * near).T @ lying)
     return np.asarray((first @ second).T @ scaled)
-
-
-def by_neighbours(reduced: Matrix, known: Matrix, places: Matrix, *, count: int = 5) -> Matrix:
-    """Positions of texts by their nearest neighbours: (N, R) among (M, R), which lie at (M, 2)."""
-    squares = _squared(reduced, known)
-    nearest = np.argpartition(squares, min(count, len(known)) - 1, axis=1)[:, :count]
-    weights = 1 / (np.take_along_axis(squares, nearest, axis=1) + 1e-6)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return np.asarray((places[nearest] * weights[..., None]).sum(axis=1), dtype=np.float32)

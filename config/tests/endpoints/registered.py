@@ -10,8 +10,6 @@ from typing import Any
 
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from config.tests.endpoints.house import A_LINE, CALL_ID, CALLBACK, PASSWORD, SAVED, TOPIC
-from intake.chats import certificates
-from intake.tests.factories import NOW
 
 
 class Does(Enum):
@@ -97,7 +95,6 @@ def both(
     return [endpoint(route, address, GET=does(), POST=post(form=form or {}))]
 
 
-CERTIFICATE = certificates.sign(certificates.certify(user_id=987654321, at=NOW, rows={"intake.Turn": 2}))
 PASSKEY = "settings/account/factors/passkeys/<int:pk>"
 ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
@@ -204,7 +201,6 @@ PAGES = [
         ],
     ),
     # Its address is all that it knows.
-    endpoint("account/deleted/<str:signed>/", f"account/deleted/{CERTIFICATE}/", GET=answers()),
     endpoint("settings/account/activity/", GET=answers()),
     endpoint("settings/account/sessions/", GET=answers()),
     endpoint("settings/account/sessions/end-others/", POST=answers(form={})),

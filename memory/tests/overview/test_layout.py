@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memory.models.embeddings import SIDE
-from memory.overview.layout import Layout, by_neighbours, on_the_map
+from memory.overview.layout import Layout, on_the_map
 from memory.tests.vectors import directions
 
 
@@ -55,9 +55,3 @@ def test_a_new_layout_is_turned_as_the_old_one_was():
     layout = layout.fitted(layout.place(layout.reduce(vectors)))
     after = layout.place(layout.reduce(vectors)) - SIDE / 2
     assert np.linalg.norm(after - asked, axis=1).mean() < 0.05 * SIDE
-
-
-def test_a_text_among_neighbours_lies_among_them():
-    known = directions(6, seed=2)
-    places = np.array([[0, 0], [10, 0], [20, 0], [30, 0], [40, 0], [50, 0]], dtype=np.float32)
-    assert by_neighbours(known[3:4], known, places)[0] == pytest.approx([30, 0], abs=0.1)

@@ -1,6 +1,5 @@
 """The map: what is on it, how its groups are named, how it grows, and that it shows nobody what is another's or gone."""
 
-import importlib.util
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,6 @@ from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import records
-from memory.checks import check_map_layout
 from memory.models import MapPoint, MemoryMap, TellingWord
 from memory.overview import drawing, reading
 from memory.tests.overview.drawn import draw, draw_due, look
@@ -160,23 +158,11 @@ def test_a_map_is_drawn_by_one_worker_at_a_time(alice):
         assert drawing.claim(now=timezone.now() + drawing.LEASE * 2) == alice.pk
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openTSNE") is None, reason="the extra `map` is not installed")
-def test_with_the_extra_neighbours_lie_together_and_what_comes_later_lies_among_them(alice, settings):
-    settings.MAP_LAYOUT = "tsne"
+def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(alice):
     talk(alice)
-    assert draw(alice).placed == 24
-    before = places_of(alice)
+    draw(alice)
+    MemoryMap.objects.update(method=MemoryMap.Method.TSNE, laid_out=1)
     a_turn(alice, "How do I water the tomatoes in bed 99 of the garden?")
     draw(alice)
-    after = places_of(alice)
-    assert before.items() <= after.items() and len(after) == 25
-    assert MemoryMap.objects.get(user=alice).method == "tsne"
-
-
-def test_a_layout_that_is_unknown_or_not_installed_is_said_at_the_start(settings, monkeypatch):
-    assert check_map_layout() == []
-    settings.MAP_LAYOUT = "globe"
-    assert [error.id for error in check_map_layout()] == ["memory.E002"]
-    settings.MAP_LAYOUT = "tsne"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert [error.id for error in check_map_layout()] == ["memory.E003"]
+    drawn = MemoryMap.objects.get(user=alice)
+    assert (drawn.method, drawn.laid_out) == (MemoryMap.Method.SVD, 25)

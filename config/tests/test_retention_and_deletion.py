@@ -1,6 +1,5 @@
-"""What a deleted account leaves: a signed statement in numbers. And what goes by itself after so many days."""
+"""What its owner is told of a deleted account, in numbers. And what goes by itself after so many days."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,7 @@ from django.urls import reverse
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from intake.accounts import activity
-from intake.chats import certificates, deleting
+from intake.chats import deleting
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index
@@ -29,53 +28,43 @@ def alice():
     return a_person("alice@example.com")
 
 
-def test_whoever_deletes_their_account_is_given_a_signed_statement_of_what_went(alice):
-    client = Client()
-    client.force_login(alice)
+def a_full_account(alice):
     conversation = a_turn(alice, f"Remember {SECRET}").conversation
     a_turn(alice, f"And {SECRET}", conversation=conversation)
     with acting_as(alice):
         documents.append(user=alice, day=None, text=SECRET, now=NOW)
     index.embed_pending()
-    page = client.post(reverse("intake:delete_account"), {"password": "password"}, follow=True)
-    assert not User.objects.exists()
-    at = page.redirect_chain[-1][0]
-    assert "Your account is deleted" in page.text and SECRET not in page.text + at
-    stated = json.loads(Client().get(at, {"as": "json"}).content)
-    went = stated["deleted"]
+
+
+def test_the_owner_of_a_deleted_account_is_shown_how_much_of_each_kind_went(alice):
+    client = Client()
+    client.force_login(alice)
+    a_full_account(alice)
+    page = client.post(reverse("intake:delete_account"), {"password": "password"}, headers={"accept-language": "de"})
+    assert not User.objects.exists() and SECRET not in page.text
+    assert page["Clear-Site-Data"] == '"cache", "storage"'
+    for row in ("Chats <span>1</span>", "Nachrichten mit Antworten <span>2</span>"):
+        assert row in page.text
+    assert client.get(reverse("intake:account")).status_code == 302, "the session has ended"
+
+
+def test_the_api_counts_what_a_deletion_removed(alice):
+    client = Client()
+    client.force_login(alice)
+    a_full_account(alice)
+    response = client.delete("/api/v1/account/", {"password": "password"}, content_type="application/json")
+    went = response.json()["deleted"]
     assert (went["conversations"], went["turns"], went["memory documents"], went["sessions"]) == (1, 2, 1, 1)
-    assert went["embeddings"] == 3, "the database takes these along by itself"
-    assert stated["account"] == alice.pk and at.endswith(f"/{stated['signed']}/")
-    text = Client().get(at, {"as": "text"})
-    assert "           2  turns\n" in text.text and "attachment" in text["Content-Disposition"]
+    assert went["embeddings"] == 3, "the database deletes these by itself"
 
 
-def test_a_statement_that_this_server_did_not_sign_is_not_there():
-    rows = {"intake.Turn": 2, "agent_tools.AccessToken": 1, "oauth2_provider.AccessToken": 2, "intake.Session": 0}
-    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows=rows))
-    assert certificates.read(signed).deleted == {"access tokens": 3, "turns": 2}
-    for forged in (signed[:-1] + ("A" if signed[-1] != "A" else "B"), "nothing", "x" * 9_000):
-        assert Client().get(reverse("intake:account_deleted", args=[forged])).status_code == 404
-
-
-def test_the_page_of_a_statement_names_the_rows_in_the_readers_language_and_its_files_in_english():
-    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows={"intake.Turn": 2, "memory.MapPoint": 3}))
-    address = reverse("intake:account_deleted", args=[signed])
-    german = {"accept-language": "de"}
-    page = Client().get(address, headers=german).text
-    assert "Nachrichten mit Antworten <span>2</span>" in page and "Punkte der Karte <span>3</span>" in page
-    assert "2  turns" in Client().get(f"{address}?as=text", headers=german).text
-
-
-def test_every_kind_of_row_that_a_deletion_counts_has_a_name_in_the_statement():
+def test_every_kind_of_row_that_a_deletion_counts_has_a_name():
     of_users = [
         model
         for model in apps.get_models()
         if model is User or any(field.related_model is User for field in model._meta.fields)
     ]
-    assert {str(model._meta.verbose_name_plural) for model in [*of_users, *personal_models()]} == set(
-        certificates.KINDS
-    )
+    assert {str(model._meta.verbose_name_plural) for model in [*of_users, *personal_models()]} == set(deleting.KINDS)
 
 
 def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_later_ones_move_up(alice, settings):
