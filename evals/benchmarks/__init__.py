@@ -1,7 +1,6 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
 from evals.benchmarks import (
-    answers,
     backup,
     capacity,
     importing,
@@ -10,7 +9,6 @@ from evals.benchmarks import (
     pages,
     saving,
     search,
-    tools,
 )
 from evals.benchmarks.base import Benchmark
 
@@ -18,13 +16,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         search.BENCHMARK,
-        tools.BENCHMARK,
         saving.BENCHMARK,
         indexing.INDEXING,
         indexing.EMBEDDING,
         indexing.MEMORY,
         capacity.BENCHMARK,
-        answers.BENCHMARK,
         overload.BENCHMARK,
         pages.BENCHMARK,
         importing.BENCHMARK,

@@ -1,6 +1,6 @@
 """Answers that are written word by word, and readers who follow them: a fake model, and clients that come back.
 
-`benchmark answers` has many of both at once, and `chaos` kills web processes while they are at it.
+`chaos` kills web processes while both are at it.
 """
 
 import asyncio

@@ -155,42 +155,14 @@ def test_query_embedding_is_measured(capsys):
     assert "query_p50_ms" in capsys.readouterr().out
 
 
-def test_what_a_call_adds_to_its_search_is_measured_over_rest_and_both_revisions_of_mcp(tmp_path, capsys):
-    before = database_names()
-    target = tmp_path / "figures.json"
-
-    call_command("benchmark", "tools", "--turns=40", "--queries=8", "--mode=hybrid", f"--json={target}")
-
-    figures = json.loads(target.read_text())
-    assert (figures["turns"], figures["mode"]) == (40, "hybrid")
-    assert list(figures["results"]) == ["search", "rest", "mcp", "mcp_2025"]
-    base = figures["results"]["search"]
-    for timing in figures["results"].values():
-        assert timing["n"] >= 8
-        assert 0 < timing["p50_ms"] <= timing["p95_ms"]
-        assert timing["more_p50_ms"] == pytest.approx(timing["p50_ms"] - base["p50_ms"], abs=0.002)
-    shown = capsys.readouterr().out
-    assert "more, p50 ms" in shown
-    assert "mcp_2025" in shown
-    assert database_names() == before
-
-
-@pytest.mark.parametrize("option", ["--turns=0", "--queries=0"])
-def test_a_call_of_nothing_is_not_measured(option):
-    with pytest.raises(CommandError, match="must be above 0"):
-        call_command("benchmark", "tools", option)
-
-
 def test_every_benchmark_goes_by_its_own_name():
     assert {name: benchmark.name for name, benchmark in BENCHMARKS.items()} == {
         "search": "search",
-        "tools": "tools",
         "saving": "saving",
         "indexing": "indexing",
         "embedding": "embedding",
         "memory": "memory",
         "capacity": "capacity",
-        "answers": "answers",
         "overload": "overload",
         "pages": "pages",
         "import": "import",
