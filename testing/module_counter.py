@@ -15,31 +15,39 @@ NOT_THE_PRODUCT = {"tests", "testing", "migrations", ".venv"}
 
 
 class ModuleCounter:
-    """The modules in which a function ran since `count_from_now`, in the order they were first reached."""
+    """The modules in which a function ran since `count_from_now`, in the order they were first reached.
+
+    Those that a request runs through before Django looks up its address serve every request alike, and do not count.
+    """
 
     def __init__(self) -> None:
         self._root = Path(settings.BASE_DIR)
         self._files: dict[str, None] = {}
-        self._waits_for_resolver = True
+        self._before: set[str] = set()
+        self._is_before = True
 
     @property
     def modules(self) -> list[str]:
         """As paths in the repository, without modules of the framework and the tests."""
-        paths = [Path(name).relative_to(self._root) for name in list(self._files) if self._is_inside(name)]
+        counted = [name for name in list(self._files) if name not in self._before and self._is_inside(name)]
+        paths = [Path(name).relative_to(self._root) for name in counted]
         return [str(path) for path in paths if not NOT_THE_PRODUCT & {*path.parts}]
 
-    def count_from_now(self, *, from_resolver: bool = True) -> None:
-        """Forget what ran. `from_resolver`: begin only when Django looks up the address of a request."""
+    def count_from_now(self) -> None:
+        """Forget what ran, and wait for the next request."""
         self._files.clear()
-        self._waits_for_resolver = from_resolver
+        self._before.clear()
+        self._is_before = True
 
     def note(self, frame: FrameType, event: str, argument: Any) -> None:
         """The callback of `sys.setprofile`; a module's body, which runs at import, does not count as a function."""
         if event != "call" or frame.f_code.co_name == "<module>":
             return
         if frame.f_code is URLResolver.resolve.__code__:
-            self._waits_for_resolver = False
-        if not self._waits_for_resolver:
+            self._is_before = False
+        if self._is_before:
+            self._before.add(frame.f_code.co_filename)
+        else:
             self._files.setdefault(frame.f_code.co_filename)
 
     def _is_inside(self, name: str) -> bool:

@@ -94,10 +94,6 @@ def test_a_message_runs_through_few_modules_from_its_url_to_its_vector(
     check("The way of a turn", counter.modules, MOST_FOR_A_TURN)
 
 
-# Every use of the database looks at the deadline of its request; docs/architecture.md names both once.
-BESIDE_EVERY_WAY = {"core/resilience.py", "config/database/base.py"}
-
-
 def check(title, modules, most):
     listed = "\n  ".join([f"{title} runs through {len(modules)} modules:", *modules])
     sys.stdout.write(f"{listed}\n")
