@@ -18,7 +18,7 @@ from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, 
 from core.isolation.acting import Caller, acting_as
 from core.responses import as_recollect_error
 from core.text import ELLIPSIS, cut
-from intake.agent.context import ChatDeps
+from intake.agent.prompt import ChatDeps
 from intake.models import User
 
 logger = logging.getLogger(__name__)

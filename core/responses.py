@@ -12,7 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.request import split_domain_port
 from drf_spectacular.utils import OpenApiParameter
 from psycopg.errors import DiskFull
 from rest_framework import exceptions
@@ -214,3 +215,16 @@ def encode(event: str, data: dict[str, Any], *, id: str | None = None) -> bytes:
     named = "" if id is None else f"id: {id}\n"
     # A lone surrogate, which a model may produce, has no UTF-8: it becomes a question mark, not a broken stream.
     return f"event: {event}\n{named}data: {body}\n\n".encode(errors="replace")
+
+
+def site_of(request: HttpRequest) -> str:
+    """The scheme and host of this site, for a link that somebody else opens: in an email, an invitation.
+
+    The name in the Host header is one of ALLOWED_HOSTS, but nothing checks its port. So without SITE_ADDRESS the link
+    has a port only if this server itself listens on it; behind a proxy that is never the port of the site.
+    """
+    if settings.SITE_ADDRESS:
+        return str(settings.SITE_ADDRESS)
+    name, port = split_domain_port(request.get_host())
+    is_own = settings.TRUSTED_PROXIES == 0 and port and port == str(request.META.get("SERVER_PORT"))
+    return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"

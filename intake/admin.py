@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
-from intake.links import site_of
+from core.responses import site_of
 from intake.models import Invitation, User
 from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
 

@@ -39,6 +39,13 @@ class ModuleCounter:
         self._before.clear()
         self._is_before = True
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing counts within the block: it is the test's own work."""
+        kept = dict(self._files)
+        yield
+        self._files = kept
+
     def note(self, frame: FrameType, event: str, argument: Any) -> None:
         """The callback of `sys.setprofile`; a module's body, which runs at import, does not count as a function."""
         if event != "call" or frame.f_code.co_name == "<module>":

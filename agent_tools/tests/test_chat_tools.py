@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from agent_tools.tools import registry
-from intake.agent.context import Fence
+from intake.agent.prompt import Fence
 from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn

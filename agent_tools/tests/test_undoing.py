@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from agent_tools.tools import registry
-from intake.links import undo_path
+from intake.chats.tree import undo_path
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
 from memory.search import ChatHistory, SearchMode
 from memory.search import search_chat_history as search

@@ -20,7 +20,7 @@ from core.errors import NotFound
 from core.ids import parse_id
 from core.text import shortened
 from core.validation import LONGEST_REFERENCE
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import User
 from memory import records
 from memory.models import MemoryDocument

@@ -15,7 +15,7 @@ from core.isolation.acting import Caller
 from core.validation import LONGEST_REFERENCE, Position, page_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn, User, local_time
 
 MOST_AROUND = 10

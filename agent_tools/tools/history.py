@@ -23,7 +23,7 @@ from agent_tools.tools.chat_history import (
 from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, counted, first_of, link, without_our_lines
 from core.validation import parse_day, stated
 from intake.chats.services import without_nul
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import User
 from memory.search.chat_history import PIECES_LEFT_OUT, WORDS_ALONE
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS, History, HistoryMatch, HistoryRequest

@@ -37,7 +37,7 @@ def first_of(places: Sequence[str]) -> str:
 
 
 # --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---
-# The chat's model gets results between markers that no text contains (`intake.agent.context.Fence`), and structured
+# The chat's model gets results between markers that no text contains (`intake.agent.prompt.Fence`), and structured
 # results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP beside those.
 
 # The beginnings of a tool's own lines: a result's header, the list's, and a note.

@@ -23,7 +23,7 @@ from intake.accounts import activity, registration
 from intake.chats import services
 from intake.chats.idempotency import once
 from intake.chats.services import Progress
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn

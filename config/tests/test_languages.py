@@ -16,7 +16,7 @@ from django.utils.translation.template import templatize
 from core import errors
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from intake.web import sentences

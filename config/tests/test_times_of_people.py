@@ -12,7 +12,7 @@ from core.isolation.acting import acting_as
 from imports.models import Import, ImportedItem
 from imports.reading.items import ImportedDocument
 from imports.storing import documents as keeping
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import User, day_in_words, local_time
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records

@@ -3,6 +3,7 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,9 @@ def test_a_message_runs_through_few_modules_from_its_url_to_its_vector(
         events = client.events("What do cats eat?", conversation_id=conversation_id)
         conversation_id = events[-1].data["conversationId"]
         assert is_sent.wait(10)
-        with as_a_worker():
+        with ExitStack() as stack:
+            with counter.paused():
+                stack.enter_context(as_a_worker())
             tasks.embed_pending()
     turn = Turn.objects.order_by("pk").last()
     assert (turn.status, turn.assistant_message) == (Turn.Status.COMPLETE, "Mice, **mostly**.")
@@ -94,7 +97,12 @@ def test_a_message_runs_through_few_modules_from_its_url_to_its_vector(
     check("The way of a turn", counter.modules, MOST_FOR_A_TURN)
 
 
+# The engine of the database, which every statement runs through.
+BESIDE_EVERY_WAY = {"config/database/base.py", "config/database/operations.py"}
+
+
 def check(title, modules, most):
+    modules = [module for module in modules if module not in BESIDE_EVERY_WAY]
     listed = "\n  ".join([f"{title} runs through {len(modules)} modules:", *modules])
     sys.stdout.write(f"{listed}\n")
     assert len(modules) <= most, listed

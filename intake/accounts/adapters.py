@@ -27,10 +27,10 @@ from django.utils.translation import gettext_lazy as _
 from core import rate_limits
 from core.errors import Unavailable
 from core.resilience import refuse_in_transaction
+from core.responses import site_of
 from intake import passwords
 from intake.accounts import activity, registration, sessions
 from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
-from intake.links import site_of
 from intake.models import User
 
 logger = logging.getLogger(__name__)

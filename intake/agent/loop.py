@@ -48,7 +48,9 @@ from pydantic_ai.usage import UsageLimits
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
 from core.text import capped, storable, storable_text
-from intake.agent.context import (
+from intake.agent.language_models import LanguageModel
+from intake.agent.models import chat_model, model_settings
+from intake.agent.prompt import (
     AgentEvent,
     AnswerEnded,
     ChatDeps,
@@ -56,10 +58,9 @@ from intake.agent.context import (
     TextWritten,
     ToolCalled,
     ToolReturned,
+    circumstances,
+    introduction,
 )
-from intake.agent.language_models import LanguageModel
-from intake.agent.models import chat_model, model_settings
-from intake.agent.prompt import circumstances, introduction
 
 # --- Formats a tool's result as plain text for the model, with every field by its name ---
 # Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.

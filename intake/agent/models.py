@@ -32,7 +32,7 @@ from core.isolation.acting import Caller, acting_as
 from core.resilience import refuse_in_transaction
 from core.text import shortened
 from intake.agent.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn, User, day_in_words, local_time
 
 # --- Recall mode: without a language model, the same agent loop runs with this model in its place ---

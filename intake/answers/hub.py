@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from core.isolation.acting import Caller, acting_as
 from intake.agent import loop, models
-from intake.agent.context import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
 from intake.answers.log import NOWHERE, AnswerLog, EventId, length_of, rest_of
 from intake.answers.reader import Drawing, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay

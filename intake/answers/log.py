@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from core.errors import NotFound
-from intake.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
+from intake.agent.prompt import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
 from intake.models import Turn
 
 # A reader who is further behind gets the text between two other events in one piece.

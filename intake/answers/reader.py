@@ -12,10 +12,10 @@ from weakref import WeakSet
 
 from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
-from intake.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from intake.chats.quotas import Usage
-from intake.links import undo_path
+from intake.chats.tree import undo_path
 from intake.markdown import render, render_blocks, render_summary
 from intake.markdown.rendering import BlockStream, ChangedBlocks
 from intake.models import Turn

@@ -20,7 +20,7 @@ from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
 from core import resilience
-from intake.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import AnswerLog, EventId, length_of
 from intake.chats.running import ANY_ATTEMPT, KEPT_SECONDS, TIMEOUT_SECONDS, lease_key, stop_key, stream_key
 

@@ -26,7 +26,8 @@ from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
 from intake.agent import loop, prompt
-from intake.agent.context import (
+from intake.agent.language_models import LanguageModel, is_recall_mode
+from intake.agent.prompt import (
     WRITTEN,
     AgentEvent,
     AnswerEnded,
@@ -36,7 +37,6 @@ from intake.agent.context import (
     ToolReturned,
     deps_for,
 )
-from intake.agent.language_models import LanguageModel, is_recall_mode
 from intake.answers.log import AnswerLog, Ending
 from intake.answers.reader import (
     as_data,

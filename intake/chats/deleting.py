@@ -35,8 +35,7 @@ from core.resilience import for_each
 from intake.accounts import activity
 from intake.chats import changes, running
 from intake.chats.services import lock_conversation, title_from, without_nul
-from intake.chats.tree import Tree, turns_of
-from intake.links import conversation_path
+from intake.chats.tree import Tree, conversation_path, turns_of
 from intake.models import Activity, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 

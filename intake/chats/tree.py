@@ -6,12 +6,15 @@ conversation's whole tree, by one index-only scan.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import BooleanField, Q
 from django.db.models.expressions import RawSQL
+from django.urls import get_script_prefix, reverse
 
 from intake.models import Conversation, Turn
 from intake.models.conversations import TurnQuerySet
@@ -174,3 +177,34 @@ def versions(conversation: Conversation, turns: Collection[Turn]) -> dict[int, l
     for parent, number in found if parents else ():
         by_parent[parent].append(number)
     return {turn.turn_number: by_parent[turn.parent_number] for turn in turns}
+
+
+_AN_ID = "CONVERSATION"
+
+
+def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None, words: str = "") -> str:
+    """The address of a conversation; with a turn, scrolled to it, and with some of its words, to these.
+
+    The query makes the server include the turn, however old it is; the fragment makes the browser scroll there. A
+    browser's own text fragments (`:~:text=`) would scroll to the first turn with the words, and do not work from a
+    script.
+    """
+    path = _path_of_one(get_script_prefix()).replace(_AN_ID, quote(str(conversation_id), safe=""))
+    at = f"&at={quote(words, safe='')}" if words else ""
+    return path if turn_number is None else f"{path}?turn={turn_number}{at}#turn-{turn_number}"
+
+
+def undo_path(conversation_id: UUID | str, *, turn_number: int, call_id: str) -> str:
+    """The address for undoing a turn's tool call, by POST."""
+    return reverse("undo_tool_call", args=[conversation_id, turn_number, call_id])
+
+
+def branch_path(turn: Turn) -> str:
+    """The address for creating a branch from a turn, by POST."""
+    return reverse("branch_conversation", args=[turn.conversation_id, turn.turn_number])
+
+
+# Pages and results contain dozens of these addresses, which differ only in the id.
+@cache
+def _path_of_one(script_prefix: str) -> str:
+    return reverse("intake:conversation", args=[_AN_ID])

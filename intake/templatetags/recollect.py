@@ -15,9 +15,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from intake import links
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
+from intake.chats import tree
 from intake.chats.quotas import Usage
 from intake.markdown import render
 from intake.models import Turn
@@ -97,8 +97,8 @@ def thought(turn: Turn | None) -> str:
 register.filter("steps", steps_of)
 register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)
-register.simple_tag(links.conversation_path, name="conversation_path")
-register.simple_tag(links.branch_path, name="branch_path")
+register.simple_tag(tree.conversation_path, name="conversation_path")
+register.simple_tag(tree.branch_path, name="branch_path")
 
 
 # --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---

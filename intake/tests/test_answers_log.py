@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from intake.agent.context import TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
 from intake.answers.hub import Gap, take
 from intake.answers.log import COMPACTED_FROM, AnswerLog, Ending, EventId

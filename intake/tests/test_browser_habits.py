@@ -8,7 +8,7 @@ from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 from playwright.sync_api import Page, expect
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_turn
 

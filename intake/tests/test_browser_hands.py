@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_turn
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_long_conversation, a_turn, caller_for
 from intake.tests.test_browser_chat import answered, last_turn, say

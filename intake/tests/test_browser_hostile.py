@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.tests.blocks import changes_of
 from intake.tests.factories import NOW

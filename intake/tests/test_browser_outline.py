@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import expect
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import NOW, a_long_conversation
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_long_conversation, a_turn
 from testing.model_server import Say

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import CDPSession, Page, expect
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn
 from intake.models.conversations import TitledBy
 from intake.tests.factories import a_turn, a_visitor, a_visitors_turn

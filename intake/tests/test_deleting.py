@@ -17,7 +17,7 @@ from core.errors import NotFound
 from core.isolation.acting import Caller
 from intake.chats import arranging, deleting, services
 from intake.chats.running import close_abandoned_turns
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, Session, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 from intake.chats import changes
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.tests.factories import a_turn, caller_for
 from testing.sse_client import read_events
 

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from intake.accounts.identity import RegisteredMiddleware
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 

@@ -48,8 +48,7 @@ from intake.chats.reading import (
     turns_to_show,
 )
 from intake.chats.services import MAX_MESSAGE_LENGTH
-from intake.chats.tree import Tree
-from intake.links import conversation_path
+from intake.chats.tree import Tree, conversation_path
 from intake.models import Activity, Conversation, Turn, User
 from intake.web.forms import RenameForm
 from intake.web.middleware import log_in_to_see

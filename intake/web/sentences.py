@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 
-from intake.links import undo_path
+from intake.chats.tree import undo_path
 from intake.markdown import render_summary
 from intake.models import Turn
 

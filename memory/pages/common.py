@@ -23,7 +23,7 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import read_as
 from core.validation import NO_DAY, parse_day
 from intake.accounts.identity import caller_of, is_registered, person_of
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.web.pages import P, View, personal_form, sidebar_of
 from intake.web.sentences import in_page_language
 from memory.documents import YEARS

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from intake.links import conversation_path
+from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, records
