@@ -15,7 +15,7 @@ from django.conf import settings
 ROOT = Path(settings.BASE_DIR)
 # `compression` is in the standard library from Python 3.14 on.
 STANDARD = sys.stdlib_module_names | {"compression"}
-OURS = {"config", "core", "intake", "memory", "imports", "agent_tools", "evals", "recollect_cli", "conftest"}
+OURS = {"config", "core", "intake", "memory", "imports", "agent_tools", "evals", "testing", "recollect_cli", "conftest"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SERVER = ("server",)
 ON_ONE_MACHINE = ("server", "installer", "local")
@@ -24,12 +24,13 @@ FOR_TESTS = (*MEASURED, "dev")
 FOLDERS = {
     "core": SERVER,
     "intake": SERVER,
-    "memory": (*SERVER, "map"),
+    "memory": SERVER,
     "imports": SERVER,
     "agent_tools": SERVER,
     "recollect_cli": ("cli",),
     "config": ON_ONE_MACHINE,
     "evals": MEASURED,
+    "testing": FOR_TESTS,
     "docs": FOR_TESTS,
 }
 DISTRIBUTIONS = packages_distributions() | {"backports": ["backports.zstd"]}
@@ -52,7 +53,7 @@ def imported(path):
 
 
 def is_test(path):
-    return path.name == "testing.py" or {"tests", "testing"} & set(path.relative_to(ROOT).parts)
+    return "tests" in path.relative_to(ROOT).parts
 
 
 def undeclared(paths, extras):

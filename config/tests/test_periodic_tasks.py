@@ -78,7 +78,7 @@ def sweep_lost(monkeypatch):
     segments.flush()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turns[0].pk, turns[2].pk]])
-    monkeypatch.setattr("memory.tasks.term_segments.purge", lambda **_: 0)
+    monkeypatch.setattr("memory.tasks.segments.purge", lambda **_: 0)
     failing = Failing(monkeypatch, segments, "mark_lost", lambda user_id: user_id == alice.pk)
     return failing, lambda: DeletedText.objects.filter(user=bob).exists(), None
 

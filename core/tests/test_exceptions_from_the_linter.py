@@ -11,7 +11,7 @@ PRODUCT = ("config", "core", "intake", "memory", "imports", "agent_tools", "reco
 EXCEPTION = re.compile(r"#\s*noqa:\s*(?P<rules>[A-Z0-9, ]*\bS\d+[A-Z0-9, ]*)(?P<reason>.*)")
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 # Tests and what only tests run; and what starts the embedded servers by fixed commands.
-ALLOWED = {"**/testing/**", "**/tests/**", "config/settings/test.py", "config/stack/*", "config/ops/backup.py"}
+ALLOWED = {"testing/**", "**/tests/**", "config/settings/test.py", "config/stack/*", "config/ops/backup.py"}
 
 
 def exceptions():

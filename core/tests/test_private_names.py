@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-PACKAGES = ("config", "core", "intake", "memory", "imports", "agent_tools", "evals", "recollect_cli")
+PACKAGES = ("config", "core", "intake", "memory", "imports", "agent_tools", "evals", "testing", "recollect_cli")
 # Documented in spite of the underscore.
 DOCUMENTED = {"_meta", "_asdict", "_replace", "_fields", "_make", "_exit", "_default_manager"}
 # By file: the private names that it uses, and why. At most one file for each dependency.
