@@ -77,10 +77,6 @@ class ChunkParser(BaseParser):
         return stream.read()
 
 
-class ImportsViewSet(ActsAsCaller, ViewSet):
-    required_scope = IMPORT_SCOPE
-
-
 def _token_of(request: Request) -> str:
     """A digest of the request's token; empty for a session."""
     digest = getattr(request.auth, "digest", "")
@@ -94,7 +90,20 @@ def _refuse_to_remove(request: Request, batch: Import) -> None:
         raise InsufficientScope("This token lacks the scope `delete`, and has not begun this import.")
 
 
-class ImportListViewSet(ImportsViewSet):
+class PreviewQuery(Input):
+    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
+    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
+    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
+    since: WrittenTime | None = None
+    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class ImportsViewSet(ActsAsCaller, ViewSet):
+    """The imports of a user; `imports.urls` gives the upload its own parser."""
+
+    required_scope = IMPORT_SCOPE
+
     @extend_schema(
         operation_id="list_imports",
         summary="Imports, and what can be imported",
@@ -126,8 +135,6 @@ class ImportListViewSet(ImportsViewSet):
         )
         return _answer(batch, status=HTTPStatus.CREATED)
 
-
-class ImportViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="read_import",
         summary="An import as it stands",
@@ -152,10 +159,6 @@ class ImportViewSet(ImportsViewSet):
         services.remove(user=user, import_id=import_id)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-
-class ImportContentViewSet(ImportsViewSet):
-    parser_classes = [ChunkParser]
-
     @extend_schema(
         operation_id="upload_import",
         summary="Upload a chunk",
@@ -167,7 +170,7 @@ class ImportContentViewSet(ImportsViewSet):
         request={"application/octet-stream": OpenApiTypes.BINARY},
         responses={200: ImportOutput, **problems(400, 401, 404, 408, 409, 413, 415, 503, 507)},
     )
-    def put(self, request: Request, import_id: str) -> Response:
+    def upload(self, request: Request, import_id: str) -> Response:
         data = request.data
         if not isinstance(data, bytes) or not data:
             raise InvalidInput("Send the bytes of the chunk as application/octet-stream.")
@@ -179,17 +182,6 @@ class ImportContentViewSet(ImportsViewSet):
         )
         return _answer(batch)
 
-
-class PreviewQuery(Input):
-    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
-    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
-    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
-    since: WrittenTime | None = None
-    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
-
-
-class ImportPreviewViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="preview_import",
         summary="What the export holds",
@@ -204,7 +196,7 @@ class ImportPreviewViewSet(ImportsViewSet):
         ],
         responses={200: PreviewOutput, **problems(400, 401, 404, 409, 503)},
     )
-    def look(self, request: Request, import_id: str) -> Response:
+    def preview(self, request: Request, import_id: str) -> Response:
         batch = services.get(user=person_of(request), import_id=import_id)
         page = services.entries_of(batch, EntryQuestion(**validate_query(PreviewQuery, request).model_dump()))
         shown = PreviewOutput(
@@ -216,8 +208,6 @@ class ImportPreviewViewSet(ImportsViewSet):
         )
         return Response(shown.model_dump(mode="json", by_alias=True))
 
-
-class ImportStartViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="start_import",
         summary="Store what the export holds, or what was chosen of it",
@@ -237,8 +227,6 @@ class ImportStartViewSet(ImportsViewSet):
         )
         return _answer(batch, status=HTTPStatus.ACCEPTED)
 
-
-class ImportCancelViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="cancel_import",
         summary="Stop an import",
@@ -252,8 +240,6 @@ class ImportCancelViewSet(ImportsViewSet):
         _refuse_to_remove(request, services.get(user=user, import_id=import_id))
         return _answer(services.cancel(user=user, import_id=import_id), status=HTTPStatus.ACCEPTED)
 
-
-class ImportUndoViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="undo_import",
         summary="Take back what an import brought",

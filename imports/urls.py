@@ -8,22 +8,22 @@ from imports.rest import ImportEventsView
 
 def import_urls() -> list[URLPattern]:
     return [
-        path("imports/", rest.ImportListViewSet.as_view({"get": "look", "post": "create"}), name="imports"),
+        path("imports/", rest.ImportsViewSet.as_view({"get": "look", "post": "create"}), name="imports"),
         # Any text, so that a malformed id gets the same answer as one that does not exist.
         path(
             "imports/<str:import_id>/",
-            rest.ImportViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+            rest.ImportsViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
             name="import",
         ),
         path(
             "imports/<str:import_id>/content/",
-            rest.ImportContentViewSet.as_view({"put": "put"}),
+            rest.ImportsViewSet.as_view({"put": "upload"}, parser_classes=[rest.ChunkParser]),
             name="import_content",
         ),
-        path("imports/<str:import_id>/preview/", rest.ImportPreviewViewSet.as_view({"get": "look"})),
-        path("imports/<str:import_id>/start/", rest.ImportStartViewSet.as_view({"post": "start"})),
-        path("imports/<str:import_id>/cancel/", rest.ImportCancelViewSet.as_view({"post": "cancel"})),
-        path("imports/<str:import_id>/undo/", rest.ImportUndoViewSet.as_view({"post": "undo"})),
+        path("imports/<str:import_id>/preview/", rest.ImportsViewSet.as_view({"get": "preview"})),
+        path("imports/<str:import_id>/start/", rest.ImportsViewSet.as_view({"post": "start"})),
+        path("imports/<str:import_id>/cancel/", rest.ImportsViewSet.as_view({"post": "cancel"})),
+        path("imports/<str:import_id>/undo/", rest.ImportsViewSet.as_view({"post": "undo"})),
         path("imports/<str:import_id>/events/", ImportEventsView.as_view()),
     ]
 

@@ -198,20 +198,6 @@ def _document_schema(
 class MemoryViewSet(DocumentViewSet):
     """MEMORY.md: what a person, or their agent, keeps in mind always."""
 
-
-@_document_schema("about", "the page about the person", can_append=False)
-class AboutViewSet(DocumentViewSet):
-    """The page about the person, beside MEMORY.md."""
-
-    document: DocumentDay = ABOUT_ME
-
-
-@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE], examples=[EXAMPLE])
-class DailyLogViewSet(DocumentViewSet):
-    """The log of a day."""
-
-
-class MemoryAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
@@ -224,7 +210,17 @@ class MemoryAppendViewSet(ActsAsCaller, ViewSet):
         return _append(request, day=None)
 
 
-class DailyLogListViewSet(ActsAsCaller, ViewSet):
+@_document_schema("about", "the page about the person", can_append=False)
+class AboutViewSet(DocumentViewSet):
+    """The page about the person, beside MEMORY.md."""
+
+    document: DocumentDay = ABOUT_ME
+
+
+@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE], examples=[EXAMPLE])
+class DailyLogViewSet(DocumentViewSet):
+    """The log of a day."""
+
     @extend_schema(
         operation_id="list_daily_logs",
         summary="The daily logs there are",
@@ -241,8 +237,6 @@ class DailyLogListViewSet(ActsAsCaller, ViewSet):
         logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]
         return Response(DailyLogList(logs=logs, before=found.before).model_dump(mode="json"))
 
-
-class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_daily_log",
         summary="Append to a day's log",

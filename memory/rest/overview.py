@@ -145,60 +145,54 @@ class MonthQuery(Input):
     skip: Annotated[int, Field(ge=0, le=MOST_SKIPPED)] = 0
 
 
-class TimelineViewSet(ActsAsCaller, ViewSet):
+class OverviewViewSet(ActsAsCaller, ViewSet):
+    """Everything of a user by time (the timeline) and by subject (the map)."""
+
     @extend_schema(
         operation_id="read_timeline",
         summary="What was talked about when",
         responses={200: TimelineOutput, **problems(401, 503)},
     )
-    def retrieve(self, request: Request) -> Response:
+    def timeline(self, request: Request) -> Response:
         return _response(TimelineOutput, reading.read_timeline(user=person_of(request), now=timezone.now()))
 
-
-class MonthViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_month",
         summary="The chats, documents and records of a month",
         parameters=[MONTH, SKIP],
         responses={200: MonthListOutput, **problems(400, 401, 404, 503)},
     )
-    def retrieve(self, request: Request, month: str) -> Response:
+    def month(self, request: Request, month: str) -> Response:
         wanted = validate_query(MonthQuery, request)
         found = reading.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
         return _response(MonthListOutput, found)
 
-
-class MapViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_map",
         summary="Everything there is, by what it is about",
         description="Asking has the map drawn, or brought up to date, in the background.",
         responses={200: MapOutput, **problems(401, 503)},
     )
-    def retrieve(self, request: Request) -> Response:
+    def map(self, request: Request) -> Response:
         return _response(MapOutput, reading.read_atlas(user=person_of(request), now=timezone.now()))
 
-
-class MapPointsViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_map_points",
         summary="The points of the map",
         responses={200: PointsOutput, **problems(401, 503)},
     )
-    def retrieve(self, request: Request) -> Response:
+    def points(self, request: Request) -> Response:
         found = reading.read_points(user=person_of(request))
         # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
         return Response({name: getattr(found, name) for name in PointsOutput.model_fields})
 
-
-class MapTextViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_map_text",
         summary="A text on the map",
         parameters=[TEXT_ID],
         responses={200: MapTextOutput, **problems(401, 404, 503)},
     )
-    def retrieve(self, request: Request, text_id: str) -> Response:
+    def text(self, request: Request, text_id: str) -> Response:
         return _response(MapTextOutput, reading.read_text(user=person_of(request), text_id=text_id_of(text_id)))
 
 

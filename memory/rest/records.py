@@ -112,7 +112,10 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class RecordListViewSet(ActsAsCaller, ViewSet):
+class RecordViewSet(ActsAsCaller, ViewSet):
+    # A token that cannot read a record must not change it.
+    answers_with = ("PATCH",)
+
     @extend_schema(
         operation_id="list_records",
         summary="The memory records there are",
@@ -157,10 +160,6 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
             now=timezone.now(),
         )
         return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
-
-
-class RecordViewSet(ActsAsCaller, ViewSet):
-    answers_with = ("PATCH",)
 
     @extend_schema(
         operation_id="read_record",
