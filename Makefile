@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down quick test check audit conformance schemathesis architecture chaos soak format lock install python
+.PHONY: help up down doctor quick test check audit conformance schemathesis architecture chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -31,6 +31,9 @@ up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 
 
 down: ## Stop what `make up` started.
 	@if [ -x .venv/bin/python ]; then $(IN_VENV) config.stack down; else echo "Nothing is running."; fi
+
+doctor: install ## Say what is wrong with this installation, and what to do; the output is for a bug report.
+	@exec .venv/bin/python manage.py doctor
 
 quick: LOCK := dev
 quick: install ## Run what needs no servers of its own: seconds to minutes, before each commit (ARGS as for `make test`).

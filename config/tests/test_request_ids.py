@@ -15,7 +15,7 @@ from intake.tests.factories import a_person
 from memory.index.writer import Waker
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 MADE = re.compile(r"[0-9a-f]{16}")
 

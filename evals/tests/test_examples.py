@@ -16,7 +16,7 @@ from evals import demo
 from evals.datasets.loading import embed_all
 from intake.tests.factories import NOW
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 # What an example finds among its first three results.
 FINDS = {

@@ -14,7 +14,7 @@ from evals.tests.conftest import query, turn
 from intake.models import User
 from memory.search import SearchMode
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 REAL_DATA = os.environ.get("RECOLLECT_EVAL_DATA")
 
 
