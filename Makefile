@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down test check audit conformance schemathesis architecture chaos soak format lock install python
+.PHONY: help up down doctor quick test check audit conformance schemathesis architecture docs chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -31,6 +31,13 @@ up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 
 
 down: ## Stop what `make up` started.
 	@if [ -x .venv/bin/python ]; then $(IN_VENV) config.stack down; else echo "Nothing is running."; fi
+
+doctor: install ## Say what is wrong with this installation, and what to do; the output is for a bug report.
+	@exec .venv/bin/python manage.py doctor
+
+quick: LOCK := dev
+quick: install ## Run what needs no servers of its own: seconds to minutes, before each commit (ARGS as for `make test`).
+	@exec $(IN_VENV) pytest -n auto -m "not long and not slow" $(ARGS)
 
 test: LOCK := dev
 test: install ## Run the whole test suite, in up to four processes (ARGS="-n 0" for one, ARGS="-k deleting" for a part).
@@ -62,6 +69,10 @@ schemathesis: install ## Send the API what its OpenAPI document allows and what 
 architecture: LOCK := dev
 architecture: install ## Draw docs/architecture.svg from the import graph.
 	$(IN_VENV) docs.draw_architecture
+
+docs: LOCK := dev
+docs: install ## Write docs/settings.md and the second half of docs/cli.md from the settings and the commands.
+	$(IN_VENV) docs.write_reference
 
 chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
 	@exec .venv/bin/python manage.py chaos $(ARGS)

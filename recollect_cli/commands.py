@@ -20,7 +20,7 @@ INTERRUPTED = 130  # as shells have it
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
     usage)."""
-    options = _parser().parse_args(arguments)
+    options = command_parser().parse_args(arguments)
     try:
         for answer in _answers(options):
             _print(answer, as_json=options.json)
@@ -115,7 +115,7 @@ def _add(server: Server, options: argparse.Namespace) -> dict[str, Any]:
     return server.call("save_memory", given, **{"Idempotency-Key": str(uuid.uuid4())})
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     address, token = os.environ.get("RECOLLECT_URL", DEFAULT_ADDRESS), os.environ.get("RECOLLECT_TOKEN", "")
     shared.add_argument("--url", default=address, help=f"the server (RECOLLECT_URL; {DEFAULT_ADDRESS})")
@@ -124,12 +124,12 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(prog="recollect", description="Your memory, from a terminal.")
     commands = parser.add_subparsers(dest="command", required=True)
-    search = commands.add_parser("search", parents=[shared], help="search chats, notes and memories")
+    search = _command(commands, "search", shared, "search chats, notes and memories")
     search.add_argument("query")
     search.add_argument("--scope", choices=["all", "memory", "daily_log", "sessions"], default="all")
     search.add_argument("--limit", type=int, default=10, help="how many results at most (10)")
     search.add_argument("--rerank", action="store_true", help="have a second model order the best ones again")
-    add = commands.add_parser("add", parents=[shared], help="save a memory")
+    add = _command(commands, "add", shared, "save a memory")
     add.add_argument("content", help="what to remember; - reads it from standard input")
     add.add_argument("--type", help="what kind: decision, lesson, preference, note (the default), …")
     add.add_argument("--project", help="the project it belongs to")
@@ -139,8 +139,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _command(commands: Any, name: str, shared: argparse.ArgumentParser, what: str) -> argparse.ArgumentParser:
+    added: argparse.ArgumentParser = commands.add_parser(name, parents=[shared], help=what, description=what)
+    return added
+
+
 def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
-    bring = commands.add_parser("import", parents=[shared], help="bring an export of another product in")
+    bring = _command(commands, "import", shared, "bring an export of another product in")
     bring.add_argument("path", type=Path, help="a zip, a file or a folder")
     bring.add_argument("--as", dest="product", metavar="PRODUCT", help="the product, where it is not recognised")
     bring.add_argument("--dry-run", action="store_true", help="say what would come in, and store nothing")
@@ -150,7 +155,7 @@ def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def _add_sync(commands: Any, shared: argparse.ArgumentParser) -> None:
-    keep = commands.add_parser("sync", parents=[shared], help="bring what agents on this machine wrote since last time")
+    keep = _command(commands, "sync", shared, "bring what agents on this machine wrote since last time")
     keep.add_argument("product", nargs="?", choices=list(PLACES), help="all that are here, unless named")
     keep.add_argument("path", nargs="?", type=Path, help="its folder, if it is not at its usual place")
     keep.add_argument("--watch", action="store_true", help="go on, and bring each change")

@@ -21,7 +21,7 @@ from agent_tools.tools import mcp_registry
 from intake.tests.factories import a_person, a_turn
 from memory import index
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 COMMAND = [sys.executable, "manage.py", "mcp"]
 

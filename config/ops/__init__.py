@@ -1,1 +1,1 @@
-"""Operating a deployment: backups, restoring, the bill of materials, and the endpoints for supervisors."""
+"""What an operator asks of an installation: which settings there are, and what is wrong with it."""

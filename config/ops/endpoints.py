@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from config import VERSION
 from config.stack import PROGRAM, RUN
 from core.isolation.acting import acting_as_staff
 from core.isolation.schema import reads_a_login
@@ -31,7 +32,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     parts = {"database": reads_a_login(), "embedder": _embedder_is_of_use()}
     # By them a supervisor knows whether this is a process of its own, and which.
     names = {"run": os.environ.get(RUN, ""), "program": os.environ.get(PROGRAM, "")}
-    return JsonResponse(parts | names, status=200 if all(parts.values()) else 503)
+    return JsonResponse(parts | names | {"version": VERSION}, status=200 if all(parts.values()) else 503)
 
 
 def _embedder_is_of_use() -> bool:

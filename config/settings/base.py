@@ -11,6 +11,7 @@ import environ
 from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
+import config
 from core.isolation.roles import DEFAULT_PREFIX, Roles
 from core.resilience import broker_settings
 
@@ -43,6 +44,7 @@ if READS_ENV_FILES:
 
 # Site: apps, middleware, templates, static files, language
 
+VERSION = config.VERSION
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")
 # Former keys, for reading data that they signed or encrypted.
@@ -335,7 +337,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Recollect",
     "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
-    "VERSION": "0.1.0",
+    "VERSION": VERSION,
     "OAS_VERSION": "3.1.0",
     # Two different things are called scope.
     "ENUM_NAME_OVERRIDES": {

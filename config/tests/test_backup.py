@@ -13,6 +13,8 @@ from django.core.management import CommandError, call_command
 from config.ops import backup as archive
 from testing.servers import ThrowawayServers
 
+pytestmark = pytest.mark.slow
+
 
 class Product:
     """A product without processes: its database, and its commands."""

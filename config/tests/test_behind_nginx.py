@@ -37,7 +37,10 @@ http {{
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 SIZE = 3_300_000
 
-pytestmark = pytest.mark.skipif(not NGINX and not os.environ.get("CI"), reason="nginx is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not NGINX and not os.environ.get("CI"), reason="nginx is not installed"),
+]
 
 
 @contextmanager

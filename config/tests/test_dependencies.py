@@ -15,7 +15,19 @@ from django.conf import settings
 ROOT = Path(settings.BASE_DIR)
 # `compression` is in the standard library from Python 3.14 on.
 STANDARD = sys.stdlib_module_names | {"compression"}
-OURS = {"config", "core", "intake", "memory", "imports", "agent_tools", "evals", "testing", "recollect_cli", "conftest"}
+OURS = {
+    "config",
+    "core",
+    "intake",
+    "memory",
+    "imports",
+    "agent_tools",
+    "evals",
+    "testing",
+    "recollect_cli",
+    "docs",
+    "conftest",
+}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SERVER = ("server",)
 ON_ONE_MACHINE = ("server", "installer", "local")

@@ -16,6 +16,8 @@ from config.stack.paths import choose_account, make_private, socket_dir, tempora
 from config.stack.processes import find_servers
 from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
 
+pytestmark = pytest.mark.slow
+
 
 def modes(folders):
     return {folder: folder.stat().st_mode for folder in folders}

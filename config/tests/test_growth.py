@@ -33,6 +33,8 @@ from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
 from recollect_cli import importing
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = ("config", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")
 SIZES = (500, 2_000, 8_000)

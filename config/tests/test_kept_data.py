@@ -9,6 +9,8 @@ from config.ops.backup import program
 from config.tests.keep_data import FOLDER, manage
 from testing.servers import ThrowawayServers
 
+pytestmark = pytest.mark.slow
+
 SAID = "SELECT user_message, assistant_message FROM intake_conversation_turns"
 LARGEST = 200_000
 

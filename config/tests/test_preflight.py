@@ -17,6 +17,8 @@ from config.stack.servers import EmbeddedPostgres
 from core.isolation.roles import RoleRefused, Roles, make_roles
 from testing.plugin import NAMES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def given_server(tmp_path_factory):

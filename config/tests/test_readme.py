@@ -17,6 +17,8 @@ from django.db import connection
 from intake.tests.factories import a_person, a_turn
 from memory import index
 
+pytestmark = pytest.mark.slow
+
 README = (Path(settings.BASE_DIR) / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8000"

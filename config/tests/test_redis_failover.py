@@ -22,6 +22,8 @@ from memory.models import Embedding
 from memory.tests.test_real_worker import start_worker
 from testing.model_server import Say
 
+pytestmark = pytest.mark.slow
+
 NAME = "recollect"
 PASSWORD = "sentinels-know-it"
 SECONDS = 180

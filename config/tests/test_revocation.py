@@ -15,7 +15,7 @@ from intake.models import Session
 from intake.tests.factories import a_turn
 from testing.model_server import Say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SECONDS = 5
 

@@ -27,6 +27,8 @@ from config.stack.processes import Watch, find_marked
 from config.stack.supervisor import Address, HealthAnswer, Listening, ask
 from config.tests.test_up import STACK, assert_one_sentence, environment, free_port, stack
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.geteuid() == 0
 MOUNTED = 400 * 2**20
 

@@ -28,6 +28,8 @@ from core.isolation.acting import read_as
 from core.isolation.checks import parameters
 from intake.tests.factories import a_person, a_turn
 
+pytestmark = pytest.mark.slow
+
 STALENESS = 0.6
 SECONDS = 20
 SETTINGS = {"wal_level": "replica", "max_wal_senders": "4", "max_connections": "60"}

@@ -14,6 +14,8 @@ from django.conf import settings
 from config.stack.processes import find_servers
 from testing.servers import ADDRESSES
 
+pytestmark = pytest.mark.slow
+
 
 class Pipe:
     def __init__(self, process):

@@ -21,6 +21,8 @@ from config.stack.processes import MARK, LogReader, Program, Watch, find_marked,
 from config.stack.supervisor import Address
 from testing.plugin import NAMES
 
+pytestmark = pytest.mark.slow
+
 STACK = [sys.executable, "-m", "config.stack"]
 
 

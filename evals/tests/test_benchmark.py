@@ -13,7 +13,7 @@ from evals import processes, synthetic
 from evals.benchmarks import BENCHMARKS, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 
 
 def test_indexing_is_measured_with_a_real_worker_that_is_gone_afterwards(monkeypatch, tmp_path, capsys):

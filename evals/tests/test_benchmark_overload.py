@@ -13,6 +13,8 @@ from starlette.routing import Route
 from evals.benchmarks import overload
 from testing.serving import serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.usefixtures("begin_migrated")
 def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path, capsys):

@@ -16,6 +16,8 @@ from evals.reliability.product import Person
 from evals.reliability.saving import Attempt, Kept, Save, Saver, Words
 from evals.tests.conftest import violations
 
+pytestmark = pytest.mark.slow
+
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)
 ANSWERS = killed_answers.AnswersPlan(answers=2, kills=1, seed=1)

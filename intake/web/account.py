@@ -296,6 +296,7 @@ def delete_account(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     user = person_of(request)
     context: dict[str, Any] = {
+        "version": django_settings.VERSION,
         "services": other_services(request),
         "retention_days": django_settings.RETENTION_DAYS,
         "usage": quotas.lines_of(user.pk),

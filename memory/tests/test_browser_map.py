@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from memory.tests.overview.drawn import draw
 from memory.tests.overview.histories import a_history
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 COUNT = 10_000
 # How often it was drawn while it is dragged and zoomed for some frames, and how long each frame and each drawing took.

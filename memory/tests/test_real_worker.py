@@ -22,7 +22,7 @@ from memory.index import writer
 from memory.models import Embedding, EmbeddingModel
 from testing.model_server import Say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def worker_environment(role, **extra):

@@ -67,7 +67,10 @@ DO_NOT_APPLY = {
 WITH_FIXTURE_TOOLS = ["tools-call-simple-text", "tools-call-error"]
 
 
-pytestmark = pytest.mark.skipif(not (SUITE.exists() and INSPECTOR.exists() and NODE), reason="needs `make conformance`")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (SUITE.exists() and INSPECTOR.exists() and NODE), reason="needs `make conformance`"),
+]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
         for benchmark in BENCHMARKS.values():
-            options = names.add_parser(benchmark.name, help=benchmark.help)
+            options = names.add_parser(benchmark.name, help=benchmark.help, description=benchmark.help)
             add_numbers(options, benchmark.numbers)
             benchmark.add_arguments(options)
             options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")

@@ -1,0 +1,53 @@
+"""The documentation that is written from the code is what the code says now, and no link in it leads nowhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from config.ops.variables import variables
+from docs import write_reference
+
+ROOT = Path(settings.BASE_DIR)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def without_code(text):
+    return re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path):
+    """As GitHub makes them from headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_settings_is_what_make_docs_writes():
+    assert write_reference.SETTINGS.read_text() == write_reference.settings_page(), "Run `make docs`."
+
+
+def test_the_page_of_commands_is_what_make_docs_writes(monkeypatch):
+    monkeypatch.delenv("RECOLLECT_URL", raising=False)
+    page = write_reference.COMMANDS.read_text()
+    assert page == write_reference.commands_page(page), "Run `make docs`."
+
+
+def test_every_setting_that_the_source_reads_is_found():
+    """By their names alone, in a second and simpler way: each text in the source that is like a name."""
+    source = "".join(path.read_text() for path in (ROOT / "config" / "settings").glob("*.py") if path.name != "test.py")
+    read = re.findall(r"\benv\.(?:str|int|bool|float|list|db)\(\s*\"([A-Z_]+)\"", source)
+    assert len(set(read)) > 80
+    assert set(read) <= {found.name for found in variables()}
+    named = {found.name for found in variables()}
+    assert {"RATE_LIMIT_API", "LLM_…_API_KEY", "EMBEDDING_NEXT_MODEL", "EMBEDDING_DIMENSIONS"} <= named
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_between_pages_leads_somewhere(page):
+    for target, anchor in LINK.findall(without_code(page.read_text())):
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), f"{target} is not there"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), f"{target}#{anchor} is no heading"

@@ -1,0 +1,175 @@
+"""`manage.py doctor`: what is wrong with an installation is said with what to do, and nobody's words or secrets are."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+
+import celery
+import pytest
+from django.conf import settings as project
+from django.core.management import call_command
+from django.utils import timezone
+
+from config import VERSION
+from config.ops import doctor
+from config.ops.variables import names_set
+from intake.tests.factories import a_person, a_turn
+from intake.tests.test_chat_stream import wait_until
+from memory.models import Embedding
+from memory.tests.test_real_worker import worker_environment
+from testing.examiner import as_the_application
+
+SECRET = "kwyjibo-0123456789"
+
+
+@pytest.fixture
+def examined(transactional_db):
+    """The report of an installation on the test's own database, by the role that a web process has."""
+
+    def examined(*, now=None):
+        with as_the_application():
+            return doctor.examine(now=now or timezone.now())
+
+    return examined
+
+
+@pytest.fixture
+def all_queues(transactional_db, tmp_path):
+    """A real worker that reads every queue."""
+    queues = ",".join(doctor._queues())
+    command = [sys.executable, "-m", "celery", "-A", "config", "worker", "--concurrency=1", f"--queues={queues}"]
+    with (tmp_path / "log").open("w") as log:
+        environment = worker_environment("DATABASE_WORKER_URL")
+        process = subprocess.Popen(command, cwd=project.BASE_DIR, env=environment, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: celery.current_app.control.inspect(timeout=1).active_queues(), seconds=60)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def nobody_listens():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def away():
+    """The command where neither the database nor Redis answers, and settings are wrong."""
+    nowhere = f"127.0.0.1:{nobody_listens()}"
+    environment = {
+        "DJANGO_SETTINGS_MODULE": "config.settings.local",
+        "SECRET_KEY": SECRET,
+        "DATABASE_URL": f"postgres://kwyjibo_web:kwyjibo-password@{nowhere}/recollect",
+        "REDIS_URL": f"redis://:kwyjibo-password@{nowhere}/0",
+        "DATABASE_POOL_TIMEOUT": "1",
+        "SITE_ADDRESS": "kwyjibo.example",
+        "LLM_MODELS": "rumpelstiltskin",
+        "LLM_RUMPELSTILTSKIN_API_KEY": "kwyjibo",
+        "MAP_LAYOUT": "kwyjibo-layout",
+    }
+    command = [sys.executable, "manage.py", "doctor"]
+    return subprocess.run(
+        command, cwd=project.BASE_DIR, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+
+
+def whats(report):
+    return [problem.what for problem in report.problems]
+
+
+@pytest.mark.slow
+def test_a_whole_installation_has_its_versions_and_no_problem(examined, all_queues):
+    report = examined()
+    facts = dict(report.facts)
+    assert whats(report) == []
+    assert report.as_text().endswith("\nNothing is wrong.")
+    assert facts["Recollect"] == VERSION
+    assert re.match(r"1\d\.\d", facts["PostgreSQL"])
+    assert re.match(r"\d\.\d", facts["pgvector"])
+    assert re.search(r"\d\.\d", facts["Redis"])
+    assert facts["Migrations"] == "all applied"
+    assert all(queue in facts["Workers"] for queue in doctor._queues())
+
+
+def test_queues_that_no_worker_reads_are_named_with_what_to_do(examined):
+    (problem,) = examined().problems
+    assert problem.what.startswith("No worker reads the queues celery, housekeeping, imports, people")
+    assert "make up" in problem.remedy
+
+
+def test_it_exits_with_1_when_something_is_wrong(transactional_db, capsys):
+    with as_the_application(), pytest.raises(SystemExit) as ended:
+        call_command("doctor")
+    assert ended.value.code == 1
+    assert "\n1. No worker reads the queues" in capsys.readouterr().out
+
+
+def test_texts_that_wait_for_long_are_a_problem_and_stay_unread(examined):
+    a_turn(a_person("alice"), "I adopted a cat named Miso")
+    assert Embedding.objects.waiting().count() == 1
+    assert not [what for what in whats(examined()) if "A text has waited" in what]
+    report = examined(now=timezone.now() + timedelta(hours=1))
+    assert any(what.startswith("A text has waited for 60 minutes") for what in whats(report))
+    assert dict(report.facts)["Texts"] == "1 wait for a vector, 0 of them failed, 0 quarantined"
+    assert not re.search("Miso|alice", report.as_text())
+
+
+def test_a_migration_that_is_not_applied_is_named(examined, settings, tmp_path, monkeypatch):
+    package = tmp_path / "migrations_of_tomorrow"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "0001_tomorrow.py").write_text(
+        "from django.db import migrations\n\n\nclass Migration(migrations.Migration):\n    initial = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.MIGRATION_MODULES = {"evals": package.name}
+    report = examined()
+    assert dict(report.facts)["Migrations"] == "1 pending"
+    assert "evals.0001_tomorrow is not applied." in whats(report)
+
+
+def test_a_full_disk_is_said_before_uploads_are_refused(examined, settings):
+    settings.IMPORTS_FREE_BYTES = 10**18
+    assert any("less than IMPORTS_FREE_BYTES" in what for what in whats(examined()))
+
+
+def test_a_model_that_did_not_make_the_index_is_a_problem(examined, settings, monkeypatch):
+    monkeypatch.setenv("EMBEDDING_MODEL_DIR", "/home/alice/weights")
+    settings.EMBEDDER = project.BUILT_IN_MODEL | {
+        "OPTIONS": project.BUILT_IN_MODEL["OPTIONS"] | {"model_dir": "/home/alice/weights"}
+    }
+    report = examined()
+    assert any(what.startswith("The embedding model is of no use: ") for what in whats(report))
+    assert "alice" not in report.as_text()
+
+
+def test_without_database_and_redis_it_says_so_and_goes_on(away):
+    assert (away.returncode, away.stderr) == (1, "")
+    assert re.search(
+        r"^1\. The database does not answer \(\w+\)\.\n   Start it with `make up`", away.stdout, re.MULTILINE
+    )
+    assert re.search(r"^2\. Redis does not answer \(ConnectionError\)\.$", away.stdout, re.MULTILINE)
+    # The rest is examined nevertheless.
+    assert re.search(r"^Disk of var/ +[\d.,]+ GB free", away.stdout, re.MULTILINE)
+    assert re.search(r"^Embedding model +built-in$", away.stdout, re.MULTILINE)
+
+
+def test_settings_are_named_and_no_value_is_shown_even_where_a_check_quotes_it(away):
+    (named,) = re.findall(r"^Settings set +(.*)$", away.stdout, re.MULTILINE)
+    assert {"DATABASE_URL", "SECRET_KEY", "SITE_ADDRESS", "LLM_MODELS", "LLM_…_API_KEY"} <= set(named.split(", "))
+    assert "intake.E004: SITE_ADDRESS is no address of a site: '<SITE_ADDRESS>'." in away.stdout
+    assert "memory.E002" in away.stdout
+    assert not re.search("kwyjibo|rumpelstiltskin", away.stdout, re.IGNORECASE)
+
+
+def test_a_setting_in_a_file_counts_as_set():
+    assert names_set({"SECRET_KEY_FILE": "/run/secrets/secret_key", "LLM_MY_OWN_MODEL": "x", "PATH": "/bin"}) == [
+        "SECRET_KEY_FILE",
+        "LLM_…_MODEL",
+    ]

@@ -1,0 +1,45 @@
+"""`make quick` leaves out what is slow by what it does: a module that starts servers or measures says so itself."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+# What starts the product or its servers, or runs a benchmark. These are names in code, so none of them has a false hit
+# but this module.
+STARTS = re.compile(
+    r"\bbegin_migrated\b|\bThrowawayServers\(|\bEmbedded(?:Postgres|Redis)\(|\bstart_worker\(|\bWeb\(|\"-m\", \"config\.stack"
+    r"|call_command\(\s*\"(?:benchmark|chaos|soak)\"|\bimporting_worker\b"
+)
+MODULES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for app in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    for path in (ROOT / app).rglob("test_*.py")
+    if path != Path(__file__)
+}
+
+
+def is_marked(text):
+    return re.search(r"^pytestmark = (?:\[\s*)?pytest\.mark\.slow\b", text, re.MULTILINE) is not None
+
+
+def test_a_module_that_starts_servers_or_measures_is_marked_slow():
+    starting = {name for name, text in MODULES.items() if STARTS.search(text)}
+    assert len(starting) > 15, "the expression finds nothing any more"
+    assert sorted(name for name in starting if not is_marked(MODULES[name])) == []
+
+
+def test_the_isolation_matrix_is_in_the_quick_lane():
+    matrix = [name for name in MODULES if re.search(r"/test_(endpoints|isolation)\.py$", name)]
+    assert len(matrix) >= 2
+    assert [name for name in matrix if is_marked(MODULES[name])] == []
+
+
+@pytest.mark.parametrize(("target", "left_out"), [("quick", {"slow", "long"}), ("test", set())])
+def test_make_leaves_out_what_the_lane_says(target, left_out):
+    """A `-m` on the command line replaces the one in pyproject.toml, which leaves out `long`."""
+    recipe = re.search(rf"^{target}: install .*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert set(re.findall(r"not (\w+)", recipe)) == left_out
