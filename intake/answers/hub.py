@@ -23,9 +23,9 @@ from intake.agent import loop, models
 from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
 from intake.answers.log import NOWHERE, AnswerLog, EventId, length_of, rest_of
-from intake.answers.reader import Drawing, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay
-from intake.answers.sharing import Publisher
-from intake.answers.writer import Keeper, Writing, as_caller, load_turn
+from intake.answers.reader import BlockRenderer, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay
+from intake.answers.sharing import EventPublisher
+from intake.answers.writer import AnswerWriter, ProgressSaver, as_caller, load_turn
 from intake.chats import running, services
 from intake.chats.quotas import Usage
 from intake.chats.services import Answer, begin_turn, finish_turn
@@ -50,7 +50,7 @@ class Gap(ValueError):
     """The stream does not continue at the mirror's end."""
 
 
-class Mirror:
+class RemoteLog:
     """`log` grows while there are readers. The caller who opened the mirror closes it."""
 
     def __init__(self, turn: Turn, caller: Caller) -> None:
@@ -96,7 +96,7 @@ class Mirror:
                 self.log.finish(await asyncio.to_thread(ending_of, turn))
 
 
-async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
+async def log_of_ended(turn: Turn) -> AnswerLog | None:
     """The log of an ended answer, for readers who already have a part of it.
 
     The part that its stream does not have comes from the saved turn. None if the positions of the calls in the text are
@@ -185,21 +185,21 @@ MOST_KEPT = 200
 
 
 @dataclass(eq=False)
-class Office:
-    writings: dict[int, Writing] = field(default_factory=dict)
-    publisher: Publisher = field(default_factory=Publisher)
-    keeper: Keeper = field(default_factory=Keeper)
+class AnswerHub:
+    writings: dict[int, AnswerWriter] = field(default_factory=dict)
+    publisher: EventPublisher = field(default_factory=EventPublisher)
+    saver: ProgressSaver = field(default_factory=ProgressSaver)
     _ended: dict[int, AnswerLog] = field(default_factory=dict)
-    _mirrors: dict[int, Mirror] = field(default_factory=dict)
-    _drawings: dict[AnswerLog, Drawing] = field(default_factory=dict)
+    _mirrors: dict[int, RemoteLog] = field(default_factory=dict)
+    _drawings: dict[AnswerLog, BlockRenderer] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def start(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> Writing:
+    def start(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> AnswerWriter:
         """The caller has just begun or resumed the turn, so no other process answers this attempt."""
-        writing = Writing(turn, caller, is_still_in=is_still_in)
+        writing = AnswerWriter(turn, caller, is_still_in=is_still_in)
         self.writings[turn.pk] = writing
         self.publisher.publish(writing.log, stop=writing.stop)
-        self.keeper.keep(writing)
+        self.saver.keep(writing)
         task = asyncio.create_task(self._see_out(writing))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -219,7 +219,7 @@ class Office:
         position = after.position if after is not None and has_part else None
         log = None if turn.has_ended and position is None else self._log_here(turn)
         if log is None and turn.has_ended:
-            log = await mirror_of_ended(turn) if position is not None else None
+            log = await log_of_ended(turn) if position is not None else None
             if log is None:
                 async for events in replay(turn=turn, with_blocks=with_blocks):
                     yield events
@@ -242,7 +242,7 @@ class Office:
             return
         mirror = self._mirrors.get(turn.pk)
         if mirror is None or mirror.log.turn.attempt != turn.attempt:
-            mirror = self._mirrors[turn.pk] = Mirror(turn, caller)
+            mirror = self._mirrors[turn.pk] = RemoteLog(turn, caller)
         mirror.readers += 1
         try:
             yield mirror.log
@@ -258,7 +258,7 @@ class Office:
         if not with_blocks:
             yield None
             return
-        drawing = self._drawings.get(log) or self._drawings.setdefault(log, Drawing(log))
+        drawing = self._drawings.get(log) or self._drawings.setdefault(log, BlockRenderer(log))
         view = drawing.open_view()
         try:
             yield view
@@ -266,7 +266,7 @@ class Office:
             if not drawing.close_view(view):
                 self._drawings.pop(log, None)
 
-    async def _see_out(self, writing: Writing) -> None:
+    async def _see_out(self, writing: AnswerWriter) -> None:
         """Keep the complete answer for a while, then remove it."""
         turn_id, log = writing.log.turn.pk, writing.log
         await writing.ended()
@@ -283,12 +283,12 @@ class Office:
             del self._ended[turn_id]
 
 
-_offices: WeakKeyDictionary[asyncio.AbstractEventLoop, Office] = WeakKeyDictionary()
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerHub] = WeakKeyDictionary()
 
 
-def office() -> Office:
-    """The office of the running loop."""
-    return _offices.setdefault(asyncio.get_running_loop(), Office())
+def answer_hub() -> AnswerHub:
+    """The hub of the running loop."""
+    return _hubs.setdefault(asyncio.get_running_loop(), AnswerHub())
 
 
 # --- The chat's answers for the endpoints: start an answer, follow it with any number of readers, stop it early ---
@@ -297,7 +297,7 @@ def office() -> Office:
 __all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
 
 # How long a request to stop waits for the writer, in any process, to save the text.
-STOP_PATIENCE_SECONDS = 2.0
+STOP_DEADLINE_SECONDS = 2.0
 STOP_POLL_SECONDS = 0.05
 # How long a stopping server waits for the last saves.
 SHUTDOWN_SECONDS = 5
@@ -308,7 +308,7 @@ def start_answer(*, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None
 
     `is_still_in` is checked every two seconds, and the answer ends when its starter loses access.
     """
-    office().start(turn, caller, is_still_in=is_still_in)
+    answer_hub().start(turn, caller, is_still_in=is_still_in)
 
 
 async def follow_answer(
@@ -324,7 +324,7 @@ async def follow_answer(
     `is_still_in` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
     adds `blocks`.
     """
-    following = office().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
+    following = answer_hub().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
     async for events in following:
         yield events
 
@@ -343,11 +343,11 @@ async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
 
     If a writer does not end in time, the turn's status stops it, and the text saved so far is kept.
     """
-    writing = office().writings.get(turn.pk)
+    writing = answer_hub().writings.get(turn.pk)
     if writing is not None:
         writing.stop()
     has_taken = writing is not None or await asyncio.to_thread(running.request_stop, turn.pk, attempt=turn.attempt)
-    deadline = time.monotonic() + (STOP_PATIENCE_SECONDS if has_taken else 0)
+    deadline = time.monotonic() + (STOP_DEADLINE_SECONDS if has_taken else 0)
     present: Turn | None = turn
     while present is not None and not present.has_ended and present.attempt == turn.attempt:
         if time.monotonic() > deadline:
@@ -359,7 +359,7 @@ async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
 
 async def cut_off_answers() -> None:
     """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
-    here = office()
+    here = answer_hub()
     if writings := list(here.writings.values()):
         for writing in writings:
             writing.stop()
@@ -382,8 +382,8 @@ async def warm_up() -> None:
     try:
         await asyncio.to_thread(_load)
         await models.warm_up()
-        await _rehearse(TestModel(call_tools=[], custom_output_text="Hello."))
-        await asyncio.to_thread(_rehearse_saving)
+        await _dry_run(TestModel(call_tools=[], custom_output_text="Hello."))
+        await asyncio.to_thread(_dry_run_saving)
     except Exception as error:
         logger.warning("The chat could not be warmed up (%s); its first answer will take longer", type(error).__name__)
 
@@ -396,13 +396,13 @@ def _load() -> None:
     render_blocks(SAMPLE)
 
 
-async def _rehearse(model: Model) -> None:
+async def _dry_run(model: Model) -> None:
     deps = ChatDeps(caller=Caller(user_id=None), now=timezone.now())
     async for _ in loop.answer(message="Hello", history=[], deps=deps, model=model):
         pass
 
 
-def _rehearse_saving() -> None:
+def _dry_run_saving() -> None:
     """Saves a new visitor's first message and its answer, and rolls back, on the pool's only connection."""
     try:
         with transaction.atomic():

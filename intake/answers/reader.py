@@ -59,7 +59,7 @@ def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE) -> byt
     return responses.encode(ending.name, ending.data, id=str(EventId(turn.attempt, position)))
 
 
-def encode_thrown_out() -> bytes:
+def encode_revoked() -> bytes:
     return responses.encode("error", as_data(AuthenticationRequired(THROWN_OUT)))
 
 
@@ -145,7 +145,7 @@ def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool) -> dict[st
 _threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
 
 
-class Drawing:
+class BlockRenderer:
     def __init__(self, log: AnswerLog) -> None:
         self._log = log
         self._stream = BlockStream()
@@ -203,7 +203,7 @@ class Drawing:
 class ReaderView:
     """The blocks that one reader has not seen yet."""
 
-    def __init__(self, drawing: Drawing) -> None:
+    def __init__(self, drawing: BlockRenderer) -> None:
         self._drawing = drawing
         # A reader who arrives, or returns, gets all blocks.
         self._unseen_from: int | None = 0 if drawing.blocks else None
@@ -255,7 +255,7 @@ async def read(
             elif not await _is_notified(log):
                 yield responses.KEEP_ALIVE
         if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_still_in)):
-            yield encode_thrown_out()
+            yield encode_revoked()
         elif log.ending is not None:
             yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else NOWHERE)
     finally:

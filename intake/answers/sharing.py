@@ -130,7 +130,7 @@ class _Published:
 
 
 @dataclass(eq=False)
-class Publisher:
+class EventPublisher:
     """One per event loop; runs while there are answers to publish."""
 
     _answers: dict[int, _Published] = field(default_factory=dict)

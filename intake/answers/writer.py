@@ -231,7 +231,7 @@ class Draft:
         )
 
 
-class Writing:
+class AnswerWriter:
     """One running answer. `log` is what readers follow; when it `is_closing`, its end is being saved."""
 
     def __init__(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> None:
@@ -396,13 +396,13 @@ class _Kept:
 
 
 @dataclass(eq=False)
-class Keeper:
+class ProgressSaver:
     """One per event loop; runs while answers are being written."""
 
-    _answers: dict[Writing, _Kept] = field(default_factory=dict)
+    _answers: dict[AnswerWriter, _Kept] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
 
-    def keep(self, writing: Writing) -> None:
+    def keep(self, writing: AnswerWriter) -> None:
         self._answers[writing] = _Kept(writing.log.position, time.monotonic())
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -446,7 +446,7 @@ async def _save_together(parts: list[Progress]) -> set[int]:
         return await _save_together(parts[:half]) | await _save_together(parts[half:])
 
 
-async def _is_open(writing: Writing) -> bool:
+async def _is_open(writing: AnswerWriter) -> bool:
     """Whether the turn still belongs to this answer; its row may only have been locked for a moment."""
     turn = await load_turn(writing.log.turn.pk, caller=writing.caller)
     return turn is not None and not turn.has_ended and turn.attempt == writing.log.turn.attempt

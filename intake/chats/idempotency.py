@@ -29,7 +29,7 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
 KEPT_FOR = timedelta(hours=24)
-PATIENCE_SECONDS = 5
+WAIT_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def withdraw(*, user_id: int, about: str) -> None:
 def _claim(user_id: int, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
     try:
         with transaction.atomic():
-            _wait_at_most(PATIENCE_SECONDS)
+            _wait_at_most(WAIT_SECONDS)
             row = IdempotentAnswer.objects.create(
                 user_id=user_id,
                 key=key,

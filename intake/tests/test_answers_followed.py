@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from intake.agent.prompt import TextWritten
 from intake.answers.log import AnswerLog, Ending
-from intake.answers.sharing import Publisher, entry_of
+from intake.answers.sharing import EventPublisher, entry_of
 from intake.chats.running import forget, stream_key
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
@@ -333,7 +333,7 @@ async def test_what_redis_is_told_of_an_answer_after_its_deletion_goes_again():
     log.add(TextWritten("kwyjibo"))
     log.finish(Ending("done", {}))
     await asyncio.to_thread(forget, [log.turn.pk])
-    publisher = Publisher()
+    publisher = EventPublisher()
     publisher.publish(log, stop=lambda: None)
     await publisher.flushed()
     assert stream_key(log.turn.pk).encode() not in await asyncio.to_thread(streams)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.isolation.acting import Caller
-from intake.answers.writer import Writing
+from intake.answers.writer import AnswerWriter
 from intake.chats import services
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person
@@ -19,7 +19,7 @@ def test_an_answer_stopped_before_its_tasks_first_steps_ends(steps):
     turn = services.begin_turn(caller=caller, message="Hi", conversation_id=None, now=NOW)
 
     async def write_and_stop():
-        writing = Writing(turn, caller)
+        writing = AnswerWriter(turn, caller)
         for _ in range(steps):
             await asyncio.sleep(0)
         writing.stop()

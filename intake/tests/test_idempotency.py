@@ -129,7 +129,7 @@ def test_of_two_at_once_one_writes_and_the_other_waits_for_its_answer(two_at_onc
 
 
 def test_whoever_waits_too_long_is_told_to_try_again(two_at_once, monkeypatch):
-    monkeypatch.setattr(idempotency, "PATIENCE_SECONDS", 1)
+    monkeypatch.setattr(idempotency, "WAIT_SECONDS", 1)
     slow, in_a_thread, started, may_end = two_at_once
     alice = a_person()
     first = slow(alice)
