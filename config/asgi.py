@@ -10,13 +10,17 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
 import gc
+import hashlib
 import logging
 import re
+import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
+from weakref import WeakValueDictionary
 
 from a2wsgi import WSGIMiddleware
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -27,6 +31,7 @@ django_asgi: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
+from django.http.cookie import parse_cookie  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.middleware.cors import CORSMiddleware  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
@@ -35,11 +40,13 @@ from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
-from config.bodies import BoundedBodies  # noqa: E402
+from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
+from core.errors import RateLimited  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.isolation.schema import refuse_unless_fitting  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
+from core.rate_limits import too_many_calls, when_user_is_known  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
@@ -71,6 +78,14 @@ STRANGERS_THREADS = 4
 # Requests that will stream, until their stream starts: each holds a connection meanwhile. Fewer than the pool has,
 # because requests in this queue are served, and requests that wait for a connection are refused after five seconds.
 OPENING_AT_ONCE = 12
+
+# How many requests of one caller run at once: each costs others the time in which its thread holds Python.
+RUNNING_AT_ONCE = 2
+# How long a request beyond CONCURRENT_CALLS waits for an earlier one to end, before it is refused.
+PLACE_SECONDS = 1.0
+# How many callers a process knows.
+MOST_KNOWN = 10_000
+UNKNOWN = b""
 
 # The type stubs of the two sides name the same types differently.
 wsgi: Any = get_wsgi_application()
@@ -112,6 +127,79 @@ class CrossOrigin(CORSMiddleware):
         return addresses.is_trusted(origin)
 
 
+class _Queue:
+    """The requests of one caller: `admitted` of them wait or run, and `running` of them run."""
+
+    def __init__(self) -> None:
+        self.admitted = asyncio.Semaphore(settings.CONCURRENT_CALLS or sys.maxsize)
+        self.running = asyncio.Semaphore(RUNNING_AT_ONCE)
+
+
+class Turns:
+    """Runs a few requests of each caller at once; its others wait behind them, and not in front of other callers.
+
+    A caller is a token or a session that has been a user's before. All others share one queue until their user is
+    known, so that a crowd of made-up tokens is one caller. For one event loop.
+    """
+
+    def __init__(self) -> None:
+        # Only its requests refer to a queue.
+        self._queues: WeakValueDictionary[bytes, _Queue] = WeakValueDictionary()
+        # The least recently used first. A caller that is forgotten waits once among the unknown.
+        self._known: dict[bytes, None] = {}
+
+    @asynccontextmanager
+    async def turn(self, credentials: bytes | None) -> AsyncIterator[None]:
+        """Without credentials there is none: a few threads of their own are the strangers' queue.
+
+        Raises `RateLimited` for a request of a known caller that has waited for a second beside `CONCURRENT_CALLS`.
+        """
+        if credentials is None:
+            yield
+            return
+        is_known = credentials in self._known
+        queue = self._queues.setdefault(credentials if is_known else UNKNOWN, _Queue())
+        with ExitStack() as places:
+            if is_known:
+                self._remember(credentials)
+                await _acquire_in_time(queue.admitted)
+                places.callback(queue.admitted.release)
+            await queue.running.acquire()
+            places.callback(queue.running.release)
+            if not is_known:
+
+                def leave_the_unknown() -> None:
+                    self._remember(credentials)
+                    places.close()
+
+                when_user_is_known.set(partial(asyncio.get_running_loop().call_soon_threadsafe, leave_the_unknown))
+            yield
+
+    def _remember(self, credentials: bytes) -> None:
+        self._known.pop(credentials, None)
+        self._known[credentials] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+async def _acquire_in_time(admitted: asyncio.Semaphore) -> None:
+    """The wait also slows a client that asks again as soon as it is refused. Raises `RateLimited`."""
+    try:
+        async with asyncio.timeout(PLACE_SECONDS):
+            await admitted.acquire()
+    except TimeoutError:
+        raise too_many_calls() from None
+
+
+def credentials_of(scope: Any) -> bytes | None:
+    """A digest of a request's token or session, valid or not; None without either."""
+    given = b"".join(value for name, value in scope["headers"] if name == b"authorization")
+    if not given:
+        cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
+        given = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "").encode()
+    return hashlib.blake2b(given, digest_size=16).digest() if given else None
+
+
 class Streaming:
     """Django for views that stream: each waits in a queue until its response begins, and then streams.
 
@@ -130,7 +218,8 @@ class Streaming:
 
         serving: asyncio.Task[None] | None = None
         try:
-            async with scope["state"]["opening"], thread:
+            turns: Turns = scope["state"]["turns"]
+            async with turns.turn(credentials_of(scope)), scope["state"]["opening"], thread:
                 # Within this context Django makes none of its own.
                 serving = asyncio.create_task(django_asgi(scope, receive, send_on))
                 begun = asyncio.create_task(begins.wait())
@@ -141,6 +230,8 @@ class Streaming:
             # The connection breaks off without its end, so that the client knows that it has only a part.
             with suppress(Revoked):
                 await serving
+        except RateLimited as error:
+            await refuse(error, scope, send)
         finally:
             if serving is not None and not serving.done():
                 serving.cancel()
@@ -154,13 +245,13 @@ streaming = Streaming()
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
-    await (synchronous if has_credentials(scope) else strangers)(scope, receive, send)
-
-
-def has_credentials(scope: Any) -> bool:
-    """Whether a request has a session or a token, valid or not."""
-    cookie = f"{settings.SESSION_COOKIE_NAME}=".encode()
-    return any(name == b"authorization" or (name == b"cookie" and cookie in value) for name, value in scope["headers"])
+    turns: Turns = scope["state"]["turns"]
+    credentials = credentials_of(scope)
+    try:
+        async with turns.turn(credentials):
+            await (strangers if credentials is None else synchronous)(scope, receive, send)
+    except RateLimited as error:
+        await refuse(error, scope, send)
 
 
 def _make_sure_of_the_database() -> None:
@@ -197,7 +288,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     # The process serves meanwhile: this takes seconds, which neither a page nor the first message should wait for.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():
-        yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE)}
+        yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE), "turns": Turns()}
     await warming
     await import_module("intake.answers.hub").cut_off_answers()
     await import_module("intake.answers.writer").stop()

@@ -109,7 +109,7 @@ class BoundedBodies:
             except Disconnected:
                 return
             except RecollectError as error:
-                await _refuse(error, scope, send)
+                await refuse(error, scope, send)
                 return
             await self._answer_in_time(scope, _replay(body, receive), send)
 
@@ -143,7 +143,7 @@ class BoundedBodies:
                 raise
             if not has_begun:
                 logger.warning("A request (%s) was stopped after %.0f s", _kind(scope["path"]), limit.seconds)
-                await _refuse(Unavailable(TOO_LATE), scope, send)
+                await refuse(Unavailable(TOO_LATE), scope, send)
 
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
@@ -242,7 +242,7 @@ def _announced(scope: ConnectionScope) -> int:
     return int(length) if length.isdigit() else 0
 
 
-async def _refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
+async def refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
     """Closes the connection too: the rest of the body would be read as the next request."""
     if scope["path"].startswith(("/api/", "/mcp")):
         kind, body = CONTENT_TYPE, json.dumps(problem(error)).encode()

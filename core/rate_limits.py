@@ -20,6 +20,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_LIMIT = "api"
 # The key of `request.META` that keeps the user of a running call.
 RUNNING = "recollect.running"
+# Called, in any thread, once a request's user is known; the web process sets it for callers that it does not know.
+when_user_is_known: ContextVar[Callable[[], object] | None] = ContextVar("when_user_is_known", default=None)
 # The longest wait for Redis, and how long Redis is not tried after a failure.
 TIMEOUT_SECONDS = 0.1
 # A stream is begun seldom, and its count is worth a longer wait.
@@ -268,6 +271,8 @@ open_streams = OpenStreams()
 
 def begin_stream(request: "AnyRequest", *, user_id: int | None) -> StreamLease:
     """Count a stream until its lease ends. Raises `RateLimited`."""
+    if user_id is not None:
+        _note_known_user()
     return open_streams.begin(user_id=user_id, address=client_address(request))
 
 
@@ -294,10 +299,9 @@ class RunningCalls:
 
     def begin(self, user_id: int) -> None:
         """Raises `RateLimited` when `CONCURRENT_CALLS` are running."""
-        most = settings.CONCURRENT_CALLS
         with self._lock:
-            if 0 < most <= self._running[user_id]:
-                raise RateLimited(f"{most} of your calls are running. Wait for one to end.", retry_after=1)
+            if 0 < settings.CONCURRENT_CALLS <= self._running[user_id]:
+                raise too_many_calls()
             self._running[user_id] += 1
 
     def end(self, user_id: int) -> None:
@@ -313,6 +317,11 @@ class RunningCalls:
 running_calls = RunningCalls()
 
 
+def too_many_calls() -> RateLimited:
+    detail = f"{settings.CONCURRENT_CALLS} of your calls are running. Wait for one to end."
+    return RateLimited(detail, retry_after=1)
+
+
 @contextmanager
 def running_call(user_id: int) -> Iterator[None]:
     """For calls outside Django's views. Raises `RateLimited`."""
@@ -325,9 +334,15 @@ def running_call(user_id: int) -> Iterator[None]:
 
 def begin_call(request: "AnyRequest", *, user_id: int) -> None:
     """Count a request as running until `end_call`, which a middleware always calls. Raises `RateLimited`."""
+    _note_known_user()
     if RUNNING not in request.META:
         running_calls.begin(user_id)
         request.META[RUNNING] = user_id
+
+
+def _note_known_user() -> None:
+    if (note := when_user_is_known.get()) is not None:
+        note()
 
 
 def end_call(request: "AnyRequest") -> None:

@@ -81,10 +81,7 @@ class Endpoint:
     def call(self, *timeouts: type[Exception]) -> Iterator[None]:
         """Around one call; `timeouts` are the errors by which its client reports one. Raises `LeftAlone`."""
         refuse_in_transaction(self.name)
-        with self._lock:
-            left = self._left_alone_until - monotonic()
-        if left > 0:
-            raise LeftAlone(self.name, left)
+        self._begin()
         try:
             yield
         except timeouts:
@@ -96,9 +93,23 @@ class Endpoint:
             raise
         self._answered()
 
+    @property
+    def is_left_alone(self) -> bool:
+        with self._lock:
+            return monotonic() < self._left_alone_until
+
+    def _begin(self) -> None:
+        """After a pause only one call tries the endpoint: others would wait for the same time-out."""
+        with self._lock:
+            now = monotonic()
+            if now < self._left_alone_until:
+                raise LeftAlone(self.name, self._left_alone_until - now)
+            if self._left_alone_until:
+                self._left_alone_until = now + LEFT_ALONE_SECONDS
+
     def _answered(self) -> None:
         with self._lock:
-            self._timeouts = 0
+            self._timeouts, self._left_alone_until = 0, 0.0
 
     def _count_timeout(self) -> None:
         with self._lock:

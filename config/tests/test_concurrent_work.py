@@ -1,5 +1,6 @@
 """One person's work at a time is bounded, however it is asked for, and its place is free again however it ends."""
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -14,7 +15,9 @@ from django.utils import timezone
 from agent_tools.authentication import create_token
 from agent_tools.tests.mcp_messages import call
 from agent_tools.tools import registry
-from core.rate_limits import running_calls
+from config.asgi import RUNNING_AT_ONCE, Turns
+from core.errors import RateLimited
+from core.rate_limits import running_calls, when_user_is_known
 from intake.models import Turn
 from testing.model_server import Hang, Say
 
@@ -135,6 +138,114 @@ def test_pages_of_a_person_count_with_their_calls(settings, server, held, person
         assert running.result().status_code == 200
     until(lambda: not running_calls.of(person.pk))
     assert client.get("/search/", params={"q": "cats"}).status_code == 200
+
+
+def known_tokens(server, *users):
+    """A token of each, with which the web process has answered before."""
+    secrets = [create_token(user=user).secret for user in users]
+    for secret in secrets:
+        answer = httpx2.get(f"{server}/api/v1/tools/", headers={"Authorization": f"Bearer {secret}"}, timeout=30)
+        assert answer.status_code == 200
+    return secrets
+
+
+def test_a_callers_third_request_waits_for_the_others_and_for_nobody_elses(settings, server, held, person, stranger):
+    settings.CONCURRENT_CALLS = 8
+    mine, theirs = known_tokens(server, person, stranger)
+    with ThreadPoolExecutor(5) as pool:
+        running = [pool.submit(by_rest, server, mine) for _ in range(RUNNING_AT_ONCE + 2)]
+        for _ in range(RUNNING_AT_ONCE):
+            assert held.inside.acquire(timeout=10)
+        assert not held.inside.acquire(timeout=0.5)
+        running.append(pool.submit(by_rest, server, theirs))
+        assert held.inside.acquire(timeout=10)
+        held.go.set()
+        assert [each.result().status_code for each in running] == [200] * len(running)
+
+
+def test_beyond_the_limit_a_call_waits_a_second_and_is_refused_before_a_thread(settings, server, held, person):
+    settings.CONCURRENT_CALLS = 2
+    (secret,) = known_tokens(server, person)
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(by_rest, server, secret) for _ in range(2)]
+        for _ in running:
+            assert held.inside.acquire(timeout=10)
+        began = time.monotonic()
+        refused = by_rest(server, secret)
+        assert time.monotonic() - began >= 1
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+        assert (refused.headers["Retry-After"], "2 of your calls" in refused.json()["detail"]) == ("1", True)
+        in_time = pool.submit(by_rest, server, secret)
+        time.sleep(0.2)
+        held.go.set()
+        assert [each.result().status_code for each in (*running, in_time)] == [200] * 3
+
+
+class Requests:
+    """Requests that take a turn and keep it until they are let go."""
+
+    def __init__(self):
+        self.turns, self.running, self.go = Turns(), [], asyncio.Event()
+
+    async def _take(self, credentials, *, is_users):
+        async with self.turns.turn(credentials):
+            self.running.append(credentials)
+            if is_users:
+                # As a view does, in its thread.
+                await asyncio.to_thread(when_user_is_known.get() or (lambda: None))
+            await self.go.wait()
+
+    def begin(self, *credentials, is_users=False):
+        return [asyncio.create_task(self._take(each, is_users=is_users)) for each in credentials]
+
+
+def test_made_up_tokens_are_one_caller_and_those_of_users_leave_its_queue():
+    async def try_out():
+        requests = Requests()
+        begun = requests.begin(*[f"made up {number}".encode() for number in range(9)])
+        await asyncio.sleep(0.05)
+        assert len(requests.running) == RUNNING_AT_ONCE
+        requests.go.set()
+        await asyncio.gather(*begun)
+        requests.go.clear()
+        requests.running.clear()
+        begun = requests.begin(*[f"token {number}".encode() for number in range(9)], is_users=True)
+        await asyncio.sleep(0.5)
+        assert len(requests.running) == 9
+        # Known by now, each has a queue of its own beside the unknown.
+        begun += requests.begin(*[f"made up {number}".encode() for number in range(RUNNING_AT_ONCE)])
+        begun += requests.begin(*[f"token {number}".encode() for number in range(9)])
+        await asyncio.sleep(0.05)
+        assert len(requests.running) == 18 + RUNNING_AT_ONCE
+        requests.go.set()
+        await asyncio.gather(*begun)
+
+    asyncio.run(try_out())
+
+
+def test_a_request_that_leaves_while_it_waits_keeps_no_place(settings):
+    settings.CONCURRENT_CALLS = RUNNING_AT_ONCE + 1
+
+    async def try_out():
+        requests = Requests()
+        requests.go.set()
+        await asyncio.gather(*requests.begin(b"mine", is_users=True))
+        await asyncio.sleep(0.05)
+        requests.go.clear()
+        running = requests.begin(*[b"mine"] * RUNNING_AT_ONCE)
+        for _ in range(3):
+            (waiting,) = requests.begin(b"mine")
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        (waiting,), (refused,) = requests.begin(b"mine"), requests.begin(b"mine")
+        await asyncio.sleep(1.2)
+        assert isinstance(refused.exception(), RateLimited)
+        assert not waiting.done()
+        requests.go.set()
+        await asyncio.gather(*running, waiting)
+
+    asyncio.run(try_out())
 
 
 @contextmanager

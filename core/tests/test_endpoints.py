@@ -71,6 +71,18 @@ def test_after_the_pause_one_more_timeout_is_enough(clock):
         raise AssertionError("was called")
 
 
+def test_after_the_pause_only_one_call_at_a_time_tries_the_endpoint(clock):
+    endpoint = Endpoint("The model")
+    for _ in range(3):
+        time_out(endpoint)
+    clock[0] += 10.1
+    with endpoint.call(TimeoutError), pytest.raises(LeftAlone), endpoint.call(TimeoutError):
+        raise AssertionError("was called")
+    assert not endpoint.is_left_alone
+    with endpoint.call(TimeoutError), endpoint.call(TimeoutError):
+        pass
+
+
 def test_an_answer_between_timeouts_begins_the_count_anew(clock):
     endpoint = Endpoint("The model")
     for _ in range(4):

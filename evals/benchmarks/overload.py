@@ -7,6 +7,8 @@
 3. An attack runs in a process of its own, at a lower priority: it is the server that is to be measured.
 4. The control is the same load, of the quiet people and of the attack, on a server that answers all of it with the
    same few bytes: the clients share the machine with the product, and this is their part of each figure.
+5. For `hanging_endpoint` another product starts, whose models are all at an endpoint on loopback. It answers until the
+   attack begins, and then accepts requests and never answers.
 """
 
 import asyncio
@@ -31,6 +33,10 @@ from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.core.management import CommandError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from evals.benchmarks.base import Benchmark, Figures
 from evals.client import Client
@@ -38,7 +44,9 @@ from evals.datasets.loading import Report
 from evals.metrics import p50_and_p95
 from evals.options import Number
 from evals.processes import call, call_at_once, free_port
-from evals.reliability.product import Person, Product, Visitor, new_visitor, running_product
+from evals.reliability.product import CHAT, Person, Product, Visitor, new_visitor, running_product
+from memory.backends.embedders import FakeEmbedder
+from testing.serving import serving
 
 NOTES = (
     "We take the oak worktop from the sawmill in Baarn",
@@ -78,6 +86,10 @@ HOSTILE_TEXTS = {
 HOSTILE_SUMMARY = 60_000
 # A stored zip of blanks, packed once more: 4 MB that unpack to hundreds.
 NESTED_BYTES = 300_000_000
+# Its models' endpoint hangs. The people who chat have as many answers under way as they may.
+HANGING = "hanging_endpoint"
+CHATTING_PEOPLE = 8
+CHATS_OF_EACH = 4
 
 PreparedRequest = list[Any]
 """`[method, path, headers, body]`; `{random}` in a header or the body is another word each time, `{address}` another
@@ -142,11 +154,12 @@ ATTACKS = (
     "nested_zips",
     "hostile_markdown",
     "hostile_summaries",
+    HANGING,
 )
 
 
 def attacks_on(target: Target) -> dict[str, Attack]:
-    """Each of `ATTACKS`."""
+    """Each of `ATTACKS` but `HANGING`, which needs a product of its own."""
     login = {"username": "{random}@example.com", "password": "wrong"}
     newcomer = {"email": "{random}@example.com", "password": "{random}"}
     huge = _search(target.person, FROM_ANYWHERE, query="word " * (HUGE_CHARACTERS // 5))
@@ -256,26 +269,104 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
-    # A deployment's limits in place of those that are out of reach, behind a proxy that names each client.
-    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
-    concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
+    names = options["attack"] or ATTACKS
     report("Starting a product of its own.")
-    with running_product(extra={**rates, **concurrent, "TRUSTED_PROXIES": "1"}, has_importer=True) as product:
+    with running_product(extra=_deployed(), has_importer=True) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
         _measured(product, quiet, WARM_UP_SECONDS, None, report)
         report("Quiet people alone.")
         figures: Figures = {"quiet": _measured(product, quiet, options["seconds"], None, report), "attacks": {}}
         figures["control"] = {"quiet": _control(product, quiet, options["seconds"], None), "attacks": {}}
-        for name in options["attack"] or ATTACKS:
-            time.sleep(SETTLING_SECONDS)
-            report(f"Attack: {name}.")
-            attack = attacks_on(target)[name]
-            if attack.before is not None:
-                attack.before(product.address)
-            figures["attacks"][name] = _measured(product, quiet, options["seconds"], attack, report)
-            figures["control"]["attacks"][name] = _control(product, quiet, options["seconds"], attack)
+        for name in names:
+            if name != HANGING:
+                _attacked(product, quiet, name, attacks_on(target)[name], figures, options, report)
+    if HANGING in names:
+        _beside_a_hanging_endpoint(figures, options, report)
     return figures
+
+
+def _deployed() -> dict[str, str]:
+    """A deployment's limits in place of those that are out of reach, behind a proxy that names each client."""
+    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
+    names = ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS", "STREAMS_PER_PERSON", "STREAMS_PER_ADDRESS")
+    return {**rates, **{name: str(getattr(settings, name)) for name in names}, "TRUSTED_PROXIES": "1"}
+
+
+def _attacked(
+    product: Product,
+    quiet: list[PreparedRequest],
+    name: str,
+    attack: Attack,
+    figures: Figures,
+    options: dict[str, Any],
+    report: Report,
+) -> None:
+    """Adds the figures of this attack and its control."""
+    time.sleep(SETTLING_SECONDS)
+    report(f"Attack: {name}.")
+    if attack.before is not None:
+        attack.before(product.address)
+    figures["attacks"][name] = _measured(product, quiet, options["seconds"], attack, report)
+    figures["control"]["attacks"][name] = _control(product, quiet, options["seconds"], attack)
+
+
+def _beside_a_hanging_endpoint(figures: Figures, options: dict[str, Any], report: Report) -> None:
+    report("Starting a product whose models are at an endpoint.")
+    endpoint = ModelEndpoint()
+    with serving(endpoint.application) as address:
+        models = {
+            "EMBEDDING_BASE_URL": f"{address}/v1",
+            "EMBEDDING_MODEL": endpoint.embedder.name,
+            "EMBEDDING_DIMENSIONS": str(endpoint.embedder.dimensions),
+            "RERANKER_BASE_URL": f"{address}/v1",
+            "LLM_MODEL": "hanging",
+            "LLM_BASE_URL": f"{address}/v1",
+        }
+        with running_product(extra={**_deployed(), **models}) as product:
+            quiet, chats = _prepared_to_chat(product, options["people"])
+            _measured(product, quiet, WARM_UP_SECONDS, None, report)
+            attack = Attack(
+                chats, connections=CHATTING_PEOPLE * CHATS_OF_EACH, holds=True, before=lambda _: endpoint.hang()
+            )
+            _attacked(product, quiet, HANGING, attack, figures, options, report)
+
+
+class ModelEndpoint:
+    """Embeds and reranks until it hangs; no language model of it ever answers. `hung` counts the requests left open."""
+
+    def __init__(self) -> None:
+        self.embedder = FakeEmbedder()
+        self.is_hanging = False
+        self.hung: Counter[str] = Counter()
+        routes = {"embeddings": self._embed, "rerank": self._rerank, "chat/completions": self._hang}
+        self.application = Starlette(routes=[Route(f"/v1/{at}", do, methods=["POST"]) for at, do in routes.items()])
+
+    def hang(self) -> None:
+        self.is_hanging = True
+
+    async def _embed(self, request: Request) -> Response:
+        def embed(body: Any) -> dict[str, Any]:
+            vectors = self.embedder.embed_documents(body["input"]).tolist()
+            return {"data": [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]}
+
+        return await self._unless_hanging(request, embed)
+
+    async def _rerank(self, request: Request) -> Response:
+        def score(body: Any) -> dict[str, Any]:
+            count = len(body["documents"])
+            return {"results": [{"index": index, "relevance_score": 1 / (index + 2)} for index in range(count)]}
+
+        return await self._unless_hanging(request, score)
+
+    async def _unless_hanging(self, request: Request, answer: Callable[[Any], dict[str, Any]]) -> Response:
+        return await self._hang(request) if self.is_hanging else JSONResponse(answer(await request.json()))
+
+    async def _hang(self, request: Request) -> Response:
+        self.hung[request.url.path] += 1
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        return Response()
 
 
 def table(figures: Figures) -> list[list[str]]:
@@ -299,16 +390,8 @@ def _own(quiet: dict[str, float], control: dict[str, Any], beside: dict[str, flo
 def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest], Target]:
     """The searches of quiet people, and what an attack is aimed at."""
     *people, attacker = product.people(people_count + 1)
-    for person in (*people, attacker):
-        with Client(product.address, person.headers) as client:
-            for note in NOTES:
-                answer = client.ask("POST", "/api/v1/tools/save_memory/", {"content": note})
-                if not answer.is_ok:
-                    raise CommandError(f"A note could not be saved: {answer}")
-    searches = [
-        _search(person, {"X-Forwarded-For": f"192.0.2.{number}"}, query=QUERIES[number % len(QUERIES)])
-        for number, person in enumerate(people)
-    ]
+    searches = _searches_with_notes(product, people)
+    _save_notes(product, attacker)
     visitor = new_visitor(product.address, NOTES[0])
     with product.servers.connect_as_superuser() as connection:
         connection.execute(
@@ -319,6 +402,34 @@ def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest
         csrf = client.ask("GET", "/login/").cookies["csrftoken"]
     ring, hostile = _hostile_rows(product)
     return searches, Target(attacker, visitor, csrf, _begin_import(product.address, attacker, 1_000), ring, hostile)
+
+
+def _prepared_to_chat(product: Product, people_count: int) -> tuple[list[PreparedRequest], list[PreparedRequest]]:
+    """The searches of quiet people, which ask for reranking, and a message of each of the people who chat."""
+    people = product.people(people_count + CHATTING_PEOPLE)
+    chats: list[PreparedRequest] = [
+        ["POST", CHAT, {**FROM_ANYWHERE, **person.headers, "Content-Type": "application/json"}, '{"message": "Hello"}']
+        for person in people[people_count:]
+    ]
+    return _searches_with_notes(product, people[:people_count], rerank=True), chats
+
+
+def _searches_with_notes(product: Product, people: list[Person], **arguments: Any) -> list[PreparedRequest]:
+    """Saves notes for each of the people; one search of each, from an address of its own."""
+    for person in people:
+        _save_notes(product, person)
+    return [
+        _search(person, {"X-Forwarded-For": f"192.0.2.{number}"}, query=QUERIES[number % len(QUERIES)], **arguments)
+        for number, person in enumerate(people)
+    ]
+
+
+def _save_notes(product: Product, person: Person) -> None:
+    with Client(product.address, person.headers) as client:
+        for note in NOTES:
+            answer = client.ask("POST", "/api/v1/tools/save_memory/", {"content": note})
+            if not answer.is_ok:
+                raise CommandError(f"A note could not be saved: {answer}")
 
 
 def _hostile_rows(product: Product) -> tuple[Visitor, dict[str, Visitor]]:

@@ -49,6 +49,26 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
     assert "'401': " in shown.err
 
 
+@pytest.mark.usefixtures("begin_migrated")
+def test_beside_a_hanging_endpoint_no_search_fails_but_the_first_two(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(overload, "SECONDS_BETWEEN_SEARCHES", 0.5)
+    monkeypatch.setattr(overload, "WARM_UP_SECONDS", 0.5)
+    monkeypatch.setattr(overload, "SETTLING_SECONDS", 0)
+    # The time-out of the product's queries.
+    monkeypatch.setenv("EMBEDDING_QUERY_TIMEOUT_SECONDS", "1")
+    target = tmp_path / "figures.json"
+    arguments = "--people=8", "--seconds=3", f"--attack={overload.HANGING}", f"--json={target}"
+    call_command("benchmark", "overload", *arguments)
+    figures = json.loads(target.read_text())
+    assert list(figures["attacks"]) == list(figures["control"]["attacks"]) == [overload.HANGING]
+    measured = figures["attacks"][overload.HANGING]
+    # The first searches have waited for the endpoint.
+    assert measured["p95_ms"] > 900
+    assert measured["errors"] <= 2
+    # The chats' answers have begun, and wait for the model.
+    assert "The attack was answered: {'200': 32}" in capsys.readouterr().err
+
+
 def test_nobody_and_no_time_are_refused():
     for wrong in ("--people=0", "--seconds=0"):
         with pytest.raises(CommandError, match="must be above 0"):
@@ -74,6 +94,7 @@ def test_every_attack_of_the_table_is_there():
         "nested_zips",
         "hostile_markdown",
         "hostile_summaries",
+        "hanging_endpoint",
     }
 
 

@@ -70,8 +70,13 @@ class OpenAICompatibleEmbedder(Embedder):
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
 
     def embed_query(self, text: str) -> Vector:
-        """See Embedder."""
-        vector: Vector = self._embed([self._query_prefix + text], self._query_timeout, self._queries)[0]
+        """See Embedder. Raises `EmbedderLeftAlone` for the time-out after which the endpoint is left alone, too."""
+        try:
+            vector: Vector = self._embed([self._query_prefix + text], self._query_timeout, self._queries)[0]
+        except EmbedderSlow as error:
+            if self._queries.is_left_alone:
+                raise EmbedderLeftAlone(str(error)) from None
+            raise
         return vector
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
