@@ -96,14 +96,15 @@ def open_page(
 ) -> Iterator[Callable[..., "Page"]]:
     """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved.
 
-    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context.
+    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context. `is_alone`: in a context
+    of its own, for what stays with a context, such as a clock that a test sets.
     """
     contexts: list[BrowserContext] = []
     trespasses = Trespasses(home=server)
 
-    def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
+    def open_page(path: str = "/", *, user: Any = None, is_alone: bool = False, **options: Any) -> "Page":
         # A module may have its own server.
-        is_kept = not options and server == _running_server and _kept_context not in contexts
+        is_kept = not (options or is_alone) and server == _running_server and _kept_context not in contexts
         context = _kept_context if is_kept else browser.new_context(**{"base_url": server, **options})
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)

@@ -43,3 +43,12 @@ def test_make_leaves_out_what_the_lane_says(target, left_out):
     """A `-m` on the command line replaces the one in pyproject.toml, which leaves out `long`."""
     recipe = re.search(rf"^{target}: install .*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     assert set(re.findall(r"not (\w+)", recipe)) == left_out
+
+
+def test_a_test_that_sets_the_clock_has_a_page_of_its_own():
+    """A clock stays in its context, which the other tests of the module use."""
+    setting = {name: text for name, text in MODULES.items() if ".clock.install(" in text}
+    assert setting
+    for name, text in setting.items():
+        for test in re.findall(r"^def test_.*?(?=^def |\Z)", text, re.MULTILINE | re.DOTALL):
+            assert ".clock.install(" not in test or "is_alone=True" in test, name

@@ -177,7 +177,7 @@ def test_after_ones_own_stop_there_is_only_continue(open_page, person, language_
 
 def test_a_busy_model_is_asked_again_by_the_page_itself(open_page, person, language_model):
     language_model(Refuse(429), Refuse(429), Say(("Here I am.",)))
-    page = open_page("/", user=person)
+    page = open_page("/", user=person, is_alone=True)
     page.clock.install()
     page.goto("/")
     say(page, "Hello?")

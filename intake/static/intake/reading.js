@@ -14,10 +14,7 @@ export function goToNamedTurn() {
     show(turn);
     showPlace(placeOf(new URLSearchParams(location.search).get("at"), turn));
   } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
-    const ask = () => location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
-    // A page that is still arriving may drop a request to leave it.
-    if (document.readyState === "complete") ask();
-    else addEventListener("load", ask, { once: true });
+    location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
   }
   return Boolean(turn);
 }
