@@ -96,8 +96,8 @@ def open_page(
 ) -> Iterator[Callable[..., "Page"]]:
     """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved.
 
-    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context. `is_alone`: in a context
-    of its own, for what stays with a context, such as a clock that a test sets.
+    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context. `is_alone`: in a
+    context of its own, for what stays with a context, such as a clock that a test sets.
     """
     contexts: list[BrowserContext] = []
     trespasses = Trespasses(home=server)
