@@ -80,12 +80,12 @@ def effective(names: Iterable[str]) -> frozenset[TokenScope]:
 
     `search` includes `read`. With `write`, it also includes `delete` and `chat`, because older tokens had both.
     """
-    given = {scope for scope in ALL_SCOPES if scope in set(names)}
-    if TokenScope.SEARCH in given:
-        given.add(TokenScope.READ)
-        if TokenScope.WRITE in given:
-            given |= {TokenScope.DELETE, TokenScope.CHAT}
-    return frozenset(given)
+    granted = {scope for scope in ALL_SCOPES if scope in set(names)}
+    if TokenScope.SEARCH in granted:
+        granted.add(TokenScope.READ)
+        if TokenScope.WRITE in granted:
+            granted |= {TokenScope.DELETE, TokenScope.CHAT}
+    return frozenset(granted)
 
 
 def secret_in(header: str | None) -> str | None:

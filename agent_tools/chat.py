@@ -81,7 +81,7 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
         try:
             return await run_in_thread(partial(_call, tool, data, caller))
         except Exception as error:
-            raise _told(error, caller) from error
+            raise _as_retry(error, caller) from error
 
     return ModelTool.from_schema(call, name=tool.name, description=tool.description, json_schema=tool.input_schema)
 
@@ -101,7 +101,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
     return ToolReturn(_for_reading(as_data(output)), metadata=metadata)
 
 
-def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
+def _as_retry(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
     """The model can correct a wrong input; any other failure it must accept."""
     match as_recollect_error(error):
         case None:

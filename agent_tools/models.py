@@ -31,9 +31,9 @@ class AccessTokenManager(models.Manager["AccessToken"]):
     ) -> tuple["AccessToken", str]:
         """Create a token; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(SECRET_BYTES)
-        given = {} if scopes is None else {"scopes": scopes}
+        extra = {} if scopes is None else {"scopes": scopes}
         token = self.create(
-            digest=secret_hash(secret.encode()).hexdigest(), user=user, name=name, expiry=expiry, **given
+            digest=secret_hash(secret.encode()).hexdigest(), user=user, name=name, expiry=expiry, **extra
         )
         return token, secret
 

@@ -193,11 +193,11 @@ async def _acquire_in_time(admitted: asyncio.Semaphore) -> None:
 
 def credentials_of(scope: Any) -> bytes | None:
     """A digest of a request's token or session, valid or not; None without either."""
-    given = b"".join(value for name, value in scope["headers"] if name == b"authorization")
-    if not given:
+    credential = b"".join(value for name, value in scope["headers"] if name == b"authorization")
+    if not credential:
         cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
-        given = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "").encode()
-    return hashlib.blake2b(given, digest_size=16).digest() if given else None
+        credential = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "").encode()
+    return hashlib.blake2b(credential, digest_size=16).digest() if credential else None
 
 
 class Streaming:

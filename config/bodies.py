@@ -148,8 +148,8 @@ class BoundedBodies:
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
     """From here on this request has an id, which its response has too."""
-    given = dict(scope["headers"]).get(logs.HEADER.lower().encode(), b"")
-    name = logs.named(given.decode("latin-1"))
+    header = dict(scope["headers"]).get(logs.HEADER.lower().encode(), b"")
+    name = logs.named(header.decode("latin-1"))
     logs.request_id.set(name)
     header = (logs.HEADER.lower().encode(), name.encode())
 

@@ -17,22 +17,22 @@ from typing import Any
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
-def storable_text(text: str) -> str:
+def pg_text(text: str) -> str:
     """Remove NUL characters, and replace halves of surrogate pairs, which have no UTF-8, with U+FFFD."""
     return _UNSTORABLE.sub(lambda found: "" if found[0] == "\0" else "\ufffd", text)
 
 
-def storable(value: Any) -> Any:
+def pg_value(value: Any) -> Any:
     """Make every text of a JSON value storable; a number that JSON does not have becomes its name."""
     match value:
         case str():
-            return storable_text(value)
+            return pg_text(value)
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {storable_text(str(name)): storable(each) for name, each in value.items()}
+            return {pg_text(str(name)): pg_value(each) for name, each in value.items()}
         case list():
-            return [storable(each) for each in value]
+            return [pg_value(each) for each in value]
         case _:
             return value
 
@@ -82,7 +82,7 @@ def is_inside_sign(text: str, index: int) -> bool:
         return True
     if _is_jamo(before) and _is_jamo(after):
         return after >= "\u1160"
-    return _is_flag_half(after) and _flag_halves_before(text, index) % 2 == 1
+    return _is_flag_half(after) and _flag_letters_before(text, index) % 2 == 1
 
 
 def _is_skin_tone(character: str) -> bool:
@@ -103,7 +103,7 @@ def _is_flag_half(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def _flag_halves_before(text: str, index: int) -> int:
+def _flag_letters_before(text: str, index: int) -> int:
     start = index
     while start and _is_flag_half(text[start - 1]):
         start -= 1

@@ -303,11 +303,11 @@ LIMIT = OpenApiParameter(
 
 def validate_query(model: type[Query], request: Request) -> Query:
     """Raises `InvalidInput` that names every wrong or repeated parameter."""
-    given = request.query_params
-    repeated = [name for name in given if len(given.getlist(name)) > 1]
+    parameters = request.query_params
+    repeated = [name for name in parameters if len(parameters.getlist(name)) > 1]
     if repeated:
         raise InvalidInput(errors={name: ["Give this once."] for name in repeated})
     try:
-        return model.model_validate_strings(given.dict())
+        return model.model_validate_strings(parameters.dict())
     except ValidationError as error:
         raise InvalidInput(errors=by_field(error)) from None

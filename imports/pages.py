@@ -11,7 +11,7 @@ from imports import services
 from imports.models import Import
 from imports.reading.products import readers
 from intake.accounts.identity import person_of
-from memory.pages.common import page_for_people, show
+from memory.pages.common import page_for_registered, show
 
 # --- Instructions for getting an export from each product, step by step ---
 
@@ -108,7 +108,7 @@ STATES = {
 
 
 @require_safe
-@page_for_people
+@page_for_registered
 def home(request: HttpRequest) -> HttpResponse:
     page = services.list_imports(user=person_of(request), after=position_in_address(request.GET.get("after")))
     labels = {reader.product: reader.label for reader in readers()}
@@ -127,7 +127,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@page_for_people
+@page_for_registered
 def one(request: HttpRequest, import_id: str) -> HttpResponse:
     batch = services.get(user=person_of(request), import_id=import_id)
     return show(request, "imports/import.html", place="import", batch=batch, instructions=INSTRUCTIONS)

@@ -23,7 +23,7 @@ from core.errors import (
     WrongState,
 )
 from core.ids import parse_id
-from core.text import storable_text
+from core.text import pg_text
 from core.validation import ListPage, Position, page_of
 from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
@@ -82,7 +82,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
         if used + size > settings.IMPORTS_BYTES_PER_PERSON:
             left = max(0, settings.IMPORTS_BYTES_PER_PERSON - used)
             raise QuotaExceeded(f"There is room for {left:,} more bytes, and this file has {size:,}.")
-        name = " ".join(storable_text(filename).split())[:MAX_FILENAME] or "export"
+        name = " ".join(pg_text(filename).split())[:MAX_FILENAME] or "export"
         batch = Import.objects.create(
             user=user,
             filename=name,

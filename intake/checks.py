@@ -24,8 +24,8 @@ def check_language_models(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     entries = {"": {"MODEL": settings.LLM_MODEL, "BASE_URL": settings.LLM_BASE_URL, "THINKING": settings.LLM_THINKING}}
     problems = [
         f"LLM_MODELS: {sentence}" if name else sentence
-        for name, given in {**entries, **settings.LLM_MODELS}.items()
-        for sentence in _problems(name, given)
+        for name, options in {**entries, **settings.LLM_MODELS}.items()
+        for sentence in _problems(name, options)
     ]
     return [Error(sentence, hint=HINT, id="intake.E002") for sentence in problems]
 
@@ -77,17 +77,17 @@ def check_email(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-def _problems(name: str, given: dict[str, str]) -> Iterator[str]:
+def _problems(name: str, options: dict[str, str]) -> Iterator[str]:
     whose = f"“{name}” " if name else "LLM_MODEL "
     if name and not re.fullmatch(r"[\w.:-]+", name):
         yield f"the name {whose}has other characters than letters, digits, and . : - _"
     if len(name) > MODEL_NAME_LENGTH // 2:
         yield f"the name {whose}is too long."
-    if name and not given["MODEL"] and not given["BASE_URL"]:
+    if name and not options["MODEL"] and not options["BASE_URL"]:
         yield f"{whose}has neither a model nor the address of a server that lists some."
-    if given["BASE_URL"] and not given["BASE_URL"].startswith(("http://", "https://")):
+    if options["BASE_URL"] and not options["BASE_URL"].startswith(("http://", "https://")):
         yield f"the address of {whose}must begin with http:// or https://."
-    if given["THINKING"] not in THINKING:
-        yield f"{whose}cannot think “{given['THINKING']}”: it is one of {', '.join(THINKING[1:])}."
-    if given["MODEL"] == ANTHROPIC:
+    if options["THINKING"] not in THINKING:
+        yield f"{whose}cannot think “{options['THINKING']}”: it is one of {', '.join(THINKING[1:])}."
+    if options["MODEL"] == ANTHROPIC:
         yield f"{whose}names a vendor and no model."

@@ -139,7 +139,7 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
 
 async def wait_for_revocation(is_authorized: IsAuthorized) -> None:
     """Returns within a few seconds after the access has ended."""
-    await _rounds.setdefault(asyncio.get_running_loop(), _Rounds()).wait_for_revocation(is_authorized)
+    await _checks.setdefault(asyncio.get_running_loop(), _Checks()).wait_for_revocation(is_authorized)
 
 
 async def is_authorized_now(is_authorized: IsAuthorized) -> bool:
@@ -148,7 +148,7 @@ async def is_authorized_now(is_authorized: IsAuthorized) -> bool:
 
 
 @dataclass(eq=False)
-class _Rounds:
+class _Checks:
     """One per event loop; runs while streams wait."""
 
     _waiting: dict[IsAuthorized, set[asyncio.Event]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class _Rounds:
                     is_revoked.set()
 
 
-_rounds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rounds] = WeakKeyDictionary()
+_checks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Checks] = WeakKeyDictionary()
 
 
 async def _revoked(asked: Iterable[IsAuthorized]) -> list[IsAuthorized]:

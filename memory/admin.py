@@ -274,8 +274,8 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         )
 
     def _note_look(self, request: HttpRequest, *shown: Embedding) -> None:
-        people = {embedding.user_id for embedding in shown}
-        activity.note_look_by_staff(cast(User, request.user), people, now=timezone.now())
+        owners = {embedding.user_id for embedding in shown}
+        activity.note_look_by_staff(cast(User, request.user), owners, now=timezone.now())
 
 
 # --- The admin pages of the index: its rows, their health and their owners, never any text ---

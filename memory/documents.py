@@ -397,12 +397,12 @@ def create_note(
 
 
 def rewrite_note(
-    *, user: User, note_id: UUID, title: str, content: str, at: datetime, is_given_back: bool = False
+    *, user: User, note_id: UUID, title: str, content: str, at: datetime, is_restored: bool = False
 ) -> None:
-    """Raises `NotFound` and `QuotaExceeded`. `is_given_back`: for undoing, which needs no quota."""
+    """Raises `NotFound` and `QuotaExceeded`. `is_restored`: for undoing, which needs no quota."""
     with transaction.atomic():
         note = _locked(user, note_id)
-        if not is_given_back:
+        if not is_restored:
             quotas.take_growth(user.pk, before=note.content, after=content)
         note.title, note.content, note.updated_at = title, content, at
         note.version += 1

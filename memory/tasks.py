@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 SWEPT = "recollect:swept"
 SWEPT_KEPT = timedelta(days=2)
 REDIS_SECONDS = 2
-PEOPLE_AT_A_TIME = 1_000
+USERS_AT_A_TIME = 1_000
 # Well under the broker's visibility timeout, after which a second worker would get the task.
 TASK_SECONDS = 10
 
@@ -152,7 +152,7 @@ def sweep_lost() -> None:
 
 def _users_after(user_id: int) -> Iterator[int]:
     while ids := list(
-        User.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", flat=True)[:PEOPLE_AT_A_TIME]
+        User.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", flat=True)[:USERS_AT_A_TIME]
     ):
         yield from ids
         user_id = ids[-1]

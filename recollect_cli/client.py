@@ -102,10 +102,10 @@ def _failure(error: HTTPError) -> Failure:
         problem = _object(error.read())
     except (Failure, OSError, HTTPException):
         return Failure(f"The server answered {error.code}.", code=str(error.code))
-    return Failure(_told(error, problem), code=str(problem.get("code", error.code)), problem=problem)
+    return Failure(_sentence(error, problem), code=str(problem.get("code", error.code)), problem=problem)
 
 
-def _told(error: HTTPError, problem: dict[str, Any]) -> str:
+def _sentence(error: HTTPError, problem: dict[str, Any]) -> str:
     detail = str(problem.get("detail", f"The server answered {error.code}."))
     others = {
         field: [message for message in messages if message != detail]

@@ -111,8 +111,8 @@ def _add(server: Server, options: argparse.Namespace) -> dict[str, Any]:
     """Save a memory; the key keeps a request that a proxy repeats from being stored twice."""
     content = sys.stdin.read() if options.content == "-" else options.content
     arguments = {"content": content, "type": options.type, "project_id": options.project, "tags": options.tag}
-    given = {name: value for name, value in arguments.items() if value}
-    return server.call("save_memory", given, **{"Idempotency-Key": str(uuid.uuid4())})
+    named = {name: value for name, value in arguments.items() if value}
+    return server.call("save_memory", named, **{"Idempotency-Key": str(uuid.uuid4())})
 
 
 def command_parser() -> argparse.ArgumentParser:

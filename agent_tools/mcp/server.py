@@ -74,14 +74,16 @@ def failed(error: Exception) -> CallToolResult:
     if known is None:
         logger.error("A tool failed", exc_info=error)
         known = Broken()
-    return CallToolResult(content=[TextContent(text=json.dumps(_told(known), ensure_ascii=False))], is_error=True)
+    return CallToolResult(
+        content=[TextContent(text=json.dumps(_problem_data(known), ensure_ascii=False))], is_error=True
+    )
 
 
-def _told(error: RecollectError) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": error.code, "detail": error.detail, "retryable": error.retryable}
+def _problem_data(error: RecollectError) -> dict[str, Any]:
+    problem: dict[str, Any] = {"code": error.code, "detail": error.detail, "retryable": error.retryable}
     if error.errors:
-        told["errors"] = error.errors
-    return told
+        problem["errors"] = error.errors
+    return problem
 
 
 # --- The SDK's server with the registry's tools, the same for every transport, which only supplies the caller ---

@@ -43,15 +43,15 @@ def origin_of(request: HttpRequest) -> str:
 
 def is_resource(named: str, resource: str) -> bool:
     """Whether a client means this endpoint, ignoring a final slash and the case of the host."""
-    given, own = strict_parts(named), urlsplit(resource)
-    if given is None:
+    parsed, own = strict_parts(named), urlsplit(resource)
+    if parsed is None:
         return False
     defaults = {"https": 443, "http": 80}
-    same_port = (given.port or defaults.get(given.scheme)) == (own.port or defaults.get(own.scheme))
+    same_port = (parsed.port or defaults.get(parsed.scheme)) == (own.port or defaults.get(own.scheme))
     return (
-        (given.scheme, given.hostname, given.path.rstrip("/")) == (own.scheme, own.hostname, own.path)
+        (parsed.scheme, parsed.hostname, parsed.path.rstrip("/")) == (own.scheme, own.hostname, own.path)
         and same_port
-        and not (given.query or given.fragment)
+        and not (parsed.query or parsed.fragment)
     )
 
 
@@ -117,12 +117,12 @@ def is_trusted(origin: str) -> bool:
     """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains. `CORS_ORIGINS` may be all."""
     if origin in settings.CSRF_TRUSTED_ORIGINS or {origin, "*"} & set(settings.CORS_ORIGINS):
         return True
-    given = strict_parts(origin)
-    if given is None:
+    parsed = strict_parts(origin)
+    if parsed is None:
         return False
     wildcards = (urlsplit(trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS if "*" in trusted)
     return any(
-        given.scheme == trusted.scheme and f".{given.netloc}".lower().endswith(trusted.netloc.lstrip("*").lower())
+        parsed.scheme == trusted.scheme and f".{parsed.netloc}".lower().endswith(trusted.netloc.lstrip("*").lower())
         for trusted in wildcards
     )
 

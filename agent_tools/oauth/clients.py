@@ -53,7 +53,7 @@ class ClientMetadata(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def is_given(cls, document: Any) -> Any:
+    def is_provided(cls, document: Any) -> Any:
         """Null means that a field is not given."""
         return (
             {name: value for name, value in document.items() if value is not None}
@@ -63,8 +63,8 @@ class ClientMetadata(BaseModel):
 
     @field_validator("redirect_uris", "grant_types", "response_types", mode="before")
     @classmethod
-    def is_a_list(cls, given: Any) -> Any:
-        listed = [given] if isinstance(given, str) else given
+    def is_a_list(cls, value: Any) -> Any:
+        listed = [value] if isinstance(value, str) else value
         return [each for each in listed if each is not None] if isinstance(listed, list) else listed
 
     @field_validator("redirect_uris")
@@ -125,9 +125,9 @@ class RegisterClientView(View):
             return _refused("invalid_client_metadata", error.detail)
         except ValidationError as error:
             wrong = by_field(error)
-            told = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in wrong.items())
+            problems = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in wrong.items())
             is_address = any(name.startswith("redirect_uris") for name in wrong)
-            return _refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", told)
+            return _refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", problems)
         response = JsonResponse(_registered(wanted), status=201)
         response["Cache-Control"] = "no-store"
         return response

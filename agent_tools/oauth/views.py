@@ -135,7 +135,7 @@ class BoundedForm:
     """Refuses an oversized form before anything reads it."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        values = [value for _, given in request.POST.lists() for value in given]
+        values = [value for _, entries in request.POST.lists() for value in entries]
         if len(values) > MOST_FIELDS or any(len(value) > LONGEST_FIELD or "\0" in value for value in values):
             sentence = f"At most {MOST_FIELDS} fields of {LONGEST_FIELD:,} characters each."
             return _refused("invalid_request", sentence)
@@ -168,11 +168,11 @@ class GiveBackView(BoundedForm, ToolkitRevokeView):  # type: ignore[misc]
 
 def _say_what_is_wrong(response: HttpResponse) -> None:
     """The toolkit refuses a wrong verifier without a word; every other refused grant has its sentence already."""
-    told = json.loads(response.content)
-    if not told.get("error_description"):
-        is_verifier = told.get("error") == "invalid_grant"
-        told["error_description"] = VERIFIER_IS_WRONG if is_verifier else "The request cannot be answered."
-        response.content = json.dumps(told)
+    body = json.loads(response.content)
+    if not body.get("error_description"):
+        is_verifier = body.get("error") == "invalid_grant"
+        body["error_description"] = VERIFIER_IS_WRONG if is_verifier else "The request cannot be answered."
+        response.content = json.dumps(body)
 
 
 def _refused(error: str, description: str) -> HttpResponse:

@@ -210,9 +210,9 @@ def _place(result: HistoryResult) -> str:
 def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
     results = [_result(found) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
-    told = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
+    notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
     return SearchHistoryOutput(
-        text=history_text(wanted.query, wanted.scope, results, note=told or None),
+        text=history_text(wanted.query, wanted.scope, results, note=notes or None),
         results=results,
         by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
         query=wanted.query,

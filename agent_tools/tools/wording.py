@@ -37,8 +37,9 @@ def first_of(places: Sequence[str]) -> str:
 
 
 # --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---
-# The chat's model gets results between markers that no text contains (`intake.agent.prompt.Fence`), and structured
-# results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP beside those.
+# The chat's model gets results between markers that no text contains (`intake.agent.prompt.UntrustedData`), and
+# structured results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP
+# beside those.
 
 # The beginnings of a tool's own lines: a result's header, the list's, and a note.
 _OURS = re.compile(r"-{2,}|\[\s*search results|note\s*:|no matching|</?\s*data\b", re.IGNORECASE)

@@ -337,8 +337,8 @@ def version() -> int:
 def _environment() -> dict[str, str]:
     """The environment of libpq's programs for the present connection: a password in a command line would be visible."""
     wanted: dict[str, Any] = connection.get_connection_params()
-    given = {VARIABLES[name]: str(value) for name, value in wanted.items() if name in VARIABLES and value}
-    return {**os.environ, **given}
+    named = {VARIABLES[name]: str(value) for name, value in wanted.items() if name in VARIABLES and value}
+    return {**os.environ, **named}
 
 
 def program(name: str) -> str:

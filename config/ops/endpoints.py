@@ -72,8 +72,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def _may_look(request: HttpRequest) -> bool:
     if settings.METRICS_TOKEN:
-        given = request.headers.get("Authorization", "")
-        return hmac.compare_digest(given.encode(), f"Bearer {settings.METRICS_TOKEN}".encode())
+        header = request.headers.get("Authorization", "")
+        return hmac.compare_digest(header.encode(), f"Bearer {settings.METRICS_TOKEN}".encode())
     if "X-Forwarded-For" in request.headers:
         return False
     try:

@@ -102,14 +102,14 @@ class _Module:
 
     def _bindings(self, ancestors: Sequence[ast.AST]) -> Iterator[Binding]:
         """What the names around a call stand for: one mapping for each round of the loops that are around it."""
-        rounds: list[list[Binding]] = []
+        loops: list[list[Binding]] = []
         for ancestor in ancestors:
             if isinstance(ancestor, ast.DictComp | ast.ListComp):
-                rounds += [found for each in ancestor.generators if (found := _rounds(each.target, each.iter))]
+                loops += [found for each in ancestor.generators if (found := _loops(each.target, each.iter))]
             elif isinstance(ancestor, ast.FunctionDef) and ancestor.args.args:
                 parameter = ancestor.args.args[0].arg
-                rounds.append([{parameter: argument} for argument in self._arguments(ancestor.name)])
-        for chosen in product(*rounds):
+                loops.append([{parameter: argument} for argument in self._arguments(ancestor.name)])
+        for chosen in product(*loops):
             yield {name: value for binding in chosen for name, value in binding.items()}
 
     @staticmethod
@@ -148,7 +148,7 @@ def _calls(node: ast.AST, ancestors: tuple[ast.AST, ...]) -> Iterator[tuple[ast.
         yield from _calls(child, (*ancestors, node))
 
 
-def _rounds(target: ast.expr, iterated: ast.expr) -> list[Binding]:
+def _loops(target: ast.expr, iterated: ast.expr) -> list[Binding]:
     """The loop's names in each round, where the source says what it goes over; nothing where it does not."""
     match target, iterated:
         case ast.Name(id=name), ast.Tuple(elts=values):

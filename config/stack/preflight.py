@@ -100,23 +100,23 @@ def read_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def roles_named(given: Mapping[str, str]) -> Roles:
+def roles_named(environment: Mapping[str, str]) -> Roles:
     try:
-        return Roles(given.get("DATABASE_ROLE_PREFIX") or DEFAULT_PREFIX)
+        return Roles(environment.get("DATABASE_ROLE_PREFIX") or DEFAULT_PREFIX)
     except ValueError as error:
         raise StackError(str(error)) from error
 
 
-def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str, str]:
+def addresses(environment: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str, str]:
     """The three addresses. Raises StackError if the server cannot be used, or the roles can be neither created nor
     used.
 
     Given addresses of the web role and the worker are used unchanged. A single DATABASE_URL of another role is the
     owner's: the roles are created with it, and `kept` keeps their passwords.
     """
-    if urlsplit(given["DATABASE_URL"]).username == roles.web:
-        return _taken(given)
-    owner = given.get("DATABASE_OWNER_URL") or given["DATABASE_URL"]
+    if urlsplit(environment["DATABASE_URL"]).username == roles.web:
+        return _taken(environment)
+    owner = environment.get("DATABASE_OWNER_URL") or environment["DATABASE_URL"]
     check_database(owner)
     passwords = _made(owner, roles, kept)
     return {
@@ -145,16 +145,16 @@ def as_importer(environment: dict[str, str]) -> dict[str, str]:
     return environment | dict.fromkeys(others, "") | {"IMPORTING_WORKER": "1"}
 
 
-def _taken(given: Mapping[str, str]) -> dict[str, str]:
+def _taken(environment: Mapping[str, str]) -> dict[str, str]:
     for name, purpose in (("DATABASE_WORKER_URL", "workers"), ("DATABASE_OWNER_URL", "migrations")):
-        if not given.get(name):
+        if not environment.get(name):
             raise StackError(
                 f"DATABASE_URL names the web role, and {name}, for {purpose}, is missing: give all three addresses, or "
                 "the owner's alone in DATABASE_URL."
             )
-        with connected(given[name], name=name):
+        with connected(environment[name], name=name):
             pass
-    check_database(given["DATABASE_URL"])
+    check_database(environment["DATABASE_URL"])
     return {}
 
 

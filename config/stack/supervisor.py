@@ -168,12 +168,12 @@ class Supervisor:
 
     def _make_environment(self) -> dict[str, str]:
         """Return the environment of every program, with our own servers and a generated key for missing settings."""
-        given = {name: value for name, value in read_environment().items() if value}
-        made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in given else {}
+        environment = {name: value for name, value in read_environment().items() if value}
+        made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in environment else {}
         root = servers_dir(self._paths.var)
-        roles = roles_named(given)
-        if "DATABASE_URL" in given:
-            made |= addresses(given, roles, kept=self._paths.passwords)
+        roles = roles_named(environment)
+        if "DATABASE_URL" in environment:
+            made |= addresses(environment, roles, kept=self._paths.passwords)
         else:
             postgres = EmbeddedPostgres(root, log=self._begin_log("postgres"), roles=roles)
             if not postgres.data.exists():
@@ -181,20 +181,20 @@ class Supervisor:
             self._start_service(postgres)
             remember_data_folder(self._paths.var)
             made |= postgres.addresses
-        if "REDIS_URL" in given:
-            check_broker(given["REDIS_URL"])
+        if "REDIS_URL" in environment:
+            check_broker(environment["REDIS_URL"])
         else:
             broker = EmbeddedRedis(root, log=self._begin_log("redis"))
             # Everything but wake-up messages works without it.
             self._start_service(broker, must_start=False)
             made["REDIS_URL"] = broker.url
-        if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
+        if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in environment:
             made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
         write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
         # A command makes backups: no serving process may bypass row-level security.
         own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}
         own |= {RUN: self._run, DATA: str(root), TASKS: str(self._paths.tasks)}
-        return given | made | own
+        return environment | made | own
 
     def _kept_key(self) -> str:
         """Return the key of the previous run: a new one would end all sessions."""

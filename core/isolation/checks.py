@@ -63,7 +63,7 @@ def problems(connection: BaseDatabaseWrapper, *, roles: Sequence[str]) -> list[c
         owned = [table for (table,) in cursor.fetchall()]
         cursor.execute(_GUARDED, [tables, settings.DATABASE_ROLES.web])
         unguarded = sorted(set(tables) - {table for (table,) in cursor.fetchall()})
-    return list(_told(name, roles, is_mighty=is_mighty, owned=owned, unguarded=unguarded))
+    return list(_sentences(name, roles, is_mighty=is_mighty, owned=owned, unguarded=unguarded))
 
 
 def personal_models() -> Iterator[type[models.Model]]:
@@ -75,7 +75,7 @@ def personal_models() -> Iterator[type[models.Model]]:
             yield model
 
 
-def _told(
+def _sentences(
     name: str, roles: Sequence[str], *, is_mighty: bool, owned: Sequence[str], unguarded: Sequence[str]
 ) -> Iterator[checks.Error]:
     if is_mighty:
@@ -148,7 +148,7 @@ def connected_as_worker() -> Iterator[None]:
 
 def parameters(url: str, *, name: str) -> dict[str, Any]:
     """Settings of a connection outside the pool."""
-    given = environ.Env.db_url_config(url)
-    login = {key: given[key] for key in OF_THE_ADDRESS}
-    options = {**given.get("OPTIONS", {}), "connect_timeout": 5}
+    parsed = environ.Env.db_url_config(url)
+    login = {key: parsed[key] for key in OF_THE_ADDRESS}
+    options = {**parsed.get("OPTIONS", {}), "connect_timeout": 5}
     return {**connections.settings[DEFAULT_DB_ALIAS], **login, "NAME": name, "OPTIONS": options}

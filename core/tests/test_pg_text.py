@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.text import cut, shortened, storable
+from core.text import cut, pg_value, shortened
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 )
 def test_it_is_kept_as_near_as_can_be(value, kept):
     turn = a_turn(a_person(), "Hello")
-    turn.tool_calls = [{"input": storable(value)}]
+    turn.tool_calls = [{"input": pg_value(value)}]
     turn.save()
     assert Turn.objects.get().tool_calls == [{"input": kept}]
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.text import storable
+from core.text import pg_value
 from imports.reading.items import (
     ExportedConversation,
     ExportedTurn,
@@ -221,8 +221,8 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = []
     taken: set[str] = set()
     for number, found in enumerate(list_of(fields.get("tool_calls"))[:MOST_CALLS], start=1):
-        given = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
-        call = _stored(StoredCall, given)
+        entry = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
+        call = _stored(StoredCall, entry)
         if call and call["id"] not in taken and len(json.dumps(call.get("input"))) <= LONGEST_INPUT:
             taken.add(call["id"])
             calls.append(call)
@@ -323,7 +323,7 @@ def _messages(conversation: ExportedConversation) -> tuple[tuple[ImportedMessage
 def plain(value: Any) -> Any:
     """The value with JSON's own types, for the database; None for excessive nesting."""
     try:
-        return storable(json.loads(json.dumps(value, default=_number)))
+        return pg_value(json.loads(json.dumps(value, default=_number)))
     except (RecursionError, ValueError, TypeError):
         return None
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from core.text import storable_text
+from core.text import pg_text
 
 
 def text_of(value: Any) -> str:
     """A text that can be stored; empty for any other type."""
-    return storable_text(value) if isinstance(value, str) else ""
+    return pg_text(value) if isinstance(value, str) else ""
 
 
 def line_of(value: Any) -> str:
@@ -49,7 +49,7 @@ def joined(texts: Iterable[str]) -> str:
 def compact(value: Any, at_most: int = 4000) -> str:
     """A value as short JSON for a folded tool call; deeply nested parts are left out."""
     try:
-        return storable_text(json.dumps(value, ensure_ascii=False, default=str))[:at_most]
+        return pg_text(json.dumps(value, ensure_ascii=False, default=str))[:at_most]
     except (RecursionError, ValueError):
         return ""
 

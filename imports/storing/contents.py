@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any, Literal, Self, get_args
 
-from core.text import storable, storable_text
+from core.text import pg_text, pg_value
 from imports.models import EntryKind, Import, ImportedChange, ImportedChangeQuerySet, ImportedItem
 from imports.reading import products
 from imports.reading.exported import path_of
@@ -103,7 +103,7 @@ def hash_of(*texts: str) -> bytes:
 
 def short_id(external_id: str) -> str:
     """An id for storing and selecting; a very long one is replaced by its digest."""
-    external_id = storable_text(external_id)
+    external_id = pg_text(external_id)
     return external_id if len(external_id) <= LONGEST_ID else hash_of(external_id).hex()
 
 
@@ -263,26 +263,26 @@ def _planned(
     of_conversation = (conversation.product, "turn", conversation.external_id)
     question = exchange.question.id if exchange.question else ""
     said_at = next((message.at for message in exchange.messages if message.at), None)
-    answers = [storable_text(answer.text) for answer in exchange.answers]
+    answers = [pg_text(answer.text) for answer in exchange.answers]
     return PlannedTurn(
         key=key_of(*of_conversation, question, exchange.answer_id),
         key_unanswered=key_of(*of_conversation, question, ""),
         parent=parent,
         product=conversation.product,
         is_current=exchange.is_current,
-        user_message=storable_text(exchange.question.text) if exchange.question else "",
+        user_message=pg_text(exchange.question.text) if exchange.question else "",
         assistant_message=BETWEEN_ANSWERS.join(answer for answer in answers if answer),
         said_at=said_at or (parent.said_at if parent else fallback),
-        model=storable_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
+        model=pg_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
         tool_calls=list(_calls(exchange)),
     )
 
 
 def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
     """Tool calls and attachments: shown folded below the turn, and never searched."""
-    given = (call for message in exchange.messages for call in _calls_of(message))
-    for number, call in enumerate(given, start=1):
-        yield {**storable(call), "id": f"imported-{number}"}
+    calls = (call for message in exchange.messages for call in _calls_of(message))
+    for number, call in enumerate(calls, start=1):
+        yield {**pg_value(call), "id": f"imported-{number}"}
 
 
 def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
@@ -311,10 +311,10 @@ def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
             key_unanswered=key,
             parent=planned.get(turn.parent_number),
             is_current=turn.turn_number in path,
-            user_message=storable_text(turn.user_message),
-            assistant_message=storable_text(turn.assistant_message),
+            user_message=pg_text(turn.user_message),
+            assistant_message=pg_text(turn.assistant_message),
             said_at=turn.said_at,
-            tool_calls=storable(list(turn.tool_calls)),
+            tool_calls=pg_value(list(turn.tool_calls)),
             exported=turn,
         )
         yield planned[turn.turn_number]
@@ -341,7 +341,7 @@ class LeftOut:
     def add(self, item: Skipped | Notice) -> None:
         if isinstance(item, Notice):
             if len(self.notices) < MAX_LISTED:
-                self.notices.append(storable_text(item.text)[:LONGEST_NOTICE])
+                self.notices.append(pg_text(item.text)[:LONGEST_NOTICE])
             return
         self.count += 1
         if len(self.listed) < MAX_LISTED:
@@ -417,4 +417,4 @@ def batches_of(items: Iterable[Wanted], *, size: int) -> Iterator[list[Wanted]]:
 
 
 def _sentence(text: str) -> str:
-    return storable_text(text)[:LONGEST_SENTENCE]
+    return pg_text(text)[:LONGEST_SENTENCE]

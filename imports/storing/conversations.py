@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 
 from core.ids import uuid7
 from core.isolation.acting import insert_many
-from core.text import cut, storable_text
+from core.text import cut, pg_text
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.items import ExportedConversation, ImportedConversation
@@ -412,7 +412,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
     return Conversation(
         id=exported.id if is_own else id_here(user, exported.id),
         user=user,
-        title=cut(storable_text(conversation.title or ""), TITLE_LENGTH),
+        title=cut(pg_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
@@ -459,5 +459,5 @@ def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
 
 
 def _title_of(stretch: TurnStretch) -> str:
-    title = title_from(storable_text(stretch.conversation.title or "").strip())
+    title = title_from(pg_text(stretch.conversation.title or "").strip())
     return title or title_from(first_words(stretch.turns))

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from core.errors import Conflict, NotFound, TooLarge
-from core.text import storable_text
+from core.text import pg_text
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
 from imports.reading.items import ImportedDocument, ImportedRecord
 from imports.storing import contents
@@ -138,7 +138,7 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
             item.lines = before["lines"]
         elif _is_as_it_came(item, user):
             at = datetime.fromisoformat(before.pop("at"))
-            documents.rewrite_note(user=user, note_id=item.row_id, at=at, is_given_back=True, **before)
+            documents.rewrite_note(user=user, note_id=item.row_id, at=at, is_restored=True, **before)
     except (Conflict, NotFound):
         return
     item.content_hash = change.content_hash
@@ -172,10 +172,10 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
     record = MemoryRecord.objects.create(
         id=item.id,
         user=user,
-        content=storable_text(item.content),
-        type=storable_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=storable_text(item.project_id)[:MAX_PROJECT_LENGTH],
-        tags=[storable_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
+        content=pg_text(item.content),
+        type=pg_text(item.type)[:MAX_LABEL_LENGTH],
+        project_id=pg_text(item.project_id)[:MAX_PROJECT_LENGTH],
+        tags=[pg_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
         created_at=item.created_at,
     )
     index.index(record_entry(record), now=timezone.now())
@@ -218,7 +218,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
         # So that existing lines are not added again once the user removes them.
         return True
     if not there and item.updated_at is not None:
-        documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
+        documents.create(user=user, day=day, content=pg_text(item.text), now=item.updated_at)
         MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
     else:
         now = timezone.now() if there else _moment(item, user) or timezone.now()
@@ -229,7 +229,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
 
 def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
     """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
-    text = storable_text(item.text).strip("\n")
+    text = pg_text(item.text).strip("\n")
     there = documents.beginning(user=user, day=_day_of(item, user), length=MAX_DOCUMENT_LENGTH)
     known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
     lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
@@ -265,7 +265,7 @@ def _hash(item: KeptItem) -> bytes:
 
 
 def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
-    return storable_text(item.title)[:MAX_NOTE_TITLE], storable_text(item.text)
+    return pg_text(item.title)[:MAX_NOTE_TITLE], pg_text(item.text)
 
 
 def title_of(item: KeptItem) -> str:

@@ -21,7 +21,7 @@ from django.db.models import Count, Max, Min, Q, Sum
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from core.text import storable_text
+from core.text import pg_text
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation, UnreadableExport
 from imports.storing import job as store
@@ -198,7 +198,7 @@ def _counted(entries: Any, turns: Any, **others: Any) -> dict[str, int]:
 
 
 def _line(text: str) -> str:
-    return " ".join(storable_text(text[: 4 * MAX_TITLE]).split())[:MAX_TITLE]
+    return " ".join(pg_text(text[: 4 * MAX_TITLE]).split())[:MAX_TITLE]
 
 
 # --- Runs the importing worker: claims the job that has waited longest and does the step of its import's state ---

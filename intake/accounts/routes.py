@@ -79,15 +79,15 @@ def for_everybody(view: AccountPage) -> AccountPage:
             request.user = AnonymousUser()
         return view(request, *args, **kwargs)
 
-    return login_not_required(for_people(wrapper))
+    return login_not_required(for_registered(wrapper))
 
 
-def for_people(view: AccountPage) -> AccountPage:
+def for_registered(view: AccountPage) -> AccountPage:
     return never_cache(sensitive_post_parameters()(require_http_methods(["GET", "HEAD", "POST"])(view)))
 
 
 def sensitive(view: AccountPage) -> AccountPage:
-    return for_people(requires_recent_proof()(view))
+    return for_registered(requires_recent_proof()(view))
 
 
 def _told_when_it_is_away(view: AccountPage) -> AccountPage:
@@ -145,16 +145,16 @@ urlpatterns = [
     ),
     path("settings/account/email/", sensitive(EmailView.as_view()), name="account_email"),
     # Proofs
-    path("settings/account/confirm/", for_people(account.reauthenticate), name="account_reauthenticate"),
-    path("settings/account/confirm/code/", for_people(factors.reauthenticate), name="mfa_reauthenticate"),
+    path("settings/account/confirm/", for_registered(account.reauthenticate), name="account_reauthenticate"),
+    path("settings/account/confirm/code/", for_registered(factors.reauthenticate), name="mfa_reauthenticate"),
     path(
         "settings/account/confirm/passkey/",
-        for_people(passkeys.reauthenticate_webauthn),
+        for_registered(passkeys.reauthenticate_webauthn),
         name="mfa_reauthenticate_webauthn",
     ),
     # Second factors and passkeys
-    path("settings/account/factors/", for_people(factors.index), name="mfa_index"),
-    path("settings/account/factors/", for_people(factors.index), name="mfa_list_webauthn"),
+    path("settings/account/factors/", for_registered(factors.index), name="mfa_index"),
+    path("settings/account/factors/", for_registered(factors.index), name="mfa_list_webauthn"),
     path("settings/account/factors/app/", sensitive(totp.activate_totp), name="mfa_activate_totp"),
     path("settings/account/factors/app/off/", sensitive(totp.deactivate_totp), name="mfa_deactivate_totp"),
     path("settings/account/factors/passkeys/add/", sensitive(passkeys.add_webauthn), name="mfa_add_webauthn"),

@@ -142,8 +142,8 @@ def _entries() -> list[LanguageModel]:
     """The configured entries; one without an `id` stands for all models of its server."""
     found = []
     if settings.LLM_MODEL:
-        given = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
-        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *given))
+        values = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
+        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *values))
     for name, each in settings.LLM_MODELS.items():
         found.append(LanguageModel(name, each["MODEL"], each["BASE_URL"], each["API_KEY"], each["THINKING"]))
     return found

@@ -47,7 +47,7 @@ from pydantic_ai.usage import UsageLimits
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
-from core.text import capped, storable, storable_text
+from core.text import capped, pg_text, pg_value
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import (
@@ -107,7 +107,7 @@ def _inline(value: Any) -> list[str] | None:
 MOST_CORRECTIONS = 2
 # How often one answer may make the same successful call: a model that makes it again will not stop by itself.
 MOST_REPETITIONS = 2
-NO_MORE_ROUNDS = "limit_reached: No more tools for this answer. Answer with what you have."
+TOOL_BUDGET_USED = "limit_reached: No more tools for this answer. Answer with what you have."
 NO_OBJECT = "validation_error: The input must be a JSON object."
 NOT_AGAIN = "That is enough tries: do without it."
 
@@ -150,7 +150,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
     ) -> Any:
         if not may_use_tools(ctx):
-            raise ToolFailed(NO_MORE_ROUNDS)
+            raise ToolFailed(TOOL_BUDGET_USED)
         try:
             if not isinstance(tool_args, dict):
                 # Vendors' libraries accept any JSON.
@@ -169,7 +169,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
 
 def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
     """The model reads the result between markers; our own code reads it unchanged from the metadata."""
-    read = deps.fence.around(as_text(result.return_value))
+    read = deps.untrusted.around(as_text(result.return_value))
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
 
 
@@ -196,12 +196,12 @@ async def answer(
             message, message_history=history, deps=deps, usage_limits=usage_limits()
         ) as events:
             async for event in events:
-                for told in teller.tell(event):
-                    yield told
+                for outcome in teller.tell(event):
+                    yield outcome
     except RepeatedCall as repeated:
         _log_failure(deps.model, "RepeatedCall", begun_at)
-        for told in teller.offer(repeated.summary):
-            yield told
+        for outcome in teller.offer(repeated.summary):
+            yield outcome
     except AgentRunError as error:
         _log_failure(deps.model, _kind_of(error), begun_at)
         raise _in_words(error, deps, is_by_message=_is_longer(message, history)) from error
@@ -271,7 +271,7 @@ class _Thinking:
         if not text.strip() and not self.has_text:
             return []
         self.has_text = True
-        return [ReasoningWritten(storable_text(text), round(self._until_now(), 1))]
+        return [ReasoningWritten(pg_text(text), round(self._until_now(), 1))]
 
     def end(self) -> None:
         self.seconds, self.since = self._until_now(), None
@@ -293,9 +293,7 @@ class _Teller:
         match event:
             case FunctionToolCallEvent(part=part):
                 id_ = self.ids[part.tool_call_id] = str(uuid7())
-                return [
-                    ToolCalled(id=id_, name=storable_text(part.tool_name), input=_bounded(storable(_arguments(part))))
-                ]
+                return [ToolCalled(id=id_, name=pg_text(part.tool_name), input=_bounded(pg_value(_arguments(part))))]
             case FunctionToolResultEvent(part=part):
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
             case AgentRunResultEvent(result=result):
@@ -328,7 +326,7 @@ class _Teller:
 
     def _write(self, text: str) -> list[AgentEvent]:
         self.has_text = True
-        return [TextWritten(storable_text(text))]
+        return [TextWritten(pg_text(text))]
 
 
 def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
@@ -346,9 +344,12 @@ def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
 def _returned(id_: str, part: Any) -> ToolReturned:
     if part.outcome != "success":
         return ToolReturned(id_, _failure(part), is_error=True)
-    told = part.metadata or {}
+    outcome = part.metadata or {}
     return ToolReturned(
-        id_, capped(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place")
+        id_,
+        capped(outcome.get("summary", ""), LONGEST_SUMMARY),
+        stored=outcome.get("stored"),
+        place=outcome.get("place"),
     )
 
 
@@ -425,10 +426,10 @@ def _is_longer(message: str, history: list[ModelMessage]) -> bool:
 
 
 def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> RecollectError:
-    told = _sentence_for(error, is_by_message=is_by_message)
+    outcome = _sentence_for(error, is_by_message=is_by_message)
     if deps.sees_reasons:
-        told.reason = _reason(error, deps.model)
-    return told
+        outcome.reason = _reason(error, deps.model)
+    return outcome
 
 
 def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
@@ -456,7 +457,7 @@ def _words_of(error: AgentRunError) -> str:
 
 
 def _reason(error: AgentRunError, model: LanguageModel | None) -> str:
-    words = storable_text(_words_of(error))
+    words = pg_text(_words_of(error))
     if model is not None and model.api_key:
         words = words.replace(model.api_key, "…")
     return _KEY.sub("…", words)[:LONGEST_REASON]

@@ -78,7 +78,10 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
             caller, found.get(CHATS, {}).get("results", [])
         )
-        for piece in [*_told(question, found, looked_up), HOW_TO_ADD if looked_up.is_staff else RECALL_MODE]:
+        for piece in [
+            *_answer_sentences(question, found, looked_up),
+            HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
+        ]:
             yield piece.removeprefix(SAVED) if is_temporary else piece
             # Yield to the event loop, so that each piece is sent separately, as a model's would be.
             await asyncio.sleep(0)
@@ -107,7 +110,7 @@ def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
     return [match for match in chats.get("results", []) if match["score"] <= far]
 
 
-def _told(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
+def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
     """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(chats)

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.settings import ModelSettings, merge_model_settings
 
 from core.isolation.acting import Caller
-from core.text import storable_text
+from core.text import pg_text
 from intake.agent.language_models import LanguageModel, model_for
 from intake.agent.models import chat_model, model_settings
 from intake.chats.services import title_from
@@ -25,7 +25,7 @@ from intake.models import ChatPreferences, Conversation, Turn, User, local_time
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class UntrustedData:
     """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
     data.
 
@@ -72,7 +72,7 @@ class ChatDeps:
     uses_memory: bool = True
     is_temporary: bool = False
     sees_reasons: bool = False
-    fence: Fence = field(default_factory=Fence)
+    untrusted: UntrustedData = field(default_factory=UntrustedData)
 
     @property
     def local_now(self) -> datetime:
@@ -243,11 +243,13 @@ def _links() -> str:
 
 def circumstances(deps: ChatDeps, *, may_use_tools: bool) -> str:
     zone = f"in the person's time zone, {deps.zone}" if deps.zone else "UTC; the person's time zone is not known"
-    text = CIRCUMSTANCES.format(now=deps.local_now, zone=zone, opening=deps.fence.opening, closing=deps.fence.closing)
+    text = CIRCUMSTANCES.format(
+        now=deps.local_now, zone=zone, opening=deps.untrusted.opening, closing=deps.untrusted.closing
+    )
     if deps.about.strip():
-        text += ABOUT.format(about=deps.fence.around(deps.about))
+        text += ABOUT.format(about=deps.untrusted.around(deps.about))
     if deps.notes.strip():
-        text += NOTES.format(notes=deps.fence.around(deps.notes))
+        text += NOTES.format(notes=deps.untrusted.around(deps.notes))
     return text if may_use_tools else text + USED_UP
 
 
@@ -261,7 +263,7 @@ def asked(turn: Turn, *, kept: str = "") -> tuple[str, list[ModelMessage]]:
 def before(turn: Turn) -> list[ModelMessage]:
     """The messages of the turns above this one on its path, within both limits."""
     ended = (each for each in ancestors(turn, at_most=HISTORY_TURNS) if each.has_ended)
-    return [message for told in reversed(list(_fitting(ended))) for message in _messages(told)]
+    return [message for turn_messages in reversed(list(_fitting(ended))) for message in _messages(turn_messages)]
 
 
 def _fitting(newest_first: Iterable[Turn]) -> Iterable[Turn]:
@@ -325,17 +327,17 @@ _BEFORE = re.compile(
 
 async def suggest_title(caller: Caller, *, model: LanguageModel | None, message: str, answer: str) -> str:
     """The title, at most 80 characters; empty if the model's output cannot be a title."""
-    fence = Fence()
+    untrusted = UntrustedData()
     beginning = f"User: {message[:READ_OF_MESSAGE]}\n\nAssistant: {answer[:READ_OF_ANSWER]}"
     settings = merge_model_settings(model_settings(), ModelSettings(max_tokens=MOST_TOKENS))
     agent = Agent(chat_model(caller, model), instructions=INSTRUCTIONS, model_settings=settings)
-    async with agent.run_stream(fence.around(beginning)) as result:
+    async with agent.run_stream(untrusted.around(beginning)) as result:
         return clean_title(await result.get_output())
 
 
 def clean_title(text: str) -> str:
     """The first line of the output, without what models like to put before and around a title."""
-    answer = _TAG.sub("", _UP_TO_A_THOUGHTS_END.sub("", _THOUGHT.sub("", storable_text(text))))
+    answer = _TAG.sub("", _UP_TO_A_THOUGHTS_END.sub("", _THOUGHT.sub("", pg_text(text))))
     return title_from(next(filter(None, map(_without_preamble, answer.splitlines())), ""))
 
 

@@ -122,10 +122,10 @@ def catch_up(log: AnswerLog, turn: Turn) -> None:
         # It has no position of the reasoning within the text either.
         log.is_exact = False
         log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
-    told = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
+    known = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
     kept = [event for call in turn.tool_calls for event in events_of_call(call)]
     for event in kept:
-        if (type(event), event.id) not in told:
+        if (type(event), event.id) not in known:
             log.is_exact = False
             log.add(event)
     if turn.assistant_message.startswith(text):

@@ -295,10 +295,10 @@ class AnswerWriter:
         return self._draft.ended(Turn.Status.COMPLETE)
 
     async def _ask(self) -> None:
-        deps, (message, told) = await as_caller(self.caller, self._asked)
+        deps, (message, history) = await as_caller(self.caller, self._asked)
         self._draft.model = deps.model
         length = len(self._kept)
-        async with aclosing(loop.answer(message=message, history=told, deps=deps)) as events:
+        async with aclosing(loop.answer(message=message, history=history, deps=deps)) as events:
             async for event in events:
                 self._draft.add(event)
                 length += len(event.text) if isinstance(event, WRITTEN) else 0

@@ -301,8 +301,8 @@ def _delete_account(user_id: int) -> Counter[str]:
         cursor.execute(_DELETE_TURNS, [user_id, running.KEPT_SECONDS])
         forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
     # Changes by staff are logged under the user's address.
-    people = ContentType.objects.get_for_model(User)
-    LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
+    user_type = ContentType.objects.get_for_model(User)
+    LogEntry.objects.filter(content_type=user_type, object_id=str(user_id)).delete()
     _, deleted = User.objects.filter(pk=user_id).delete()
     with connection.cursor() as cursor:
         # Check foreign keys here and not at the end of the transaction, where a restart is impossible.
@@ -389,7 +389,7 @@ def _without_quotes(text: str, path: str) -> str:
 # enough.
 
 STEP_SECONDS = 20.0
-PEOPLE_AT_ONCE = 1_000
+USERS_AT_ONCE = 1_000
 # Of one user; each conversation has its own transaction, so that no lock is held for long.
 CONVERSATIONS_AT_ONCE = 50
 # For imported turns with an old date, and for a changed setting.
@@ -405,7 +405,7 @@ def remove_old_turns(*, now: datetime) -> bool:
     due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
     for_each(
         "memory.remove_old_turns, users",
-        list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]),
+        list(due.values_list("pk", flat=True)[:USERS_AT_ONCE]),
         lambda user_id: _remove_some_of(user_id, now),
         seconds=STEP_SECONDS,
         postpone=lambda user_id: _set_due(user_id, now + LATER),

@@ -13,7 +13,7 @@ from django.db.models import Q
 from core.errors import NotFound
 from core.ids import parse_id
 from core.isolation.acting import Caller
-from core.text import cut, storable_text
+from core.text import cut, pg_text
 from core.validation import Position, page_of
 from intake.chats.tree import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
 from intake.models import Conversation, Turn, User
@@ -253,7 +253,7 @@ def list_conversations(
 ) -> ConversationList:
     """The archived ones, or the others; with `words`, those whose title contains each of them."""
     found = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=not is_archived)
-    for word in storable_text(words).split()[:WORDS_OF_A_TITLE]:
+    for word in pg_text(words).split()[:WORDS_OF_A_TITLE]:
         found = found.filter(title__icontains=word)
     return _page(found, after, size=CONVERSATIONS_PER_PAGE)
 
@@ -325,7 +325,7 @@ def questions(conversation: Conversation) -> list[OutlineEntry]:
 
 def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
     """The latest 100 turns that contain each of the words, in any case, the latest first."""
-    wanted = storable_text(words).split()[:MOST_WORDS]
+    wanted = pg_text(words).split()[:MOST_WORDS]
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
     for word in wanted:
         turns = turns.filter(Q(user_message__icontains=word) | Q(assistant_message__icontains=word))

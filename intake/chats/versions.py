@@ -46,11 +46,11 @@ class TurnRequest:
 
     def as_data(self) -> dict[str, Any]:
         """As JSON, by which a repeated request is recognised."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        given |= {name: value for name, value in given.pop("choices").items() if value is not None}
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        fields |= {name: value for name, value in fields.pop("choices").items() if value is not None}
         if not self.choices.keeps_default_temperature:
-            del given["keeps_default_temperature"]
-        return given | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
+            del fields["keeps_default_temperature"]
+        return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 
 def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:

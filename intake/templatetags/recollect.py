@@ -21,7 +21,7 @@ from intake.chats import tree
 from intake.chats.quotas import Usage
 from intake.markdown import render
 from intake.models import Turn
-from intake.web.sentences import in_page_language, steps_of
+from intake.web.sentences import in_page_language, tool_call_views
 
 register = template.Library()
 
@@ -94,7 +94,7 @@ def thought(turn: Turn | None) -> str:
     return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
 
 
-register.filter("steps", steps_of)
+register.filter("steps", tool_call_views)
 register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")

@@ -278,10 +278,10 @@ class ChatMessage(ChatOptions):
             raise InvalidInput(errors={"message": [wanted]})
         if self.conversation_id is not None:
             refuse_temporary(self)
-        given = self.conversation_id
+        named = self.conversation_id
         return TurnRequest(
             message=self.message,
-            conversation_id=None if given is None else parse_id(given),
+            conversation_id=None if named is None else parse_id(named),
             parent=self.parent,
             edit=self.edit,
             regenerate=self.regenerate,

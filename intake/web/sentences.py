@@ -302,7 +302,7 @@ class Step:
         )
 
 
-def steps_of(turn: Turn) -> list[Step]:
+def tool_call_views(turn: Turn) -> list[Step]:
     return [Step.of(call, turn) for call in turn.tool_calls]
 
 

@@ -244,8 +244,8 @@ def _store(user_id: int, drawing: MapDrawing, known: Points) -> None:
         TellingWord(
             user_id=user_id, kind=kind, bucket=bucket, rank=rank, word=one.word, texts=one.texts, text_id=one.text_id
         )
-        for kind, told in ((TellingWord.Kind.MONTH, by_month), (TellingWord.Kind.CLUSTER, by_cluster))
-        for bucket, ones in told.items()
+        for kind, by_bucket in ((TellingWord.Kind.MONTH, by_month), (TellingWord.Kind.CLUSTER, by_cluster))
+        for bucket, ones in by_bucket.items()
         for rank, one in enumerate(ones)
     ]
     on_it = set(known.ids)

@@ -31,9 +31,9 @@ MAX_CLUSTERS = 40
 CLUSTERS_PER_ROOT = 1.3
 # Fewer texts do not make a cluster.
 LEAST_TEXTS = 3
-ROUNDS = 25
-SCALING_ROUNDS = 120
-PACKING_ROUNDS = 400
+ITERATIONS = 25
+SCALING_ITERATIONS = 120
+PACKING_ITERATIONS = 400
 # The gap between two clusters, as a share of their radii.
 GAP = 0.08
 # The maximum ratio of a cluster's length to its width.
@@ -142,7 +142,7 @@ def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
         min(MAX_CLUSTERS, np.ceil(CLUSTERS_PER_ROOT * len(points) ** (1 / 3)), max(1, len(points) // LEAST_TEXTS))
     )
     centroids = _first_centroids(points, count)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         members = _squared(points, centroids).argmin(axis=1)
         sizes = np.bincount(members, minlength=len(centroids))
         kept = sizes > 0
@@ -170,7 +170,7 @@ def _scaled(centroids: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     wanted = np.sqrt(_squared(centroids, centroids))  # type: ignore[arg-type]  # in double precision here
     # The first two principal components: a good starting point.
     places = np.pad(centroids[:, :2], ((0, 0), (0, max(0, 2 - centroids.shape[1]))))
-    for _ in range(SCALING_ROUNDS):
+    for _ in range(SCALING_ITERATIONS):
         present = np.linalg.norm(places[:, None] - places[None], axis=2)
         ratio = np.divide(wanted, present, out=np.zeros_like(present), where=present > NOTHING)
         guttman = -ratio
@@ -184,8 +184,8 @@ def _apart(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> 
     """The centres, moved as little as possible so that no disks overlap, and moved together where there is room."""
     needed = (radii[:, None] + radii[None]) * (1 + GAP)
     np.fill_diagonal(needed, 0)
-    for done in range(PACKING_ROUNDS):
-        if done < PACKING_ROUNDS // 2:
+    for done in range(PACKING_ITERATIONS):
+        if done < PACKING_ITERATIONS // 2:
             centres = centres * 0.985
         between = centres[:, None] - centres[None]
         distance = np.linalg.norm(between, axis=2)

@@ -87,7 +87,7 @@ def telling_words(user_id: int, groupings: Sequence[GroupOfText]) -> list[dict[i
     postings = _Counted.of(user_id)
     found = [postings.candidates(groups) for groups in groupings]
     words = _words_in({text_id for each in found for one in each for text_id in one.samples})
-    return [_told(each, words) for each in found]
+    return [_words_of_groups(each, words) for each in found]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,15 +227,15 @@ def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[
     return lexemes
 
 
-def _told(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, list[GroupWord]]:
-    told: dict[int, list[GroupWord]] = defaultdict(list)
+def _words_of_groups(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, list[GroupWord]]:
+    words_of: dict[int, list[GroupWord]] = defaultdict(list)
     for one in candidates:
-        of_group = told[one.group]
+        of_group = words_of[one.group]
         # A word with accents has a second term, without them.
         known = {other.word.casefold() for other in of_group}
         if len(of_group) < WORDS and (found := _word_for(one, words)) and found.word.casefold() not in known:
             of_group.append(found)
-    return told
+    return words_of
 
 
 def _word_for(one: TellingTerm, words: WordsByText) -> GroupWord | None:

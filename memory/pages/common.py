@@ -42,7 +42,7 @@ from memory.records import DEFAULT_TYPE, Record
 from memory.search.sources import HistoryScope, Reference
 
 
-def page_for_people(view: View[P]) -> View[P]:
+def page_for_registered(view: View[P]) -> View[P]:
     """For registered users, acting as them.
 
     A visitor sees what the page offers and how to register, and gets back the text they sent.
@@ -58,8 +58,8 @@ def page_for_people(view: View[P]) -> View[P]:
 
 
 def page_that_searches(view: View[P]) -> View[P]:
-    """As `page_for_people`, but the view acts as the user itself: a search asks the models' endpoints in between, and
-    no transaction may be open then.
+    """As `page_for_registered`, but the view acts as the user itself: a search asks the models' endpoints in between,
+    and no transaction may be open then.
     """
 
     @wraps(view)

@@ -36,7 +36,7 @@ from memory.pages.common import (
     day_of,
     document_path,
     note_path,
-    page_for_people,
+    page_for_registered,
     record_path,
     show,
     tab_of,
@@ -45,7 +45,7 @@ from memory.pages.common import (
 LOGS_PER_PAGE = 50
 
 
-@page_for_people
+@page_for_registered
 def logs(request: HttpRequest) -> HttpResponse:
     """With `date`, from the field for another day, redirects to that day's log."""
     form = DayForm(request.GET if "date" in request.GET else None, initial={"date": timezone.localdate()})
@@ -60,7 +60,7 @@ def logs(request: HttpRequest) -> HttpResponse:
     return show(request, "memory/logs.html", status=status, place="memory", tab="logs", **context)
 
 
-@page_for_people
+@page_for_registered
 def log(request: HttpRequest, date: str) -> HttpResponse:
     day = day_of(date)
     if request.method == "POST":
@@ -68,7 +68,7 @@ def log(request: HttpRequest, date: str) -> HttpResponse:
     return _log_page(request, day, AppendForm())
 
 
-@page_for_people
+@page_for_registered
 def delete_log(request: HttpRequest, date: str) -> HttpResponse:
     """Only in the state that the user saw: newer text must be read first."""
     day = day_of(date)
@@ -88,18 +88,18 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
 
 
 @require_safe
-@page_for_people
+@page_for_registered
 def memory(request: HttpRequest) -> HttpResponse:
     return _read(request, None)
 
 
 @require_safe
-@page_for_people
+@page_for_registered
 def about(request: HttpRequest) -> HttpResponse:
     return _read(request, ABOUT_ME)
 
 
-@page_for_people
+@page_for_registered
 def move_log(request: HttpRequest, date: str) -> HttpResponse:
     day = day_of(date)
     user = person_of(request)
@@ -124,17 +124,17 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
     return HttpResponseRedirect(document_path(to))
 
 
-@page_for_people
+@page_for_registered
 def edit_memory(request: HttpRequest) -> HttpResponse:
     return _edit(request, None)
 
 
-@page_for_people
+@page_for_registered
 def edit_about(request: HttpRequest) -> HttpResponse:
     return _edit(request, ABOUT_ME)
 
 
-@page_for_people
+@page_for_registered
 def edit_log(request: HttpRequest, date: str) -> HttpResponse:
     return _edit(request, day_of(date))
 
@@ -254,17 +254,17 @@ MAX_LINES = 2_000
 LONGEST_NUMBER = 9
 
 
-@page_for_people
+@page_for_registered
 def memory_history(request: HttpRequest) -> HttpResponse:
     return _history(request, None)
 
 
-@page_for_people
+@page_for_registered
 def about_history(request: HttpRequest) -> HttpResponse:
     return _history(request, ABOUT_ME)
 
 
-@page_for_people
+@page_for_registered
 def log_history(request: HttpRequest, date: str) -> HttpResponse:
     return _history(request, day_of(date))
 
@@ -312,19 +312,19 @@ def _number(text: str) -> int:
 # --- Pages of imported notes: list, read and delete ---
 
 
-@page_for_people
+@page_for_registered
 def notes(request: HttpRequest) -> HttpResponse:
     found = service.list_notes(user=person_of(request), after=position_in_address(request.GET.get("after")))
     return show(request, "memory/notes.html", found=found, place="memory", tab="notes")
 
 
-@page_for_people
+@page_for_registered
 def note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
     return show(request, "memory/note.html", note=found, place="memory", tab="notes")
 
 
-@page_for_people
+@page_for_registered
 def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
     if request.method != "POST":
@@ -340,7 +340,7 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
 RECORDS_PER_PAGE = 30
 
 
-@page_for_people
+@page_for_registered
 def records(request: HttpRequest) -> HttpResponse:
     form = RecordForm(request.POST or None)
     if request.method != "POST":
@@ -352,13 +352,13 @@ def records(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(reverse("memory:records"))
 
 
-@page_for_people
+@page_for_registered
 def record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
     return show(request, "memory/record.html", record=found, place="memory", tab="records")
 
 
-@page_for_people
+@page_for_registered
 def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """If another change came first, the user sees it before replacing it."""
     found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
@@ -386,7 +386,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     return HttpResponseRedirect(record_path(found.id))
 
 
-@page_for_people
+@page_for_registered
 def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":

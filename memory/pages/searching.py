@@ -31,7 +31,7 @@ from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus, MemoryDocument
 from memory.overview import reading
 from memory.overview.reading import Month, MonthWord
-from memory.pages.common import SearchForm, page_for_people, page_that_searches, path_to, show
+from memory.pages.common import SearchForm, page_for_registered, page_that_searches, path_to, show
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
@@ -318,7 +318,7 @@ class Year:
     marks: list[tuple[int, float]]
 
 
-@page_for_people
+@page_for_registered
 def timeline_page(request: HttpRequest) -> HttpResponse:
     found = reading.read_timeline(user=person_of(request), now=timezone.now())
     years = _years(found.months)
@@ -326,7 +326,7 @@ def timeline_page(request: HttpRequest) -> HttpResponse:
     return show(request, "memory/timeline.html", place="memory", tab="timeline", **context)
 
 
-@page_for_people
+@page_for_registered
 def month_page(request: HttpRequest, month: str) -> HttpResponse:
     first = month_of(month)
     skip = _skipped(request.GET.get("skip", "0"))
@@ -348,7 +348,7 @@ def month_page(request: HttpRequest, month: str) -> HttpResponse:
     return show(request, "memory/month.html", place="memory", tab="timeline", **context)
 
 
-@page_for_people
+@page_for_registered
 def map_page(request: HttpRequest) -> HttpResponse:
     found = reading.read_atlas(user=person_of(request), now=timezone.now())
     clusters = [
@@ -363,7 +363,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
     return show(request, "memory/map.html", place="memory", tab="map", **context)
 
 
-@page_for_people
+@page_for_registered
 def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
     """The details of a point, as a part of a page."""
     text = reading.read_text(user=person_of(request), text_id=text_id_of(text_id))

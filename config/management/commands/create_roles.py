@@ -29,14 +29,14 @@ class Command(BaseCommand):
             server = _server()
         with server:
             known = existing(server, roles)
-            given = _given_passwords(roles)
+            from_settings = _passwords_from_settings(roles)
             made_up = {
                 name: secrets.token_urlsafe(24)
                 for name in (roles.web, roles.worker)
-                if name not in known | given.keys()
+                if name not in known | from_settings.keys()
             }
             try:
-                make_roles(server, roles, passwords=given | made_up)
+                make_roles(server, roles, passwords=from_settings | made_up)
             except RoleRefused as error:
                 raise CommandError(str(error)) from error
         self.stdout.write(f"The roles {', '.join(roles.all)} are there.")
@@ -51,7 +51,7 @@ def _server() -> psycopg.Connection[Any]:
     return psycopg.connect(**wanted)
 
 
-def _given_passwords(roles: Roles) -> dict[str, str]:
+def _passwords_from_settings(roles: Roles) -> dict[str, str]:
     """By role, from the addresses that contain one."""
     database = settings.DATABASES["default"]
     worker = environ.Env.db_url_config(settings.DATABASE_WORKER_URL) if settings.DATABASE_WORKER_URL else {}

@@ -49,7 +49,7 @@ class _Rollout:
     skipped: list[SkippedMessage] = field(default_factory=list)
     broken: list[Skipped] = field(default_factory=list)
     # The second log of the same words, for sessions that lack them in the first.
-    told: list[ImportedMessage] = field(default_factory=list)
+    logged: list[ImportedMessage] = field(default_factory=list)
     unknown: UnknownKinds = field(default_factory=UnknownKinds)
     hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
     where: str = ""
@@ -150,7 +150,7 @@ def _add_what_only_events_tell(rollout: _Rollout) -> None:
     only_events = not rollout.messages
     left = Counter((message.role, _letters(message.text)) for message in rollout.messages)
     added = []
-    for message in rollout.told:
+    for message in rollout.logged:
         words = (message.role, _letters(message.text))
         if left[words]:
             left[words] -= 1
@@ -196,10 +196,10 @@ def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) 
         case _:
             return
     message, _ = message_of(str(number), role, content, at, rollout.model, product=PRODUCT)
-    same = rollout.told and (rollout.told[-1].role, rollout.told[-1].text) == (role, message.text)
+    same = rollout.logged and (rollout.logged[-1].role, rollout.logged[-1].text) == (role, message.text)
     # Newer programs write both events for one message.
     if message.text and not (same and event["type"] == "item_completed"):
-        rollout.told.append(message)
+        rollout.logged.append(message)
 
 
 def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
