@@ -206,8 +206,8 @@ def _in_common(schema: dict[str, Any]) -> dict[str, Any]:
         common["properties"] = {name: _in_common(field) for name, field in schema["properties"].items()}
     if "items" in schema:
         common["items"] = _in_common(schema["items"])
-    if said := " ".join(filter(None, [schema.get("description"), *_limits(schema)])):
-        common["description"] = said
+    if sentences := " ".join(filter(None, [schema.get("description"), *_limits(schema)])):
+        common["description"] = sentences
     return common
 
 
@@ -215,12 +215,12 @@ def _limits(schema: dict[str, Any]) -> list[str]:
     """Sentences for a field's length and default, unless its description already has the number."""
     described = schema.get("description", "")
     most, default = schema.get("maxLength"), schema.get("default")
-    said = []
+    sentences = []
     if most is not None and most > LONGEST_LABEL and f"{most:,}" not in described:
-        said.append(f"At most {most:,} characters.")
+        sentences.append(f"At most {most:,} characters.")
     if default is not None and schema.get("type") != "boolean":
-        said.append(f"Default: {default}.")
-    return said
+        sentences.append(f"Default: {default}.")
+    return sentences
 
 
 def arguments(model: type[BaseModel], data: Any) -> Any:

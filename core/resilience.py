@@ -89,9 +89,9 @@ class Endpoint:
             raise
         except BaseException:
             # An error that comes at once holds nothing up.
-            self._answered()
+            self._succeeded()
             raise
-        self._answered()
+        self._succeeded()
 
     @property
     def is_left_alone(self) -> bool:
@@ -107,7 +107,7 @@ class Endpoint:
             if self._left_alone_until:
                 self._left_alone_until = now + LEFT_ALONE_SECONDS
 
-    def _answered(self) -> None:
+    def _succeeded(self) -> None:
         with self._lock:
             self._timeouts, self._left_alone_until = 0, 0.0
 

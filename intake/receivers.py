@@ -22,8 +22,8 @@ from intake.models import Activity, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT
 
 
-@receiver(user_logged_in, dispatch_uid="intake.bring_along_what_the_visitor_said")
-def bring_along_what_the_visitor_said(*, request: HttpRequest | None, user: User, **kwargs: Any) -> None:
+@receiver(user_logged_in, dispatch_uid="intake.move_visitor_chats")
+def move_visitor_chats(*, request: HttpRequest | None, user: User, **kwargs: Any) -> None:
     visitor: User | None = request.META.pop(VISITOR, None) if request is not None else None
     if request is None or visitor is None or visitor.pk == user.pk:
         return

@@ -93,7 +93,7 @@ def pack(files: Iterable[FoundFile], target: IO[bytes]) -> None:
             except OSError as error:
                 raise Failure(f"{each.path} cannot be read: {error.strerror}.") from None
             with content, archive.open(entry, "w", force_zip64=each.size > 2**30) as packed:
-                for piece in _said(content) if _ROLLOUT.fullmatch(each.name) else _pieces(content):
+                for piece in _messages(content) if _ROLLOUT.fullmatch(each.name) else _pieces(content):
                     packed.write(piece)
 
 
@@ -102,7 +102,7 @@ def _pieces(content: IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _said(content: IO[bytes]) -> Iterator[bytes]:
+def _messages(content: IO[bytes]) -> Iterator[bytes]:
     """Without Codex's copies of the whole history, one line each, that no reader wants: most of a long session."""
     is_left_out, is_beginning = False, True
     while piece := content.readline(_PIECE):

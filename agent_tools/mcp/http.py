@@ -118,7 +118,7 @@ class Exchange:
     session_id: str
     origin: str
     new_session_id: str | None = None
-    is_answered: bool = False
+    has_response: bool = False
 
 
 class Gone(Exception):
@@ -202,7 +202,7 @@ class McpEndpoint:
             group.start_soon(stop_when_revoked)
             await manager.handle_request(scope, _replay(body), send)
             group.cancel_scope.cancel()
-        if is_refused and not exchange.is_answered:
+        if is_refused and not exchange.has_response:
             raise TokenRefused(Refusal.UNKNOWN)
 
     async def _keep_track(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -316,7 +316,7 @@ def _privately(scope: ConnectionScope, send: Send) -> Send:
             headers.update(PRIVATE)
             exchange = scope.get(EXCHANGE)
             if exchange is not None:
-                exchange.is_answered = True
+                exchange.has_response = True
                 if exchange.new_session_id:
                     headers[MCP_SESSION_ID_HEADER] = exchange.new_session_id
             message = {**message, "headers": headers.raw}

@@ -99,8 +99,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
             allow="allow" in self.request.POST and bool(agreed),
         )
         sessions.note_made(person_of(self.request), sessions.made(AGENT_MADE, client.pk))
-        answered: HttpResponse = self.redirect(uri, client)
-        return answered
+        response: HttpResponse = self.redirect(uri, client)
+        return response
 
 
 def _is_included(scope: str, scopes: list[str]) -> bool:

@@ -279,10 +279,10 @@ def _kind(error: BaseException) -> str:
 
 def _without_values(text: object) -> str:
     """A message of a check, in which a setting's value may stand, with the setting's name in its place."""
-    said = str(text)
+    message = str(text)
     for name, value in sorted(_values(), key=lambda each: -len(each[1])):
-        said = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"<{name}>", said)
-    return said
+        message = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"<{name}>", message)
+    return message
 
 
 def _values() -> Iterator[tuple[str, str]]:

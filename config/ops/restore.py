@@ -76,7 +76,7 @@ def carry_over() -> list[str]:
     call_command("migrate", verbosity=0, interactive=False)
     try:
         with connected_as_owner(), transaction.atomic(), connection.cursor() as cursor:
-            said = _carry_all(cursor)
+            notes = _carry_all(cursor)
             cursor.execute(f"DROP SCHEMA {CARRIED} CASCADE")
     except DatabaseError as error:
         first_line = str(error).strip().splitlines()[0]
@@ -85,7 +85,7 @@ def carry_over() -> list[str]:
         ) from error
     # Kinds of rows and rights that this version has and the backup had not.
     call_command("migrate", verbosity=0, interactive=False)
-    return said
+    return notes
 
 
 def _carry_all(cursor: Any) -> list[str]:
@@ -101,18 +101,18 @@ def _carry_all(cursor: Any) -> list[str]:
     if shared:
         names = sql.SQL(", ").join(sql.Identifier("public", name) for name in shared)
         cursor.execute(sql.SQL("TRUNCATE {}").format(names))
-    said = [sentence for table in shared for sentence in _carry(cursor, table, before[table], now[table])]
+    notes = [sentence for table in shared for sentence in _carry(cursor, table, before[table], now[table])]
     for table in sorted(before.keys() - now.keys()):
         cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(CARRIED, table)))
-        said.append(f"{table}: this version has no such table; its {cursor.fetchone()[0]:,} rows are left out.")
-    said += [f"{table}: a new table, empty." for table in sorted(now.keys() - before.keys())]
+        notes.append(f"{table}: this version has no such table; its {cursor.fetchone()[0]:,} rows are left out.")
+    notes += [f"{table}: a new table, empty." for table in sorted(now.keys() - before.keys())]
     for _, put_back in references:
         cursor.execute(put_back)
     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     for statement in forced_again:
         if f"{CARRIED}." not in statement:
             cursor.execute(statement)
-    return said
+    return notes
 
 
 def _carry(cursor: Any, table: str, before: dict[str, TableColumn], now: dict[str, TableColumn]) -> list[str]:
@@ -128,14 +128,14 @@ def _carry(cursor: Any, table: str, before: dict[str, TableColumn], now: dict[st
     rows = cursor.rowcount
     _compare(cursor, table, [name for name in kept if before[name].type == now[name].type])
     _continue_numbers(cursor, table, now)
-    said = [f"{table}.{name}: new, with its default in {rows:,} rows." for name in sorted(writable - before.keys())]
+    notes = [f"{table}.{name}: new, with its default in {rows:,} rows." for name in sorted(writable - before.keys())]
     for name in sorted(before.keys() - now.keys()):
         if not before[name].is_generated:
             cursor.execute(sql.SQL(_FILLED).format(source, sql.Identifier(name)))
-            said.append(
+            notes.append(
                 f"{table}.{name}: this version has no such column; {cursor.fetchone()[0]:,} values are left out."
             )
-    return said
+    return notes
 
 
 def _compare(cursor: Any, table: str, columns: list[str]) -> None:
@@ -322,8 +322,8 @@ def failing_searches() -> Iterator[str]:
 
 
 def _finds_itself(user: User) -> bool:
-    answered = Turn.objects.for_user(user).filter(status=Turn.Status.COMPLETE, is_recall=False)
-    turn = answered.order_by("-pk").first()
+    complete = Turn.objects.for_user(user).filter(status=Turn.Status.COMPLETE, is_recall=False)
+    turn = complete.order_by("-pk").first()
     if turn is None:
         return True
     query = " ".join(turn.user_message.split())[:QUERY_LENGTH]

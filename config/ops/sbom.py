@@ -138,13 +138,13 @@ def _component(package: LockedPackage) -> dict[str, Any]:
 
 def _licences(package: Distribution) -> Iterator[dict[str, Any]]:
     """An SPDX expression if the package declares one (PEP 639), or else its own text."""
-    said = package.metadata.get_all
-    if expression := said("License-Expression"):
+    fields_of = package.metadata.get_all
+    if expression := fields_of("License-Expression"):
         yield {"expression": expression[0], "acknowledgement": "declared"}
         return
     # Some packages have the licence's whole text in place of its name.
-    first, *rest = "".join(said("License") or []).strip().splitlines() or [""]
-    names = [line.split(" :: ")[-1] for line in said("Classifier") or [] if line.startswith(CLASSIFIER)]
+    first, *rest = "".join(fields_of("License") or []).strip().splitlines() or [""]
+    names = [line.split(" :: ")[-1] for line in fields_of("Classifier") or [] if line.startswith(CLASSIFIER)]
     if first and (not rest or not names):
         names = [first.strip()]
     for name in names:

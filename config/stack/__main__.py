@@ -132,14 +132,14 @@ def down() -> None:
 def _report_running(paths: RunPaths, lock: RunLock) -> None:
     """Wait until the supervisor that holds the lock has an address, and print it."""
     deadline = time.monotonic() + START_SECONDS
-    said = False
+    is_announced = False
     while time.monotonic() < deadline and not lock.acquire():
         if paths.address.exists():
             say(f"Recollect is already running at {paths.address.read_text()} (`make down` stops it).")
             return
-        if not said:
+        if not is_announced:
             say("Recollect is already starting …")
-            said = True
+            is_announced = True
         time.sleep(0.2)
     say("Recollect was being started elsewhere and did not come up: run the command again.")
 

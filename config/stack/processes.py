@@ -158,7 +158,7 @@ class Watch:
     deaths: int = 0
     started_at: float = 0.0
     _start_at: float = 0.0
-    _said: str = ""
+    _last_reason: str = ""
 
     def start(self) -> None:
         self.started_at = time.monotonic()
@@ -172,9 +172,9 @@ class Watch:
         except (StackError, OSError) as error:
             why = reason(error)
             self._plan()
-            is_new, self._said = why != self._said, why
+            is_new, self._last_reason = why != self._last_reason, why
             return f"{self.service.name} cannot start and is tried again: {why}" if is_new else ""
-        self._said = ""
+        self._last_reason = ""
         return ""
 
     def start_again(self) -> str:

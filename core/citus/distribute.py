@@ -135,9 +135,9 @@ def _of_nodes_as(role: str | None) -> Iterator[str]:
             return
         yield f"The nodes could not be asked as {role or 'the owner'}: {str(error).strip()}."
         return
-    for host, port, is_answered, answer in answers:
+    for host, port, has_answer, answer in answers:
         node = f"{host}:{port}"
-        if not is_answered:
+        if not has_answer:
             yield (
                 f"The node {node} does not answer {role or connection.settings_dict['USER']}: {answer}. The role needs "
                 "LOGIN on every node, and pg_hba.conf or pg_dist_authinfo must let the nodes in as it."

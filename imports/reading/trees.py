@@ -363,7 +363,7 @@ def calls_in(content: Any) -> tuple[dict[str, Any], ...]:
 # The parent of a first message in several products.
 NO_PARENTS = {"", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
 NO_MESSAGES = "not a conversation: it has no messages"
-NOTHING_SAID = "nothing was said in this conversation"
+NO_WORDS = "nothing was said in this conversation"
 
 
 @dataclass(kw_only=True)
@@ -388,21 +388,21 @@ class ConversationDraft(SessionTree):
     def finished(self) -> Item:
         """The conversation, or the reason why there is none."""
         if not self.visible:
-            return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
+            return Skipped(where=self.where, reason=NO_WORDS, external_id=self.external_id or None)
         self.parents = with_missing_links(
             self.parents, self.times, has_one_root=self.has_one_root, mends_broken=self.mends_broken
         )
         leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
         current, others = self.branches(leaf, self.created_at)
         known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
-        said = [message.at for message in current if message.at and not message.at_inferred]
+        times = [message.at for message in current if message.at and not message.at_inferred]
         created_at = self.created_at or min(known, default=None)
         return ImportedConversation(
             product=self.product,
             external_id=self.external_id or stable_id(self.product, current[0].id, current[0].text, created_at),
             title=self.title or None,
             created_at=created_at,
-            last_at=said[-1] if said else self.last_at or max(known, default=created_at),
+            last_at=times[-1] if times else self.last_at or max(known, default=created_at),
             is_archived=self.is_archived,
             project=self.project,
             messages=current,

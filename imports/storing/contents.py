@@ -171,9 +171,9 @@ class GatheredTurn:
 def first_words(turns: Iterable[PlannedTurn]) -> str:
     """For a title: what the user said first, or else what was answered, as to a program's own prompt."""
     turns = list(turns)
-    said = (turn.user_message.strip() for turn in turns)
-    answered = (turn.assistant_message.strip() for turn in turns)
-    return next(filter(None, said), "") or next(filter(None, answered), "")
+    user_texts = (turn.user_message.strip() for turn in turns)
+    assistant_texts = (turn.assistant_message.strip() for turn in turns)
+    return next(filter(None, user_texts), "") or next(filter(None, assistant_texts), "")
 
 
 def nearest_number(turn: PlannedTurn | None) -> int | None:

@@ -89,10 +89,10 @@ def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
     known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
-    return known | _answered_since(user, batch, known)
+    return known | _with_answers_since(user, batch, known)
 
 
-def _answered_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
+def _with_answers_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
     """Questions without an answer in an older export, whose turn here has one, which is part of its key."""
     asked: dict[tuple[UUID, datetime, str], bytes] = {}
     for stretch in batch:

@@ -66,15 +66,15 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch = queue.keep(job, user=user, states=PREVIEW_STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out, told_at, account = LeftOut(), time.monotonic(), TurnAccount()
+    left_out, reported_at, account = LeftOut(), time.monotonic(), TurnAccount()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = queue.keep(job, user=user, states=PREVIEW_STATES)
             _add(items, user, batch, account)
             # Counting takes longer with more data.
-            if time.monotonic() - told_at > TELL_SECONDS:
+            if time.monotonic() - reported_at > TELL_SECONDS:
                 _save(batch, left_out)
-                told_at = time.monotonic()
+                reported_at = time.monotonic()
         yield
     with acting_as(user):
         batch = queue.keep(job, user=user, states=PREVIEW_STATES)

@@ -90,7 +90,7 @@ def sensitive(view: AccountPage) -> AccountPage:
     return for_registered(requires_recent_proof()(view))
 
 
-def _told_when_it_is_away(view: AccountPage) -> AccountPage:
+def _notified_of_failures(view: AccountPage) -> AccountPage:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -106,7 +106,7 @@ def _told_when_it_is_away(view: AccountPage) -> AccountPage:
 def _open(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
     """The same route, open during a log-in through another service."""
     if isinstance(pattern, URLPattern):
-        pattern.callback = for_everybody(_told_when_it_is_away(pattern.callback))
+        pattern.callback = for_everybody(_notified_of_failures(pattern.callback))
     else:
         for each in pattern.url_patterns:
             _open(each)

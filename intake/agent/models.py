@@ -72,7 +72,7 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         if not among:
             yield MEMORY_IS_OFF
             return
-        if not found and (calls := _searches(question, _said_before(messages), among)):
+        if not found and (calls := _searches(question, _earlier_messages(messages), among)):
             yield calls
             return
         looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
@@ -115,12 +115,15 @@ def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(chats)
     # The results of these calls are always shown, however distant.
-    said = _said(question, near or chats.get("results", []), looked_up)
+    from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
     noted = _noted(notes)
-    searched = [(said, not near or bool(chats.get("nothingRelevant"))), (noted, bool(notes.get("nothingRelevant")))]
+    searched = [
+        (from_chats, not near or bool(chats.get("nothingRelevant"))),
+        (noted, bool(notes.get("nothingRelevant"))),
+    ]
     if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
         return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
-    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (said, noted)):
+    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted)):
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
     return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 
@@ -135,7 +138,7 @@ def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
     return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
 
 
-def _said(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
+def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
     echo = question.casefold()
     return [
         _Quote(match.get("relevance", 0.0), _quote(turn, looked_up.zone))
@@ -174,7 +177,7 @@ def _question(messages: list[ModelMessage]) -> str:
     return _prompts(messages)[-1].strip()
 
 
-def _said_before(messages: list[ModelMessage]) -> str:
+def _earlier_messages(messages: list[ModelMessage]) -> str:
     """The person's last messages before this one, in brief."""
     return " ".join(_shortened(prompt) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
 

@@ -279,10 +279,10 @@ def _messages(turn: Turn) -> Iterable[ModelMessage]:
     return _as_messages(turn.user_message, turn.assistant_message)
 
 
-def _as_messages(said: str, answered: str) -> Iterable[ModelMessage]:
-    yield ModelRequest(parts=[UserPromptPart(content=said)])
-    if answered:
-        yield ModelResponse(parts=[TextPart(content=answered)])
+def _as_messages(user_message: str, assistant_message: str) -> Iterable[ModelMessage]:
+    yield ModelRequest(parts=[UserPromptPart(content=user_message)])
+    if assistant_message:
+        yield ModelResponse(parts=[TextPart(content=assistant_message)])
 
 
 # --- A short title for a chat, made by the model that answered it ---

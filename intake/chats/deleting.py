@@ -170,8 +170,8 @@ def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> 
     try:
         with transaction.atomic():
             conversation = lock_conversation(caller, conversation_id)
-            said = turns_of(conversation).filter(said_at__lt=before)
-            old = sorted(said.values_list("turn_number", flat=True))
+            old_turns = turns_of(conversation).filter(said_at__lt=before)
+            old = sorted(old_turns.values_list("turn_number", flat=True))
             if old:
                 _move_up(conversation, past=old)
                 _delete_turns(conversation, turns_of(conversation).get(turn_number=old[0]), old, caller)
@@ -267,8 +267,8 @@ def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
     """All of them in one statement, without loading a text. Their rows are locked."""
     ids = [conversation.pk for conversation in conversations]
     recent = timezone.now() - timedelta(seconds=running.KEPT_SECONDS)
-    answered = Turn.objects.for_caller(caller).filter(conversation__in=ids, updated_at__gt=recent)
-    forget_answers(answered.values_list("pk", flat=True))
+    recent_answers = Turn.objects.for_caller(caller).filter(conversation__in=ids, updated_at__gt=recent)
+    forget_answers(recent_answers.values_list("pk", flat=True))
     changes.tell(caller, *ids)
     for pk in ids:
         turns_deleted.send(Turn, user_id=caller.user_id, conversation_id=pk, numbers=None)

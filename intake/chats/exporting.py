@@ -124,8 +124,8 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
 
 def proof_of(user: User, conversation_id: UUID, instructions: str) -> str:
     """Says in an export that this user had the conversation with these instructions: its import keeps both."""
-    said = f"{user.pk}:{conversation_id}:{instructions}"
-    return salted_hmac("recollect.exported_conversation", said, algorithm="sha256").hexdigest()
+    signed = f"{user.pk}:{conversation_id}:{instructions}"
+    return salted_hmac("recollect.exported_conversation", signed, algorithm="sha256").hexdigest()
 
 
 def is_own(user: User, conversation_id: UUID, instructions: str, *, proof: str) -> bool:
@@ -270,11 +270,11 @@ def _conversation(conversation: Conversation, user: User) -> Iterator[str]:
 
 
 def _turn(turn: dict[str, Any]) -> Iterator[str]:
-    said, answered = turn.pop("user_message"), turn.pop("assistant_message")
+    user_text, assistant_text = turn.pop("user_message"), turn.pop("assistant_message")
     heading = f"You, {turn['said_at']:%Y-%m-%d %H:%M} UTC"
-    yield write_section("turn", plain(turn), heading=heading, text=said)
-    if answered:
-        yield write_section("answer", {}, heading="Answer", text=answered)
+    yield write_section("turn", plain(turn), heading=heading, text=user_text)
+    if assistant_text:
+        yield write_section("answer", {}, heading="Answer", text=assistant_text)
 
 
 def as_json(value: Any) -> bytes:

@@ -103,8 +103,8 @@ def get_turn_by_id(*, caller: Caller, turn_id: str) -> Turn:
 
 def open_answers(*, caller: Caller) -> list[tuple[int, UUID]]:
     """The ids of the caller's turns with a running answer, each with its conversation's id."""
-    being_answered = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING)
-    return list(being_answered.order_by("pk").values_list("pk", "conversation_id")[:MOST_OPEN_ANSWERS])
+    streaming = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING)
+    return list(streaming.order_by("pk").values_list("pk", "conversation_id")[:MOST_OPEN_ANSWERS])
 
 
 def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -> dict[tuple[UUID, int], str]:
@@ -331,8 +331,8 @@ def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
         turns = turns.filter(Q(user_message__icontains=word) | Q(assistant_message__icontains=word))
     rows = turns.order_by("-turn_number").values_list("turn_number", "said_at", "user_message", "assistant_message")
     return [
-        OutlineEntry(number, said_at, _excerpt_around(wanted, said, answered))
-        for number, said_at, said, answered in rows[:MOST_FOUND]
+        OutlineEntry(number, said_at, _excerpt_around(wanted, user_text, assistant_text))
+        for number, said_at, user_text, assistant_text in rows[:MOST_FOUND]
     ]
 
 

@@ -93,8 +93,8 @@ def edit(
     choices: ChatChoices = NO_CHOICES,
 ) -> Turn:
     """A version of a turn with another message. Raises the errors of `regenerate`, `InvalidInput` for a bad message."""
-    said = services.clean_message(message)
-    return _version(caller, conversation_id, turn_number, message=said, now=now, choices=choices)
+    user_message = services.clean_message(message)
+    return _version(caller, conversation_id, turn_number, message=user_message, now=now, choices=choices)
 
 
 def _version(
@@ -110,12 +110,12 @@ def _version(
         with transaction.atomic(savepoint=False):
             conversation = services.lock_conversation(caller, conversation_id, choices=choices)
             turn = _ended_turn(conversation, turn_number)
-            said = turn.user_message if message is None else message
-            is_retry = turn.status == Turn.Status.FAILED and said == turn.user_message
+            user_message = turn.user_message if message is None else message
+            is_retry = turn.status == Turn.Status.FAILED and user_message == turn.user_message
             if is_retry and not services.has_children(turn):
                 return services.take_up(turn)
             parent = turn.parent_number or services.NO_PARENT
-            return services.begin_in(conversation, message=said, parent=parent, now=now)
+            return services.begin_in(conversation, message=user_message, parent=parent, now=now)
     except IntegrityError:
         raise AuthenticationRequired from None
 

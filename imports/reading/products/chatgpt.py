@@ -136,13 +136,13 @@ def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage
         return
     above = nearest_visible(draft.parents, [*draft.visible, *pictures])
     asked = nearest_visible(draft.parents, draft.visible)
-    answered = {above[node] for node, message in draft.visible.items() if message.role == "assistant"}
+    with_answer = {above[node] for node, message in draft.visible.items() if message.role == "assistant"}
     for node, picture in pictures.items():
         kept = tuple({"name": "attachment", "input": {"name": name}} for name in picture.attachments)
         # A report that stands in a tool's message is shown with its pictures.
         if node in draft.visible:
             continue
-        if node in answered:
+        if node in with_answer:
             draft.calls[node] = kept
         elif shown := draft.visible.get(asked[node] or ""):
             draft.visible[shown.id] = replace(shown, tool_calls=(*shown.tool_calls, *kept))

@@ -58,7 +58,7 @@ class _Sessions:
     tree: SessionTree = field(default_factory=SessionTree)
     # A message that is repeated under another id: the node that it is.
     same: dict[str, str] = field(default_factory=dict)
-    said: dict[tuple[str, str, datetime], str] = field(default_factory=dict)
+    seen: dict[tuple[str, str, datetime], str] = field(default_factory=dict)
     # Commands without words: the user's messages, if they were answered.
     commands: dict[str, ImportedMessage] = field(default_factory=dict)
     queued: dict[str, list[_Queued]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def _read(files: Files) -> Items:
             yield from _read_session(files, name, found["id"], sessions)
     yield from _add_queued(sessions)
     _link(sessions)
-    _show_answered_commands(sessions)
+    _show_commands_with_answers(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
     yield from sessions.unknown.listed()
@@ -176,7 +176,7 @@ def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) 
     tree, at = sessions.tree, parse_time(line.get("timestamp"))
     shown = _shown(line, node, where, sessions)
     if isinstance(shown, ImportedMessage) and at and shown.text:
-        first = sessions.said.setdefault((shown.role, shown.text, at), node)
+        first = sessions.seen.setdefault((shown.role, shown.text, at), node)
         if first != node:
             # The same message under a new id: a session that was resumed.
             sessions.same[node] = first
@@ -228,15 +228,15 @@ def _what_instead(content: Any) -> str:
 
 def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
     """Prompts from the queue that stand in no message: the user said them all the same."""
-    said: dict[str, set[str]] = {}
+    seen: dict[str, set[str]] = {}
     for node, message in sessions.tree.visible.items():
         if message.role == "user":
             for session in sessions.of_node[node]:
                 # Prompts that waited together are sent as one message.
-                said.setdefault(session, set()).update({_plain(message.text), *map(_plain, message.text.splitlines())})
+                seen.setdefault(session, set()).update({_plain(message.text), *map(_plain, message.text.splitlines())})
     for session, queued in sessions.queued.items():
         for place, each in enumerate(queued):
-            known = said.setdefault(session, set())
+            known = seen.setdefault(session, set())
             if _plain(each.text) in known or known.issuperset(map(_plain, each.text.splitlines())):
                 continue
             if each.is_taken_back:
@@ -274,15 +274,15 @@ def _link(sessions: _Sessions) -> None:
         tree.parents.update({node: parent for node, parent in linked.items() if node in lost})
 
 
-def _show_answered_commands(sessions: _Sessions) -> None:
+def _show_commands_with_answers(sessions: _Sessions) -> None:
     """A command without words is a message if an answer follows it, as of a skill."""
     tree = sessions.tree
     if not sessions.commands:
         return
     above = nearest_visible(tree.parents, [*tree.visible, *sessions.commands])
-    answered = {above[node] for node, message in tree.visible.items() if message.role == "assistant"}
+    with_answer = {above[node] for node, message in tree.visible.items() if message.role == "assistant"}
     for node, message in sessions.commands.items():
-        if node in answered:
+        if node in with_answer:
             tree.skipped.pop(node, None)
             tree.visible[node] = message
 

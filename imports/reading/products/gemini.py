@@ -142,8 +142,10 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
 
 def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
     """The entries that are prompts: with a known verb, with the verb of answered entries, or answered themselves."""
-    answered = Counter(_foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb)
-    verbs = {verb for verb, times in answered.items() if verb.endswith("\xa0") or times >= _COMMON}
+    verbs_with_answers = Counter(
+        _foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb
+    )
+    verbs = {verb for verb, times in verbs_with_answers.items() if verb.endswith("\xa0") or times >= _COMMON}
     for each in exchanges:
         verb = _foreign_verb(each.question)
         if each.has_verb:

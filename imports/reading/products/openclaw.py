@@ -57,21 +57,21 @@ def _recognises(files: Files) -> int:
 def _read(files: Files) -> Items:
     titles = _titles(files)
     unknown, hidden = UnknownKinds(), HiddenPrompts()
-    said: dict[str, ImportedMessage] = {}
+    seen: dict[str, ImportedMessage] = {}
     branches: list[tuple[str, str]] = []
     for name in files.names():
         if found := _SESSION.match(name):
             if _is_branch(files, name):
                 branches.append((name, found["id"]))
             else:
-                yield from _session(files, name, found["id"], titles, _Session(unknown=unknown, hidden=hidden), said)
+                yield from _session(files, name, found["id"], titles, _Session(unknown=unknown, hidden=hidden), seen)
         elif found := _DOCUMENT.match(name):
             yield _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
             yield Skipped(where=name, reason="this is about the agent")
     # A branch repeats the messages of its session, which is read first.
     for name, file_id in branches:
-        yield from _session(files, name, file_id, titles, _Session(unknown=unknown, hidden=hidden), said)
+        yield from _session(files, name, file_id, titles, _Session(unknown=unknown, hidden=hidden), seen)
     yield from unknown.listed()
     yield from hidden.notice()
 
@@ -125,7 +125,7 @@ def _session(
     file_id: str,
     titles: dict[str, str],
     found: _Session,
-    said: dict[str, ImportedMessage],
+    seen: dict[str, ImportedMessage],
 ) -> Iterator[Item]:
     tree, leaf = found.tree, None
     header: dict[str, Any] = {}
@@ -139,9 +139,9 @@ def _session(
     _hide_silent_turns(found)
     session = id_of(header.get("id")) or file_id
     for node, message in list(tree.visible.items()):
-        if header.get("parentSession") and said.get(node) == message:
+        if header.get("parentSession") and seen.get(node) == message:
             tree.hide(node, "repeated from the session that this one branches from")
-    said.update(tree.visible)
+    seen.update(tree.visible)
     if not tree.visible:
         yield Skipped(where=name, reason="nothing was said in this session", external_id=session)
         return
