@@ -234,7 +234,7 @@ def test_every_reason_why_a_part_of_an_import_is_left_out_has_a_sentence():
     """As the readers say it: as a constant, by an exception, or as what a function returns for a line or an entry."""
     said = set()
     for path in (ROOT / "imports/reading").rglob("*.py"):
-        ways = ["reason=", r"_Unusable\(", "NO_MESSAGES = ", "NOTHING_SAID = "]
+        ways = ["reason=", r"_Unusable\(", "NO_MESSAGES = ", "NO_WORDS = "]
         ways += ["return "] * (path.name in ("lines.py", "zips.py"))
         said.update(re.findall(rf'(?:{"|".join(ways)})f?"([^"]+ [^"]+)"', path.read_text()))
     reasons = {re.sub(r"\{.*?\}", "", each) for each in said}

@@ -26,7 +26,7 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
-from imports.reading.trees import NO_MESSAGES
+from imports.reading.trees import NO_WORDS
 from imports.reading.values import list_of, objects_of, text_of
 
 PRODUCT = "recollect"
@@ -119,7 +119,7 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
     except _Unusable as error:
         return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
     if not turns and not skipped:
-        return Skipped(where=where, reason=NO_MESSAGES, external_id=str(exported.id))
+        return Skipped(where=where, reason=NO_WORDS, external_id=str(exported.id))
     if not turns:
         reason = f"none of its turns can be read: {skipped[0].why}"
         return Skipped(where=where, reason=reason, external_id=str(exported.id))
