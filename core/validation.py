@@ -39,7 +39,7 @@ NO_JSON = "The body is not valid JSON."
 NO_NUL = "A text cannot have a NUL character (U+0000)."
 
 
-def text_limit(characters: int) -> dict[str, int]:
+def text_limit(characters: int) -> dict[str, Any]:
     """For a field's `json_schema_extra`: the limit that a service enforces with its own sentence."""
     return {"maxLength": characters}
 

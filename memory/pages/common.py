@@ -38,7 +38,7 @@ from memory.models.documents import (
     AboutMe,
     DocumentDay,
 )
-from memory.records import DEFAULT_TYPE, Record
+from memory.records import DEFAULT_TYPE, RecordOutput
 from memory.search.sources import HistoryScope, Reference
 
 
@@ -267,7 +267,7 @@ class RewriteForm(RecordForm):
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     @classmethod
-    def of(cls, record: Record, **written: str) -> Self:
+    def of(cls, record: RecordOutput, **written: str) -> Self:
         held = {
             "content": record.content,
             "type": record.type,

@@ -403,7 +403,7 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("memory:records"))
 
 
-def _note(request: HttpRequest, form: RecordForm) -> record_service.Record | None:
+def _note(request: HttpRequest, form: RecordForm) -> record_service.RecordOutput | None:
     """None, with the errors on the form, for an invalid record."""
     try:
         return record_service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
@@ -414,7 +414,7 @@ def _note(request: HttpRequest, form: RecordForm) -> record_service.Record | Non
 
 def _record_editor(
     request: HttpRequest,
-    found: record_service.Record,
+    found: record_service.RecordOutput,
     form: RewriteForm,
     *,
     status: int = HTTPStatus.OK,
