@@ -116,6 +116,12 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Shape(BaseModel):
+    """The base of what a service returns in the form that the API publishes."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
 def stated(sentence: str) -> PydanticCustomError:
     """Raised by a validator with a message from the contract, which also becomes the failure's detail."""
     return PydanticCustomError(_STATED, "{sentence}", {"sentence": sentence})

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import transaction
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
-from core.validation import ListPage, Position, checked, page_of, text_limit
+from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
 from intake.chats import quotas
 from intake.models import Activity, User
@@ -32,10 +32,8 @@ TAGS_LIMIT = Field(json_schema_extra={"maxItems": MAX_TAGS})
 RecordTags = list[Annotated[str, LABEL_LIMIT]]
 
 
-class RecordOutput(BaseModel):
+class RecordOutput(Shape):
     """A record as it was noted."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     id: Annotated[UUID, Field(description="The record's id.")]
     type: Annotated[str, Field(description="What kind of record: a decision, a lesson, a note.")]

@@ -24,7 +24,7 @@ from intake.web.sentences import in_page_language
 from memory import documents
 from memory import documents as service
 from memory import records as record_service
-from memory.documents import Document
+from memory.documents import DocumentOutput
 from memory.models.documents import ABOUT_ME, DocumentDay
 from memory.pages.common import (
     AppendForm,
@@ -176,7 +176,12 @@ def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
 
 
 def _mover(
-    request: HttpRequest, document: Document, form: DayForm, *, status: int = HTTPStatus.OK, has_changed: bool = False
+    request: HttpRequest,
+    document: DocumentOutput,
+    form: DayForm,
+    *,
+    status: int = HTTPStatus.OK,
+    has_changed: bool = False,
 ) -> HttpResponse:
     context = {"document": document, "form": form, "has_changed": has_changed, "place": "memory", "tab": "logs"}
     return show(request, "memory/move_log.html", status=status, **context)
@@ -219,13 +224,24 @@ def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> Htt
 
 
 def _editor(
-    request: HttpRequest, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int = HTTPStatus.OK
+    request: HttpRequest,
+    day: DocumentDay,
+    form: DocumentForm,
+    present: DocumentOutput | None,
+    *,
+    status: int = HTTPStatus.OK,
 ) -> HttpResponse:
     return _show_editor(request, "memory/edit.html", day, form, present, status=status)
 
 
 def _show_editor(
-    request: HttpRequest, template: str, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int
+    request: HttpRequest,
+    template: str,
+    day: DocumentDay,
+    form: DocumentForm,
+    present: DocumentOutput | None,
+    *,
+    status: int,
 ) -> HttpResponse:
     log_of = day if isinstance(day, date) else None
     context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit")}
@@ -233,14 +249,14 @@ def _show_editor(
     return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
 
 
-def _form_of(present: Document | None, *, content: str | None = None) -> DocumentForm:
+def _form_of(present: DocumentOutput | None, *, content: str | None = None) -> DocumentForm:
     there = present.content if present else ""
     return DocumentForm(
         initial={"content": there if content is None else content, "state": present.state if present else ""}
     )
 
 
-def _present(user: User, day: DocumentDay) -> Document | None:
+def _present(user: User, day: DocumentDay) -> DocumentOutput | None:
     try:
         return documents.read(user=user, day=day)
     except NotFound:
