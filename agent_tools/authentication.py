@@ -16,8 +16,7 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -29,6 +28,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.ids import parse_id
 from core.isolation.acting import losing_no_node
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
+from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
 
@@ -257,10 +257,8 @@ MOST_TOKENS = 100
 TOKEN_MADE = "token"  # noqa: S105 - a kind's name
 
 
-class TokenShown(BaseModel):
+class TokenShown(Output):
     """A token without its secret."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     id: UUID
     name: str

@@ -20,8 +20,7 @@ import anyio
 import psycopg
 from anyio import to_thread
 from django.db import connections
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
@@ -58,18 +57,6 @@ A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
 LONGEST_LABEL = 100
 # An argument longer than this is text, and is not tried as JSON.
 LONGEST_LIST = 10_000
-
-
-class ToolInput(BaseModel):
-    """The base of every tool's input: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ToolOutput(BaseModel):
-    """The base of every tool's output: frozen, in camel case on the wire."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 @dataclass(frozen=True, slots=True)

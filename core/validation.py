@@ -14,7 +14,8 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, RawPostDataException
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
@@ -120,6 +121,16 @@ class Shape(BaseModel):
     """The base of what a service returns in the form that the API publishes."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class Output(Shape):
+    """A shape in the contract's camel case."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON types, without what is missing."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def stated(sentence: str) -> PydanticCustomError:
@@ -300,6 +311,24 @@ def _as_day(text: str) -> date:
 
 
 Day = Annotated[date, BeforeValidator(_as_day)]
+
+
+def _as_moment(value: object) -> datetime:
+    """Pydantic would also accept a number in a text, as the seconds since 1970."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+def _in_utc(at: datetime) -> datetime:
+    """PostgreSQL knows no offset of more than 15:59."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("this time is before the year 1 or after the year 9999") from None
+
+
+WrittenTime = Annotated[AwareDatetime, BeforeValidator(_as_moment), AfterValidator(_in_utc)]
 
 
 LIMIT = OpenApiParameter(

@@ -11,12 +11,12 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
+from agent_tools.registry import StoredByCall, Tool
 from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, known
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
 from core.responses import database_away
 from core.text import shortened
-from core.validation import parse_day, refuse_nul, text_limit
+from core.validation import Input, Output, parse_day, refuse_nul, text_limit
 from intake.models import User
 from memory import documents, records
 from memory.backends.embedders import EmbedderError
@@ -44,7 +44,7 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENG
 Labels = Annotated[list[Label], Field(max_length=MAX_TAGS)]
 
 
-class SearchMemoryInput(ToolInput):
+class SearchMemoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
@@ -70,14 +70,14 @@ class SearchMemoryInput(ToolInput):
     tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
 
 
-class MemoryResult(ToolOutput):
+class MemoryResult(Output):
     record: Annotated[RecordOutput, Field(description="The record as it was noted.")]
     similarity: Annotated[
         float, Field(description="1 minus the cosine distance to the query: 0 is unrelated, 1 identical.")
     ]
 
 
-class SearchMemoryOutput(ToolOutput):
+class SearchMemoryOutput(Output):
     results: Annotated[list[MemoryResult], Field(description="The records found, most similar first.")]
     text: Annotated[str, Field(description="The results as a Markdown list, long records cut short.")]
     note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
@@ -171,7 +171,7 @@ search_memory = Tool(
 # --- `save_memory` and `append_daily_log`: save a user's notes; both only add ---
 
 
-class SaveMemoryInput(ToolInput):
+class SaveMemoryInput(Input):
     content: Annotated[
         str,
         CONTENT_LIMIT,
@@ -200,12 +200,12 @@ class SaveMemoryInput(ToolInput):
     ] = None
 
 
-class SaveMemoryOutput(ToolOutput):
+class SaveMemoryOutput(Output):
     record: Annotated[RecordOutput, Field(description="The record as it is kept.")]
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
 
-class AppendDailyLogInput(ToolInput):
+class AppendDailyLogInput(Input):
     text: Annotated[
         str,
         Field(
@@ -222,7 +222,7 @@ class AppendDailyLogInput(ToolInput):
     ] = None
 
 
-class AppendDailyLogOutput(ToolOutput):
+class AppendDailyLogOutput(Output):
     document_id: Annotated[UUID, Field(description="The log's id.")]
     date: Annotated[dt.date | None, Field(description="The day whose log it is.")] = None
     length: Annotated[int | None, Field(description="How many characters the log has now.")] = None

@@ -20,14 +20,14 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import CountedStream
-from core.validation import validate
+from core.validation import Output, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.agent.language_models import default_for, offered
 from intake.chats import deleting, exporting
 from intake.models import Activity, User
-from intake.rest.shapes import AccountDeleted, Output, PasswordConfirmation, problems
+from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
 
 # --- The base of every DRF view of personal rows: after authentication, the handler acts as the caller ---
