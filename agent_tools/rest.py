@@ -31,7 +31,7 @@ from agent_tools.registry import Tool, as_data, as_json
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.validation import Input, validate
+from core.validation import Input, Output, Shape, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
@@ -111,35 +111,57 @@ class TokenViewSet(ViewSet):
 AnyTool = Tool[Any, Any]
 
 
-def own(tool: AnyTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "readOnly": tool.is_read_only,
-        "scope": tool.scope.value,
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-    }
+class ToolDescription(Output):
+    """A tool as its callers see it."""
+
+    name: str
+    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
+    read_only: Annotated[
+        bool, Field(validation_alias="is_read_only", description="Whether a call leaves everything as it was.")
+    ]
+    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
+    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
 
 
-def openai(tool: AnyTool) -> dict[str, Any]:
-    """An element of `tools` in a request to the Chat Completions API."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-    return {"type": "function", "function": function}
+class FunctionDescription(Shape):
+    name: str
+    description: str
+    parameters: Annotated[
+        dict[str, Any], Field(validation_alias="input_schema", description="JSON Schema of the arguments.")
+    ]
 
 
-def anthropic(tool: AnyTool) -> dict[str, Any]:
-    """An element of `tools` in a request to the Messages API."""
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+class OpenAITool(Shape):
+    """For `?format=openai`."""
+
+    # As an element of `tools` in a request to the Chat Completions API.
+    type: Literal["function"]
+    function: FunctionDescription
 
 
-SHAPES: dict[str, Callable[[AnyTool], dict[str, Any]]] = {"own": own, "openai": openai, "anthropic": anthropic}
+class AnthropicTool(Shape):
+    """For `?format=anthropic`."""
+
+    # As an element of `tools` in a request to the Messages API.
+    name: str
+    description: str
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
 
 
-def shape_named(name: str | None) -> Callable[[AnyTool], dict[str, Any]]:
+class ToolList(BaseModel):
+    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
+
+
+SHAPES: dict[str, Callable[[AnyTool], Shape]] = {
+    "own": ToolDescription.model_validate,
+    "openai": lambda tool: OpenAITool(type="function", function=FunctionDescription.model_validate(tool)),
+    "anthropic": AnthropicTool.model_validate,
+}
+
+
+def shape_named(name: str) -> Callable[[AnyTool], Shape]:
     """Raises `InvalidInput` for an unknown format."""
-    if name is None:
-        return own
     if name not in SHAPES:
         choices = f"Must be one of: {', '.join(SHAPES)}."
         raise InvalidInput("There is no such format.", errors={"format": [choices]})
@@ -299,44 +321,6 @@ KEY = OpenApiParameter(
 )
 
 
-class ToolDescription(BaseModel):
-    """A tool as its callers see it."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-    name: str
-    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
-    read_only: Annotated[bool, Field(description="Whether a call leaves everything as it was.")]
-    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
-    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
-    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
-
-
-class FunctionDescription(BaseModel):
-    name: str
-    description: str
-    parameters: Annotated[dict[str, Any], Field(description="JSON Schema of the arguments.")]
-
-
-class OpenAITool(BaseModel):
-    """For `?format=openai`."""
-
-    type: Literal["function"]
-    function: FunctionDescription
-
-
-class AnthropicTool(BaseModel):
-    """For `?format=anthropic`."""
-
-    name: str
-    description: str
-    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
-
-
-class ToolList(BaseModel):
-    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
-
-
 class ToolViewSet(ViewSet):
     # The tool of a call; None for the list, and for a name that no tool has.
     tool: AnyTool | None = None
@@ -350,8 +334,8 @@ class ToolViewSet(ViewSet):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        shape = shape_named(request.query_params.get("format"))
-        return Response({"tools": [shape(tool) for tool in registry]})
+        shape = shape_named(request.query_params.get("format", "own"))
+        return Response({"tools": [shape(tool).model_dump(mode="json", by_alias=True) for tool in registry]})
 
     # `extend_schema_view` looks only for marked actions.
     @action(detail=False, methods=["post"])

@@ -74,7 +74,7 @@ class ModelListView(ActsAsCaller):
         """The language models: those that the settings name, and those that their servers list."""
         caller = caller_of(request)
         default = default_for(caller)
-        models = [ModelOutput(name=each.name, takes_temperature=each.takes_temperature) for each in offered(caller)]
+        models = [ModelOutput.model_validate(each) for each in offered(caller)]
         return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
 

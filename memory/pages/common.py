@@ -256,15 +256,16 @@ class RecordForm(ServiceForm):
         label=_("Tags"),
         help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )
+    # The state of the record that was read; empty for a new one.
+    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     def clean_tags(self) -> list[str]:
         return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
 
-
-class RewriteForm(RecordForm):
-    """An existing record, with the state that was read."""
-
-    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    @property
+    def held(self) -> dict[str, Any]:
+        """The fields of a valid form that a record holds."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "state"}
 
     @classmethod
     def of(cls, record: RecordOutput, **written: str) -> Self:

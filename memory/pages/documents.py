@@ -32,7 +32,6 @@ from memory.pages.common import (
     DocumentForm,
     RecordFilter,
     RecordForm,
-    RewriteForm,
     day_of,
     document_path,
     note_path,
@@ -379,11 +378,11 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """If another change came first, the user sees it before replacing it."""
     found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
-        return _record_editor(request, found, RewriteForm.of(found))
-    form = RewriteForm(request.POST)
+        return _record_editor(request, found, RecordForm.of(found))
+    form = RecordForm(request.POST)
     if not form.is_valid():
         return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    held = {name: value for name, value in form.cleaned_data.items() if name != "state"}
+    held = form.held
     try:
         record_service.rewrite(
             user=person_of(request),
@@ -396,7 +395,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
         form.complain(error)
         return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
     except Conflict:
-        mine = RewriteForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
+        mine = RecordForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
         return _record_editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
     messages.success(request, _("Saved."))
     return HttpResponseRedirect(record_path(found.id))
@@ -422,7 +421,7 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
 def _note(request: HttpRequest, form: RecordForm) -> record_service.RecordOutput | None:
     """None, with the errors on the form, for an invalid record."""
     try:
-        return record_service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
+        return record_service.create(user=person_of(request), now=timezone.now(), **form.held)
     except InvalidInput as error:
         form.complain(error)
         return None
@@ -431,7 +430,7 @@ def _note(request: HttpRequest, form: RecordForm) -> record_service.RecordOutput
 def _record_editor(
     request: HttpRequest,
     found: record_service.RecordOutput,
-    form: RewriteForm,
+    form: RecordForm,
     *,
     status: int = HTTPStatus.OK,
     **context: Any,
