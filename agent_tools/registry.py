@@ -26,11 +26,11 @@ from agent_tools.models import TokenScope
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as, read_as
 from core.logs import TOOL_CALLS
-from core.validation import validate
+from core.validation import Output, validate
 from intake.models import User
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
-AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
+AnyOutput = TypeVar("AnyOutput", bound=Output)
 
 # A visitor has no memory yet, so the tools do not see the visitor's messages either.
 NOBODY = Caller(user_id=None)
@@ -124,16 +124,6 @@ class Tool(Generic[AnyInput, AnyOutput]):
     @property
     def output_schema(self) -> dict[str, Any]:
         return published(self.output_model, "serialization")
-
-
-def as_data(output: BaseModel) -> dict[str, Any]:
-    """The output as JSON types, in the contract's names; missing values are left out."""
-    return output.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def as_json(output: BaseModel) -> str:
-    """`as_data`, as a JSON text."""
-    return output.model_dump_json(by_alias=True, exclude_none=True)
 
 
 class Registry:

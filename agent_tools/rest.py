@@ -27,7 +27,7 @@ from agent_tools.authentication import (
     revoke_token,
 )
 from agent_tools.models import DEFAULT_SCOPES, TokenScope
-from agent_tools.registry import Tool, as_data, as_json
+from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
@@ -348,7 +348,7 @@ class ToolViewSet(ViewSet):
         if not tool.is_read_only and key is not None:
             return _call_once(tool, request, idempotency.clean_key(key))
         # Written by pydantic directly, and not by DRF from pydantic's result.
-        answer = as_json(tool.call(request.data, user=user, may_read=reads))
+        answer = tool.call(request.data, user=user, may_read=reads).as_json()
         return HttpResponse(answer, content_type="application/json")
 
 
@@ -379,7 +379,7 @@ def _call_once(tool: AnyTool, request: Request, key: str) -> Response:
             # A token that may not read must not get the kept response of one that may.
             operation=tool.name if reads else f"{tool.name} by a writer",
             data=data,
-            run=lambda: as_data(tool.call(data, user=user, may_read=reads)),
+            run=lambda: tool.call(data, user=user, may_read=reads).as_data(),
             now=timezone.now(),
         )
     return Response(kept.answer, headers={idempotency.REPLAYED: "true"} if kept.is_replay else None)

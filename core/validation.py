@@ -129,8 +129,12 @@ class Output(Shape):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     def as_data(self) -> dict[str, Any]:
-        """JSON types, without what is missing."""
+        """JSON types, in the contract's names; missing values are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def as_json(self) -> str:
+        """`as_data`, as a JSON text."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
 def stated(sentence: str) -> PydanticCustomError:
