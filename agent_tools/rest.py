@@ -35,6 +35,7 @@ from core.validation import Input, Output, Shape, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
+from intake.models import User
 from intake.rest.shapes import A_KEY, KEY_SCHEMA, problems
 
 # --- `/api/v1/tokens/`: a user's own tokens, only for sessions: a token can neither create nor revoke tokens ---
@@ -346,7 +347,7 @@ class ToolViewSet(ViewSet):
             raise NotFound
         key = request.META.get(_KEY)
         if not tool.is_read_only and key is not None:
-            return _call_once(tool, request, idempotency.clean_key(key))
+            return _call_once(tool, idempotency.clean_key(key), request.data, user=user, reads=reads)
         # Written by pydantic directly, and not by DRF from pydantic's result.
         answer = tool.call(request.data, user=user, may_read=reads).as_json()
         return HttpResponse(answer, content_type="application/json")
@@ -370,8 +371,7 @@ def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
     return described(type(f"{to_camel(tool.name)}ViewSet", (ToolViewSet,), attributes))
 
 
-def _call_once(tool: AnyTool, request: Request, key: str) -> Response:
-    user, data, reads = person_of(request), request.data, may_read(request)
+def _call_once(tool: AnyTool, key: str, data: Any, *, user: User, reads: bool) -> Response:
     with acting_as(user):
         kept = idempotency.once(
             caller=Caller(user_id=user.pk),
