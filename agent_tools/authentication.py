@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Self
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -27,6 +28,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.ids import parse_id
 from core.isolation.acting import losing_no_node
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
+from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
 
@@ -255,28 +257,38 @@ MOST_TOKENS = 100
 TOKEN_MADE = "token"  # noqa: S105 - a kind's name
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInfo:
-    """The data of a token that may be shown, without the token itself."""
+class TokenShown(Output):
+    """A token without its secret."""
 
     id: UUID
     name: str
     scopes: tuple[TokenScope, ...]
     created_at: datetime
     expires_at: datetime | None
-    last_used_at: datetime | None
-    last_used_from: str
+    last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
+    last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
+
+    @classmethod
+    def of(cls, token: AccessToken, **more: str) -> Self:
+        return cls(
+            id=token.public_id,
+            name=token.name,
+            scopes=tuple(TokenScope(scope) for scope in token.scopes),
+            created_at=token.created,
+            expires_at=token.expiry,
+            last_used_at=token.last_used_at,
+            last_used_from=token.last_used_from,
+            **more,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    info: TokenInfo
-    secret: str
+class TokenMade(TokenShown):
+    secret: Annotated[str, Field(alias="token", description="The secret: it is told once, here, and kept by nobody.")]
 
 
 def create_token(
     *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
-) -> NewToken:
+) -> TokenMade:
     """Create a token; only the return value contains the secret.
 
     Raises `InvalidInput` naming the wrong field.
@@ -290,12 +302,12 @@ def create_token(
     token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
-    return NewToken(info=_info(token), secret=secret)
+    return TokenMade.of(token, secret=secret)
 
 
-def list_tokens(*, user: User) -> list[TokenInfo]:
+def list_tokens(*, user: User) -> list[TokenShown]:
     """The user's tokens, the newest first, expired ones included."""
-    return [_info(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
+    return [TokenShown.of(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
 
 
 def revoke_token(*, user: User, token_id: str) -> None:
@@ -313,15 +325,3 @@ def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
         raise InvalidInput(errors={"scopes": ["Choose what the token may do."]})
     if not 1 <= days <= LONGEST_DAYS:
         raise InvalidInput(errors={"expiresInDays": [f"From 1 to {LONGEST_DAYS} days."]})
-
-
-def _info(token: AccessToken) -> TokenInfo:
-    return TokenInfo(
-        id=token.public_id,
-        name=token.name,
-        scopes=tuple(TokenScope(scope) for scope in token.scopes),
-        created_at=token.created,
-        expires_at=token.expiry,
-        last_used_at=token.last_used_at,
-        last_used_from=token.last_used_from,
-    )

@@ -11,7 +11,7 @@ from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import StoredByCall, Tool, as_data, run_in_thread
+from agent_tools.registry import StoredByCall, Tool, run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import fair_limit
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
@@ -98,7 +98,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
     if tool.kept is not None:
         kept: StoredByCall = tool.kept(tool.read(data), output)
         metadata |= {"stored": kept.text, "place": kept.place}
-    return ToolReturn(_for_reading(as_data(output)), metadata=metadata)
+    return ToolReturn(_for_reading(output.as_data()), metadata=metadata)
 
 
 def _as_retry(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:

@@ -69,7 +69,7 @@ def _unusable_schemas(tool: Tool[Any, Any]) -> Iterator[Error]:
         if fault:
             yield Error(
                 f"The {kind} schema of the tool {tool.name!r} {fault}.",
-                hint="Derive the model from ToolInput or ToolOutput, and use types that JSON has.",
+                hint="Derive the model from Input or Output, and use types that JSON has.",
                 id="agent_tools.E003",
             )
 

@@ -19,7 +19,7 @@ from agent_tools.authentication import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
     LONGEST_NAME,
-    NewToken,
+    TokenMade,
     create_token,
     list_tokens,
     revoke_token,
@@ -207,7 +207,7 @@ def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 
-def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
+def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
     wanted = form.cleaned_data
     try:
         return create_token(
@@ -221,7 +221,7 @@ def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
         return None
 
 
-def _page(request: HttpRequest, form: TokenForm, *, made: NewToken | None = None) -> HttpResponse:
+def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
     address = request.build_absolute_uri("/").rstrip("/")
     context = {
         "form": form,

@@ -20,18 +20,17 @@ import anyio
 import psycopg
 from anyio import to_thread
 from django.db import connections
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as, read_as
 from core.logs import TOOL_CALLS
-from core.validation import validate
+from core.validation import Output, validate
 from intake.models import User
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
-AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
+AnyOutput = TypeVar("AnyOutput", bound=Output)
 
 # A visitor has no memory yet, so the tools do not see the visitor's messages either.
 NOBODY = Caller(user_id=None)
@@ -58,18 +57,6 @@ A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
 LONGEST_LABEL = 100
 # An argument longer than this is text, and is not tried as JSON.
 LONGEST_LIST = 10_000
-
-
-class ToolInput(BaseModel):
-    """The base of every tool's input: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ToolOutput(BaseModel):
-    """The base of every tool's output: frozen, in camel case on the wire."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +124,6 @@ class Tool(Generic[AnyInput, AnyOutput]):
     @property
     def output_schema(self) -> dict[str, Any]:
         return published(self.output_model, "serialization")
-
-
-def as_data(output: BaseModel) -> dict[str, Any]:
-    """The output as JSON types, in the contract's names; missing values are left out."""
-    return output.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def as_json(output: BaseModel) -> str:
-    """`as_data`, as a JSON text."""
-    return output.model_dump_json(by_alias=True, exclude_none=True)
 
 
 class Registry:

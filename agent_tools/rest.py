@@ -1,16 +1,15 @@
 """`GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from django.http import HttpResponse
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_view
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from rest_framework.authentication import SessionAuthentication
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -21,20 +20,22 @@ from agent_tools.authentication import (
     LONGEST_NAME,
     AccessTokenAuthentication,
     TokenCaller,
-    TokenInfo,
+    TokenMade,
+    TokenShown,
     create_token,
     list_tokens,
     revoke_token,
 )
 from agent_tools.models import DEFAULT_SCOPES, TokenScope
-from agent_tools.registry import Tool, as_data, as_json
+from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.validation import Input, validate
+from core.validation import Input, Output, Shape, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
+from intake.models import User
 from intake.rest.shapes import A_KEY, KEY_SCHEMA, problems
 
 # --- `/api/v1/tokens/`: a user's own tokens, only for sessions: a token can neither create nor revoke tokens ---
@@ -61,29 +62,11 @@ class TokenWanted(Input):
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
 
 
-class TokenShown(BaseModel):
-    """A token without its secret."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-    id: UUID
-    name: str
-    scopes: list[TokenScope]
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
-    last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
-
-
-class TokenMade(TokenShown):
-    token: Annotated[str, Field(description="The secret: it is told once, here, and kept by nobody.")]
-
-
 class TokenList(BaseModel):
     tokens: list[TokenShown]
 
 
-class _OwnersOnly(ViewSet):
+class TokenViewSet(ViewSet):
     authentication_classes = [AccessTokenAuthentication, SessionAuthentication]
     required_scope = None
 
@@ -92,15 +75,12 @@ class _OwnersOnly(ViewSet):
         if isinstance(request.auth, TokenCaller):
             raise InsufficientScope("A token cannot manage tokens. Log in to do that.")
 
-
-class TokenListViewSet(_OwnersOnly):
     @extend_schema(
         operation_id="list_tokens", summary="Your tokens", responses={200: TokenList, **problems(401, 403, 429, 503)}
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        tokens = [_shown(info).model_dump(mode="json", by_alias=True) for info in list_tokens(user=person_of(request))]
-        return Response({"tokens": tokens})
+        return Response(TokenList(tokens=list_tokens(user=person_of(request))).model_dump(mode="json", by_alias=True))
 
     @extend_schema(
         operation_id="create_token",
@@ -114,12 +94,9 @@ class TokenListViewSet(_OwnersOnly):
         made = create_token(
             user=person_of(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days
         )
-        body = TokenMade(**_shown(made.info).model_dump(), token=made.secret)
-        data = body.model_dump(mode="json", by_alias=True)
+        data = made.model_dump(mode="json", by_alias=True)
         return Response(data, status=201, headers={"Cache-Control": "no-store"})
 
-
-class TokenViewSet(_OwnersOnly):
     @extend_schema(
         operation_id="revoke_token",
         summary="Revoke a token",
@@ -130,52 +107,62 @@ class TokenViewSet(_OwnersOnly):
         return Response(status=204)
 
 
-def _shown(info: TokenInfo) -> TokenShown:
-    return TokenShown(
-        id=info.id,
-        name=info.name,
-        scopes=list(info.scopes),
-        created_at=info.created_at,
-        expires_at=info.expires_at,
-        last_used_at=info.last_used_at,
-        last_used_from=info.last_used_from,
-    )
-
-
 # --- Describes a tool in three formats: this API's own, and the function-calling formats of OpenAI and Anthropic ---
 
 AnyTool = Tool[Any, Any]
 
 
-def own(tool: AnyTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "readOnly": tool.is_read_only,
-        "scope": tool.scope.value,
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-    }
+class ToolDescription(Output):
+    """A tool as its callers see it."""
+
+    name: str
+    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
+    read_only: Annotated[
+        bool, Field(validation_alias="is_read_only", description="Whether a call leaves everything as it was.")
+    ]
+    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
+    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
 
 
-def openai(tool: AnyTool) -> dict[str, Any]:
-    """An element of `tools` in a request to the Chat Completions API."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-    return {"type": "function", "function": function}
+class FunctionDescription(Shape):
+    name: str
+    description: str
+    parameters: Annotated[
+        dict[str, Any], Field(validation_alias="input_schema", description="JSON Schema of the arguments.")
+    ]
 
 
-def anthropic(tool: AnyTool) -> dict[str, Any]:
-    """An element of `tools` in a request to the Messages API."""
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+class OpenAITool(Shape):
+    """For `?format=openai`."""
+
+    # As an element of `tools` in a request to the Chat Completions API.
+    type: Literal["function"]
+    function: FunctionDescription
 
 
-SHAPES: dict[str, Callable[[AnyTool], dict[str, Any]]] = {"own": own, "openai": openai, "anthropic": anthropic}
+class AnthropicTool(Shape):
+    """For `?format=anthropic`."""
+
+    # As an element of `tools` in a request to the Messages API.
+    name: str
+    description: str
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
 
 
-def shape_named(name: str | None) -> Callable[[AnyTool], dict[str, Any]]:
+class ToolList(BaseModel):
+    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
+
+
+SHAPES: dict[str, Callable[[AnyTool], Shape]] = {
+    "own": ToolDescription.model_validate,
+    "openai": lambda tool: OpenAITool(type="function", function=FunctionDescription.model_validate(tool)),
+    "anthropic": AnthropicTool.model_validate,
+}
+
+
+def shape_named(name: str) -> Callable[[AnyTool], Shape]:
     """Raises `InvalidInput` for an unknown format."""
-    if name is None:
-        return own
     if name not in SHAPES:
         choices = f"Must be one of: {', '.join(SHAPES)}."
         raise InvalidInput("There is no such format.", errors={"format": [choices]})
@@ -335,46 +322,10 @@ KEY = OpenApiParameter(
 )
 
 
-class ToolDescription(BaseModel):
-    """A tool as its callers see it."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-    name: str
-    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
-    read_only: Annotated[bool, Field(description="Whether a call leaves everything as it was.")]
-    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
-    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
-    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
-
-
-class FunctionDescription(BaseModel):
-    name: str
-    description: str
-    parameters: Annotated[dict[str, Any], Field(description="JSON Schema of the arguments.")]
-
-
-class OpenAITool(BaseModel):
-    """For `?format=openai`."""
-
-    type: Literal["function"]
-    function: FunctionDescription
-
-
-class AnthropicTool(BaseModel):
-    """For `?format=anthropic`."""
-
-    name: str
-    description: str
-    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
-
-
-class ToolList(BaseModel):
-    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
-
-
-class ToolListViewSet(ViewSet):
-    required_scope = None
+class ToolViewSet(ViewSet):
+    # The tool of a call; None for the list, and for a name that no tool has.
+    tool: AnyTool | None = None
+    required_scope: TokenScope | None = None
 
     @extend_schema(
         operation_id="list_tools",
@@ -384,51 +335,43 @@ class ToolListViewSet(ViewSet):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        shape = shape_named(request.query_params.get("format"))
-        return Response({"tools": [shape(tool) for tool in registry]})
+        shape = shape_named(request.query_params.get("format", "own"))
+        return Response({"tools": [shape(tool).model_dump(mode="json", by_alias=True) for tool in registry]})
 
-
-class UnknownToolViewSet(ViewSet):
-    """Authenticates first: without credentials, a missing tool looks like any other."""
-
-    required_scope = None
-
-    @extend_schema(exclude=True)
-    def call(self, request: Request, name: str) -> Response:
-        raise NotFound
-
-
-def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
-    """A viewset for one tool, so that the OpenAPI document has its input and output under its own path."""
-    conflicts = () if tool.is_read_only else (409, 422)
-
-    @extend_schema(
-        operation_id=tool.name,
-        summary=tool.name,
-        description=tool.description,
-        parameters=[] if tool.is_read_only else [KEY],
-        request=tool.input_model,
-        responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
-        examples=examples_of(tool.name),
-    )
-    def call(self: ViewSet, request: Request) -> HttpResponse:
+    # `extend_schema_view` looks only for marked actions.
+    @action(detail=False, methods=["post"])
+    def call(self, request: Request, name: str = "") -> HttpResponse:
+        """Authenticates first: without credentials, a missing tool looks like any other."""
+        user, reads, tool = person_of(request), may_read(request), self.tool
+        if tool is None:
+            raise NotFound
         key = request.META.get(_KEY)
-        if tool.is_read_only or key is None:
-            # Written by pydantic directly, and not by DRF from pydantic's result.
-            answer = as_json(tool.call(request.data, user=person_of(request), may_read=may_read(request)))
-            return HttpResponse(answer, content_type="application/json")
-        return _call_once(tool, request, idempotency.clean_key(key))
-
-    attributes = {
-        "call": call,
-        "required_scope": tool.scope,
-        "__doc__": tool.description,
-    }
-    return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)
+        if not tool.is_read_only and key is not None:
+            return _call_once(tool, idempotency.clean_key(key), request.data, user=user, reads=reads)
+        # Written by pydantic directly, and not by DRF from pydantic's result.
+        answer = tool.call(request.data, user=user, may_read=reads).as_json()
+        return HttpResponse(answer, content_type="application/json")
 
 
-def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
-    user, data, reads = person_of(request), request.data, may_read(request)
+def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
+    """The viewset with one tool's input and output in the OpenAPI document, under the tool's own path."""
+    conflicts = () if tool.is_read_only else (409, 422)
+    described = extend_schema_view(
+        call=extend_schema(
+            operation_id=tool.name,
+            summary=tool.name,
+            description=tool.description,
+            parameters=[] if tool.is_read_only else [KEY],
+            request=tool.input_model,
+            responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
+            examples=examples_of(tool.name),
+        )
+    )
+    attributes = {"tool": tool, "required_scope": tool.scope}
+    return described(type(f"{to_camel(tool.name)}ViewSet", (ToolViewSet,), attributes))
+
+
+def _call_once(tool: AnyTool, key: str, data: Any, *, user: User, reads: bool) -> Response:
     with acting_as(user):
         kept = idempotency.once(
             caller=Caller(user_id=user.pk),
@@ -436,7 +379,7 @@ def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
             # A token that may not read must not get the kept response of one that may.
             operation=tool.name if reads else f"{tool.name} by a writer",
             data=data,
-            run=lambda: as_data(tool.call(data, user=user, may_read=reads)),
+            run=lambda: tool.call(data, user=user, may_read=reads).as_data(),
             now=timezone.now(),
         )
     return Response(kept.answer, headers={idempotency.REPLAYED: "true"} if kept.is_replay else None)

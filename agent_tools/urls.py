@@ -3,7 +3,7 @@
 from django.urls import URLPattern, path
 
 from agent_tools import pages
-from agent_tools.rest import TokenListViewSet, TokenViewSet, ToolListViewSet, UnknownToolViewSet, viewset_of
+from agent_tools.rest import TokenViewSet, ToolViewSet, viewset_of
 from agent_tools.tools import registry
 
 
@@ -12,15 +12,16 @@ def tool_urls() -> list[URLPattern]:
         path(f"tools/{tool.name}/", viewset_of(tool).as_view({"post": "call"}), name=tool.name) for tool in registry
     ]
     return [
-        path("tools/", ToolListViewSet.as_view({"get": "look"}), name="tools"),
+        path("tools/", ToolViewSet.as_view({"get": "look"}), name="tools"),
         *named,
-        path("tools/<str:name>/", UnknownToolViewSet.as_view({"post": "call"})),
+        # An unknown tool, which the OpenAPI document does not list.
+        path("tools/<str:name>/", ToolViewSet.as_view({"post": "call"}, schema=None)),
     ]
 
 
 def token_urls() -> list[URLPattern]:
     return [
-        path("tokens/", TokenListViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
+        path("tokens/", TokenViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
         path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
     ]
 

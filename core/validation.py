@@ -14,7 +14,8 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, RawPostDataException
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
@@ -39,7 +40,7 @@ NO_JSON = "The body is not valid JSON."
 NO_NUL = "A text cannot have a NUL character (U+0000)."
 
 
-def text_limit(characters: int) -> dict[str, int]:
+def text_limit(characters: int) -> dict[str, Any]:
     """For a field's `json_schema_extra`: the limit that a service enforces with its own sentence."""
     return {"maxLength": characters}
 
@@ -114,6 +115,26 @@ class Input(BaseModel):
     """The base of what may be sent or asked for: a field that nobody knows is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Shape(BaseModel):
+    """The base of what a service returns in the form that the API publishes."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class Output(Shape):
+    """A shape in the contract's camel case."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON types, in the contract's names; missing values are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def as_json(self) -> str:
+        """`as_data`, as a JSON text."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
 def stated(sentence: str) -> PydanticCustomError:
@@ -294,6 +315,24 @@ def _as_day(text: str) -> date:
 
 
 Day = Annotated[date, BeforeValidator(_as_day)]
+
+
+def _as_moment(value: object) -> datetime:
+    """Pydantic would also accept a number in a text, as the seconds since 1970."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+def _in_utc(at: datetime) -> datetime:
+    """PostgreSQL knows no offset of more than 15:59."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("this time is before the year 1 or after the year 9999") from None
+
+
+WrittenTime = Annotated[AwareDatetime, BeforeValidator(_as_moment), AfterValidator(_in_utc)]
 
 
 LIMIT = OpenApiParameter(

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -20,7 +20,6 @@ from django.utils.module_loading import import_string
 from django.views import View
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -31,10 +30,10 @@ from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
 from core.isolation.acting import acting_as
 from core.responses import KEEP_ALIVE, as_recollect_error, problem_response
-from core.validation import LONGEST_REFERENCE, Input, PlainText, position_in_address, validate, validate_query
+from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
 from imports.models import BEGUN_BY_LENGTH, EntryKind, Import, ImportEntry
-from imports.services import MAX_CHUNK, EntryQuestion
+from imports.services import LONGEST_TITLE, MAX_CHUNK, EntryQuestion
 from imports.shapes import (
     EntryOutput,
     ImportListOutput,
@@ -43,7 +42,6 @@ from imports.shapes import (
     PreviewOutput,
     StartWanted,
     UndoWanted,
-    WrittenTime,
 )
 from imports.storing.queue import waiting_vectors
 from intake.accounts.identity import is_registered, person_of
@@ -57,7 +55,6 @@ from intake.web.chat import event_stream, refusal
 IMPORT_SCOPE = "import"
 RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})", re.ASCII)
 LONGEST_RANGE = 60
-LONGEST_TITLE = 200
 RANGE_SCHEMA = {"type": "string", "maxLength": LONGEST_RANGE}
 TITLE_SCHEMA = {"type": "string", "maxLength": LONGEST_TITLE}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
@@ -88,15 +85,6 @@ def _refuse_to_remove(request: Request, batch: Import) -> None:
     token = _token_of(request)
     if token and "delete" not in getattr(request.auth, "scopes", ()) and batch.begun_by != token:
         raise InsufficientScope("This token lacks the scope `delete`, and has not begun this import.")
-
-
-class PreviewQuery(Input):
-    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
-    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
-    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
-    since: WrittenTime | None = None
-    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
 class ImportsViewSet(ActsAsCaller, ViewSet):
@@ -198,7 +186,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     )
     def preview(self, request: Request, import_id: str) -> Response:
         batch = services.get(user=person_of(request), import_id=import_id)
-        page = services.entries_of(batch, EntryQuestion(**validate_query(PreviewQuery, request).model_dump()))
+        page = services.entries_of(batch, validate_query(EntryQuestion, request))
         shown = PreviewOutput(
             import_=ImportOutput.of(batch),
             newest=page.newest,
@@ -258,8 +246,8 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
 
 def data_of(batch: Import, *, counts_vectors: bool = True) -> dict[str, Any]:
     """An import with its owner's waiting vectors; call it while acting as that user."""
-    waiting = waiting_vectors(batch.user, now=timezone.now()) if batch.stored and counts_vectors else None
-    return ImportOutput.of(batch, waiting).as_data()
+    vectors = waiting_vectors(batch.user, now=timezone.now()) if batch.stored and counts_vectors else None
+    return ImportOutput.of(batch, vectors).as_data()
 
 
 def _answer(batch: Import, *, status: int = HTTPStatus.OK) -> Response:

@@ -8,10 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Annotated
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, Sum
+from pydantic import Field
 
 from core.errors import (
     ContinuedSince,
@@ -24,8 +26,8 @@ from core.errors import (
 )
 from core.ids import parse_id
 from core.text import pg_text
-from core.validation import ListPage, Position, page_of
-from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
+from core.validation import Input, ListPage, PlainText, Position, WrittenTime, page_of
+from imports.models import MAX_FILENAME, EntryKind, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
 from imports.storing import queue
 from imports.storing.contents import settle
@@ -40,18 +42,18 @@ MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024
 MAX_CHOSEN = 10_000
+LONGEST_TITLE = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryQuestion:
+class EntryQuestion(Input):
     """The filter of a preview."""
 
-    q: str = ""
-    status: str = ""
-    kind: str = ""
-    since: datetime | None = None
-    after: int | None = None
-    limit: int = 100
+    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
+    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
+    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
+    since: WrittenTime | None = None
+    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
 @dataclass(frozen=True, slots=True)

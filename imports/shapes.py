@@ -1,38 +1,20 @@
 """The JSON shapes of the imports' REST API."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.urls import reverse
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from core.validation import Input, ListPage
+from core.validation import Input, ListPage, WrittenTime
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
 from imports.services import CHUNK, MAX_CHOSEN
 from imports.storing.contents import LONGEST_ID
-from imports.storing.queue import Waiting
+from imports.storing.queue import VectorsOutput
 
 Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
-
-
-def _read(value: object) -> datetime:
-    """Pydantic would also accept a number in a text, as the seconds since 1970."""
-    if not isinstance(value, str) or "T" not in value.upper():
-        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
-    return datetime.fromisoformat(value.upper())
-
-
-def _in_utc(at: datetime) -> datetime:
-    """PostgreSQL knows no offset of more than 15:59."""
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("this time is before the year 1 or after the year 9999") from None
-
-
-WrittenTime = Annotated[AwareDatetime, BeforeValidator(_read), AfterValidator(_in_utc)]
 
 
 class ImportWanted(Input):
@@ -61,11 +43,6 @@ class SkippedOutput(BaseModel):
     where: Annotated[str, Field(description="The place in the export.")]
     reason: str
     external_id: str | None
-
-
-class VectorsOutput(BaseModel):
-    waiting: Annotated[int, Field(description="Passages that wait for a vector.")]
-    seconds: Annotated[int | None, Field(description="About how long at the present rate; null: not known yet.")]
 
 
 class ImportOutput(BaseModel):
@@ -103,7 +80,7 @@ class ImportOutput(BaseModel):
     expires_at: Annotated[datetime | None, Field(description="When the upload is deleted if nobody goes on with it.")]
 
     @classmethod
-    def of(cls, batch: Import, waiting: Waiting | None = None) -> Self:
+    def of(cls, batch: Import, vectors: VectorsOutput | None = None) -> Self:
         labels = {reader.product: reader.label for reader in readers()}
         return cls(
             id=batch.pk,
@@ -124,7 +101,7 @@ class ImportOutput(BaseModel):
             last_at=batch.last_at,
             notices=batch.notices,
             skipped=[SkippedOutput(**each) for each in batch.skipped],
-            vectors=VectorsOutput(waiting=waiting.passages, seconds=waiting.seconds) if waiting else None,
+            vectors=vectors,
             error=batch.error or None,
             can_undo=batch.can_be_undone,
             created_at=batch.created_at,

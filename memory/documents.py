@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import SequenceMatcher
 from enum import Enum
-from typing import Any, Self, cast
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Left, Length
 from django.utils import timezone
+from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
-from core.validation import ListPage, Position, checked, page_of
+from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
 from intake.models import Activity, User
@@ -121,27 +122,15 @@ EXISTS = "There is such a document already. Read it, and write with its ETag."
 CHANGED = "These lines are not in the document any more as they were added, and so nothing was taken out."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """A document with its text. `version` counts its writes."""
+class DocumentOutput(Shape):
+    """A document as it stands."""
 
-    id: UUID
-    date: date | None
+    id: Annotated[UUID, Field(exclude=True)]
+    date: Annotated[date | None, Field(description="The log's day; null for MEMORY.md.")]
     content: str
-    version: int
+    version: Annotated[int, Field(description="Counts up with every write.")]
     created_at: datetime
     updated_at: datetime
-
-    @classmethod
-    def of(cls, row: MemoryDocument) -> Self:
-        return cls(
-            id=row.pk,
-            date=row.date,
-            content=row.content,
-            version=row.version,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
 
     @property
     def state(self) -> str:
@@ -149,27 +138,27 @@ class Document:
         return f"{self.version}-{self.id.hex[-12:]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyLog:
-    """The existence of a log for a day; `length` in characters."""
+class DailyLogOutput(Shape):
+    """That there is a log for a day."""
 
     date: date
     version: int
-    length: int
+    length: Annotated[int, Field(description="In characters.")]
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class DailyLogs:
-    """One page of the list, the latest day first; `before` is the beginning of the next page, if there is one."""
+class DailyLogList(Shape):
+    """Latest day first."""
 
-    logs: list[DailyLog]
-    before: date | None
+    logs: list[DailyLogOutput]
+    before: Annotated[
+        date | None, Field(description="Ask again with this `before` for the logs before these; null at the end.")
+    ]
 
 
-def read(*, user: User, day: DocumentDay) -> Document:
+def read(*, user: User, day: DocumentDay) -> DocumentOutput:
     """Raises `NotFound`."""
-    return Document.of(_get(user, day))
+    return DocumentOutput.model_validate(_get(user, day))
 
 
 def beginning(*, user: User, day: DocumentDay, length: int) -> str:
@@ -183,18 +172,18 @@ def exists(*, user: User, day: DocumentDay) -> bool:
     return MemoryDocument.objects.for_user(user).on(day).exists()
 
 
-def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_LOGS) -> DailyLogs:
+def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_LOGS) -> DailyLogList:
     """The `limit` (1 to 100) latest logs of days before `before`, without their content."""
     found = MemoryDocument.objects.for_user(user).daily_logs().annotate(length=Length("content")).order_by("-date")
     if before is not None:
         found = found.filter(date__lt=before)
     rows = found.values("date", "version", "length", "updated_at")[: limit + 1]
     # Every log has a date: a constraint of the table says so.
-    logs = [DailyLog(**cast("dict[str, Any]", row)) for row in rows]
-    return DailyLogs(logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
+    logs = [DailyLogOutput.model_validate(row) for row in rows]
+    return DailyLogList(logs=logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
 
 
-def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Document:
+def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> DocumentOutput:
     """Create a document. Raises `Conflict` if it exists, also if another request was faster."""
     _check_day(day)
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
@@ -208,10 +197,12 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
         except IntegrityError:
             raise Conflict(EXISTS) from None
         index.index(document_entry(row), now=now)
-    return Document.of(row)
+    return DocumentOutput.model_validate(row)
 
 
-def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime) -> Document:
+def replace(
+    *, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime
+) -> DocumentOutput:
     """Overwrite a document that is in one of the `expected` states; None allows any. Raises `Conflict` otherwise.
 
     The previous text is kept as an earlier version.
@@ -230,7 +221,7 @@ def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[
         return _indexed(user, day, now)
 
 
-def move(*, user: User, day: date, to: date, expected: Collection[str] | None, now: datetime) -> Document:
+def move(*, user: User, day: date, to: date, expected: Collection[str] | None, now: datetime) -> DocumentOutput:
     """Move a log to another day; if that day has a log, append it there.
 
     Raises `Conflict` if it is in none of the `expected` states, or if a log of that day was created at this moment;
@@ -240,7 +231,7 @@ def move(*, user: User, day: date, to: date, expected: Collection[str] | None, n
     with transaction.atomic():
         row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update(of=("self",)))
         if to == day:
-            return Document.of(row)
+            return DocumentOutput.model_validate(row)
         if not exists(user=user, day=to):
             return _dated(row, user, to, now)
         if row.content and not MemoryDocument.objects.append(
@@ -251,7 +242,7 @@ def move(*, user: User, day: date, to: date, expected: Collection[str] | None, n
         return _indexed(user, to, now)
 
 
-def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Document:
+def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> DocumentOutput:
     """Append lines to a document, creating it if necessary. Raises `TooLarge`, and then nothing is appended."""
     _check_day(day)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
@@ -262,7 +253,7 @@ def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Documen
         return _indexed(user, day, now)
 
 
-def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: datetime) -> Document | None:
+def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: datetime) -> DocumentOutput | None:
     """Undo an append: remove exactly its lines, even if the document has changed since.
 
     `at`: the position of the lines in characters, to select among equal lines; without it the last ones are removed. An
@@ -305,12 +296,12 @@ def _get(user: User, day: DocumentDay) -> MemoryDocument:
 
 def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet) -> MemoryDocument:
     row = document.first()
-    if row is None or (expected is not None and Document.of(row).state not in expected):
+    if row is None or (expected is not None and DocumentOutput.model_validate(row).state not in expected):
         raise Conflict
     return row
 
 
-def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Document:
+def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> DocumentOutput:
     # Its rows in the index contain the day.
     index.forget(document_place(row))
     row.date = day
@@ -324,10 +315,10 @@ def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Documen
     return _indexed(user, day, now)
 
 
-def _indexed(user: User, day: DocumentDay, now: datetime) -> Document:
+def _indexed(user: User, day: DocumentDay, now: datetime) -> DocumentOutput:
     row = _get(user, day)
     index.index(document_entry(row), now=now)
-    return Document.of(row)
+    return DocumentOutput.model_validate(row)
 
 
 def _check_day(day: DocumentDay) -> None:

@@ -1,16 +1,16 @@
 """Memory records: create, change, list and delete them; `search_memory` finds them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Self
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import transaction
+from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
-from core.validation import ListPage, Position, checked, page_of
+from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
 from intake.chats import quotas
 from intake.models import Activity, User
@@ -24,27 +24,23 @@ MAX_RECORDS = 100
 DEFAULT_TYPE = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A saved record. `project_id` is empty without a project."""
+# The limits as the API publishes them; `_checked` enforces them with its own sentences.
+CONTENT_LIMIT = Field(json_schema_extra=text_limit(MAX_RECORD_LENGTH))
+LABEL_LIMIT = Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))
+PROJECT_LIMIT = Field(json_schema_extra=text_limit(MAX_PROJECT_LENGTH))
+TAGS_LIMIT = Field(json_schema_extra={"maxItems": MAX_TAGS})
+RecordTags = list[Annotated[str, LABEL_LIMIT]]
 
-    id: UUID
-    type: str
-    project_id: str
-    tags: tuple[str, ...]
-    content: str
-    created_at: datetime
 
-    @classmethod
-    def of(cls, row: MemoryRecord) -> Self:
-        return cls(
-            id=row.pk,
-            type=row.type,
-            project_id=row.project_id,
-            tags=tuple(row.tags),
-            content=row.content,
-            created_at=row.created_at,
-        )
+class RecordOutput(Shape):
+    """A record as it was noted."""
+
+    id: Annotated[UUID, Field(description="The record's id.")]
+    type: Annotated[str, Field(description="What kind of record: a decision, a lesson, a note.")]
+    project_id: Annotated[str, Field(description="The project it belongs to; empty for none.")]
+    tags: Annotated[tuple[str, ...], Field(description="The labels it was given.")]
+    content: Annotated[str, Field(description="What was noted, whole.")]
+    created_at: Annotated[AwareDatetime, Field(description="When it was noted.")]
 
     @property
     def state(self) -> str:
@@ -61,14 +57,14 @@ def create(
     type: str = DEFAULT_TYPE,
     project_id: str = "",
     tags: Sequence[str] = (),
-) -> Record:
+) -> RecordOutput:
     """Save a record. Raises `InvalidInput` that names the wrong field, `QuotaExceeded` and `RateLimited`."""
     held = _checked(content=content, type=type, project_id=project_id, tags=tags)
     quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
     with transaction.atomic():
         row = MemoryRecord.objects.create(user=user, created_at=now, **held)
         index.index(record_entry(row), now=now)
-    return Record.of(row)
+    return RecordOutput.model_validate(row)
 
 
 def rewrite(
@@ -81,7 +77,7 @@ def rewrite(
     type: str | None = None,
     project_id: str | None = None,
     tags: Sequence[str] | None = None,
-) -> Record:
+) -> RecordOutput:
     """Change the given fields (not None) of a record in one of the `expected` states; None allows any.
 
     It keeps its id and its creation time. Raises `NotFound`, `InvalidInput`, `QuotaExceeded`, or `Conflict` if it is in
@@ -89,7 +85,7 @@ def rewrite(
     """
     with transaction.atomic():
         row = _get(user, record_id, is_locked=True)
-        if expected is not None and Record.of(row).state not in expected:
+        if expected is not None and RecordOutput.model_validate(row).state not in expected:
             raise Conflict
         held = _checked(
             content=row.content if content is None else content,
@@ -102,7 +98,7 @@ def rewrite(
             setattr(row, name, value)
         row.save(update_fields=list(held))
         index.index(record_entry(row), now=now)
-    return Record.of(row)
+    return RecordOutput.model_validate(row)
 
 
 def list_records(
@@ -113,7 +109,7 @@ def list_records(
     tag: str | None = None,
     after: Position | None = None,
     limit: int = MAX_RECORDS,
-) -> ListPage[Record]:
+) -> ListPage[RecordOutput]:
     """The `limit` (1 to 100) newest records after `after` that match every filter."""
     found = MemoryRecord.objects.for_user(user)
     if type is not None:
@@ -123,12 +119,12 @@ def list_records(
     if tag is not None:
         found = found.filter(tags__contains=[tag])
     page = page_of(found, by="created_at", after=after, size=limit)
-    return ListPage([Record.of(row) for row in page.rows], page.more)
+    return ListPage([RecordOutput.model_validate(row) for row in page.rows], page.more)
 
 
-def read(*, user: User, record_id: UUID) -> Record:
+def read(*, user: User, record_id: UUID) -> RecordOutput:
     """Raises `NotFound` alike for a missing record and another user's."""
-    return Record.of(_get(user, record_id))
+    return RecordOutput.model_validate(_get(user, record_id))
 
 
 def delete(*, user: User, record_id: UUID) -> None:

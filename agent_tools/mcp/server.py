@@ -27,13 +27,13 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
-from pydantic import BaseModel
 
 from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, is_still_valid, verify
 from agent_tools.models import TokenScope
-from agent_tools.registry import Registry, Tool, as_data, run_in_thread
+from agent_tools.registry import Registry, Tool, run_in_thread
 from core.errors import Broken, InsufficientScope, RecollectError
 from core.responses import as_recollect_error
+from core.validation import Output
 from intake.revocation import wait_for_revocation
 from memory.backends.embedders import get_embedder
 
@@ -60,8 +60,8 @@ def described(tool: Tool[Any, Any]) -> McpTool:
     )
 
 
-def succeeded(output: BaseModel) -> CallToolResult:
-    data = as_data(output)
+def succeeded(output: Output) -> CallToolResult:
+    data = output.as_data()
     text = getattr(output, "text", None)
     if not isinstance(text, str):
         text = json.dumps(data, ensure_ascii=False)

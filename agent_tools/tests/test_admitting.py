@@ -46,7 +46,7 @@ def test_all_tokens_of_a_person_are_counted_together_and_each_persons_apart():
 def test_a_token_that_is_no_good_is_told_so_even_when_no_more_may_ask():
     made = create_token(user=(alice := a_person()))
     assert times_admitted(made.secret) == 3
-    revoke_token(user=alice, token_id=str(made.info.id))
+    revoke_token(user=alice, token_id=str(made.id))
     with pytest.raises(TokenRefused) as refused:
         admit(made.secret, address=HERE, now=timezone.now())
     assert refused.value.reason is Refusal.UNKNOWN
@@ -56,7 +56,7 @@ def test_whoever_has_a_revoked_token_does_not_use_up_what_its_owner_may_ask_for(
     alice = a_person()
     lost, kept = create_token(user=alice), create_token(user=alice)
     assert times_admitted(lost.secret, tries=1) == 1
-    revoke_token(user=alice, token_id=str(lost.info.id))
+    revoke_token(user=alice, token_id=str(lost.id))
     for _ in range(5):
         with pytest.raises(TokenRefused):
             admit(lost.secret, address=HERE, now=timezone.now())

@@ -8,9 +8,10 @@ from django.core.checks import run_checks
 from pydantic import BaseModel, Field
 
 from agent_tools.checks import problems_of
-from agent_tools.registry import Registry, ToolInput, ToolOutput
+from agent_tools.registry import Registry
 from agent_tools.tools import registry
 from agent_tools.tools.chat_history import search_chat_history
+from core.validation import Input, Output
 
 
 def ids(*tools):
@@ -22,7 +23,7 @@ def ids(*tools):
     return [problem.id for problem in found]
 
 
-class Undescribed(ToolInput):
+class Undescribed(Input):
     query: str
 
 
@@ -34,19 +35,19 @@ class Inner(BaseModel):
     name: Annotated[str, Field(description="A name.")]
 
 
-class OpenInside(ToolInput):
+class OpenInside(Input):
     inner: Annotated[Inner, Field(description="Something with a field.")]
 
 
-class UndescribedInside(ToolOutput):
+class UndescribedInside(Output):
     results: Annotated[list[Undescribed], Field(description="What was found.")]
 
 
-class NotJson(ToolInput):
+class NotJson(Input):
     share: Annotated[float, Field(description="A share.", json_schema_extra={"default": float("nan")})] = 0.5
 
 
-class NoSchema(ToolInput):
+class NoSchema(Input):
     query: Annotated[str, Field(description="What to look for.", json_schema_extra={"type": "words"})]
 
 

@@ -67,10 +67,10 @@ def test_a_wrong_wish_is_said_and_makes_nothing(session, form):
 
 
 def test_a_token_is_revoked_by_its_owner_alone(session, alice):
-    theirs = create_token(user=a_person("bob@example.com")).info.id
+    theirs = create_token(user=a_person("bob@example.com")).id
     for token_id in (theirs, uuid4(), "x"):
         assert session.post(f"{URL}{token_id}/revoke/").status_code == 404
-    mine = create_token(user=alice).info.id
+    mine = create_token(user=alice).id
     assert session.get(f"{URL}{mine}/revoke/").status_code == 405
     assert session.post(f"{URL}{mine}/revoke/", follow=True).status_code == 200
     assert [token.public_id for token in AccessToken.objects.all()] == [theirs]
@@ -89,7 +89,7 @@ def test_who_is_not_logged_in_is_led_to_the_log_in():
 def test_a_page_of_another_site_can_neither_make_nor_revoke(alice):
     client = Client(enforce_csrf_checks=True)
     client.force_login(alice)
-    kept = create_token(user=alice).info.id
+    kept = create_token(user=alice).id
     assert make(client).status_code == client.post(f"{URL}{kept}/revoke/").status_code == 403
     assert AccessToken.objects.count() == 1
 

@@ -67,7 +67,7 @@ def test_a_malformed_token_is_refused(secret):
 def test_an_unknown_a_revoked_an_expired_and_a_deactivated_persons_token_are_refused(alice):
     assert refusal_of("f" * 64) is Refusal.UNKNOWN
     revoked, kept = create_token(user=alice), create_token(user=alice, days=1)
-    AccessToken.objects.filter(public_id=revoked.info.id).delete()
+    AccessToken.objects.filter(public_id=revoked.id).delete()
     assert refusal_of(revoked.secret) is Refusal.UNKNOWN
     assert refusal_of(kept.secret, now=timezone.now() + timedelta(days=1)) is Refusal.EXPIRED
     alice.is_active = False
@@ -278,7 +278,7 @@ def test_nobody_manages_tokens_without_a_session_and_csrf(alice):
 
 
 def test_somebody_elses_token_a_missing_and_a_malformed_id_get_the_same_bytes(session):
-    theirs = create_token(user=a_person("bob@example.com")).info.id
+    theirs = create_token(user=a_person("bob@example.com")).id
     answers = [session.delete(f"{URL}{key}/") for key in (theirs, uuid4(), "x")]
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1

@@ -6,8 +6,9 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field, StringConstraints
 
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.registry import Tool
 from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
+from core.validation import Input, Output
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
 from memory.search import ChatHistory, SearchMode
@@ -25,7 +26,7 @@ ONLY_NEAREST = "Nothing found about it; the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
-class SearchChatHistoryInput(ToolInput):
+class SearchChatHistoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=500),
@@ -42,7 +43,7 @@ class SearchChatHistoryInput(ToolInput):
     rerank: Annotated[bool, Field(description=RERANK)] = False
 
 
-class ChatHistoryResult(ToolOutput):
+class ChatHistoryResult(Output):
     conversation_id: Annotated[UUID, Field(description="The conversation the turn belongs to.")]
     turn_number: Annotated[int, Field(description="Which turn of it, from 1.")]
     snippet: Annotated[str, Field(description="The first 200 characters of what the person said.")]
@@ -55,7 +56,7 @@ class ChatHistoryResult(ToolOutput):
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} In hybrid mode.")] = None
 
 
-class InterpretedTime(ToolOutput):
+class InterpretedTime(Output):
     """The words of the query that were read as a time, and the days they stand for."""
 
     first: Annotated[str, Field(alias="from", description="The first day, YYYY-MM-DD, in the person's time zone.")]
@@ -63,7 +64,7 @@ class InterpretedTime(ToolOutput):
     text: Annotated[str, Field(description="The words of the query that say so.")]
 
 
-class SearchChatHistoryOutput(ToolOutput):
+class SearchChatHistoryOutput(Output):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
     query: Annotated[str, Field(description="The query as it was searched.")]

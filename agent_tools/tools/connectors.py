@@ -12,14 +12,14 @@ from pydantic import Field, StringConstraints
 
 from agent_tools.models import TokenScope
 from agent_tools.oauth.addresses import origin
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.registry import Tool
 from agent_tools.tools import conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known
 from core.errors import NotFound
 from core.ids import parse_id
 from core.text import shortened
-from core.validation import LONGEST_REFERENCE
+from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.chats.tree import conversation_path
 from intake.models import User
 from memory import records
@@ -40,7 +40,7 @@ ResultTitle = Annotated[str, Field(description="What it is, and of which day.")]
 ResultUrl = Annotated[str, Field(description="Where the person reads it.")]
 
 
-class ConnectorQuery(ToolInput):
+class ConnectorQuery(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_LENGTH),
@@ -48,22 +48,22 @@ class ConnectorQuery(ToolInput):
     ]
 
 
-class ConnectorResult(ToolOutput):
+class ConnectorResult(Output):
     id: ResultId
     title: ResultTitle
     url: ResultUrl
     excerpt: Annotated[str, Field(alias="text", description="At most 500 characters around the match.")]
 
 
-class ConnectorResults(ToolOutput):
+class ConnectorResults(Output):
     results: Annotated[list[ConnectorResult], Field(description="Best first.")]
 
 
-class ConnectorReference(ToolInput):
+class ConnectorReference(Input):
     id: Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE, description="The `id` of a result.")]
 
 
-class ConnectorDocument(ToolOutput):
+class ConnectorDocument(Output):
     id: ResultId
     title: ResultTitle
     # Not named `text` here: a model reads the complete output as JSON.

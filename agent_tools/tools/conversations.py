@@ -8,11 +8,11 @@ from django.db.models import Q
 from pydantic import Field
 
 from agent_tools.models import TokenScope
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.registry import Tool
 from agent_tools.tools.wording import counted, first_of, known, link
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
-from core.validation import LONGEST_REFERENCE, Position, page_of
+from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
@@ -32,7 +32,7 @@ TurnCount = Annotated[
 ]
 
 
-class GetConversationInput(ToolInput):
+class GetConversationInput(Input):
     conversation_id: Annotated[
         str,
         Field(
@@ -50,7 +50,7 @@ class GetConversationInput(ToolInput):
     ] = 3
 
 
-class ConversationTurn(ToolOutput):
+class ConversationTurn(Output):
     turn_number: Annotated[int, Field(description="Which turn of the conversation, from 1.")]
     said_at: Annotated[datetime, Field(description="When it was said, in the person's time zone.")]
     person: Annotated[str, Field(description="What the person said.")]
@@ -63,12 +63,12 @@ class ConversationTurn(ToolOutput):
     ] = None
 
 
-class BranchedFrom(ToolOutput):
+class BranchedFrom(Output):
     conversation_id: ConversationId
     turn_number: Annotated[int, Field(description="Which turn of it: a value for `around`.")]
 
 
-class GetConversationOutput(ToolOutput):
+class GetConversationOutput(Output):
     conversation_id: ConversationId
     title: Title
     started_at: StartedAt
@@ -87,7 +87,7 @@ class GetConversationOutput(ToolOutput):
     ] = None
 
 
-class ListRecentConversationsInput(ToolInput):
+class ListRecentConversationsInput(Input):
     limit: Annotated[
         int, Field(ge=1, le=MOST_CONVERSATIONS, description="How many conversations at most, the latest first.")
     ] = 10
@@ -111,7 +111,7 @@ class ListRecentConversationsInput(ToolInput):
     ] = None
 
 
-class ListedConversation(ToolOutput):
+class ListedConversation(Output):
     conversation_id: ConversationId
     title: Title
     started_at: StartedAt
@@ -119,7 +119,7 @@ class ListedConversation(ToolOutput):
     turn_count: TurnCount
 
 
-class ListRecentConversationsOutput(ToolOutput):
+class ListRecentConversationsOutput(Output):
     conversations: Annotated[list[ListedConversation], Field(description="The most recently active first.")]
     time_zone: Annotated[str, Field(description="The person's time zone, by its IANA name.")]
     more: Annotated[

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import (
     NOTHING_RELEVANT,
     ONLY_NEAREST,
@@ -21,7 +21,7 @@ from agent_tools.tools.chat_history import (
     interpreted,
 )
 from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, counted, first_of, link, without_our_lines
-from core.validation import parse_day, stated
+from core.validation import Input, Output, parse_day, stated
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
 from intake.models import User
@@ -82,7 +82,7 @@ def _requires_the_query(schema: dict[str, Any]) -> None:
 OptionalDay = Annotated[date | None, BeforeValidator(_a_date)]
 
 
-class SearchHistoryInput(ToolInput):
+class SearchHistoryInput(Input):
     model_config = ConfigDict(json_schema_extra=_requires_the_query, validate_default=True)
 
     query: Annotated[
@@ -130,7 +130,7 @@ NOTHING_FOUND = "No matching results found. Try broader keywords or a different 
 NEAREST = "Nothing was found about this, and these results are only the nearest"
 
 
-class HistoryResult(ToolOutput):
+class HistoryResult(Output):
     source: Annotated[Literal["memory", "daily_log", "message", "session"], Field(description="What it is.")]
     date: Annotated[str, Field(description="The day it is of, YYYY-MM-DD, in the person's time zone.")]
     score: Annotated[float, Field(description="Higher is better; 1 is the most there is.")]
@@ -147,12 +147,12 @@ class HistoryResult(ToolOutput):
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
 
 
-class HistoryDay(ToolOutput):
+class HistoryDay(Output):
     date: Annotated[str, Field(description="YYYY-MM-DD, in the person's time zone.")]
     results: Annotated[list[int], Field(description="Which of `results` are of this day, from 0.")]
 
 
-class SearchHistoryOutput(ToolOutput):
+class SearchHistoryOutput(Output):
     text: Annotated[str, Field(description="The results to read.")]
     results: Annotated[list[HistoryResult], Field(description="The same, as data: best first.")]
     by_date: Annotated[list[HistoryDay], Field(description="The results by day: newest day first.")]

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
+from agent_tools.registry import StoredByCall, Tool
 from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, known
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
 from core.responses import database_away
 from core.text import shortened
-from core.validation import parse_day, refuse_nul, text_limit
+from core.validation import Input, Output, parse_day, refuse_nul, text_limit
 from intake.models import User
 from memory import documents, records
 from memory.backends.embedders import EmbedderError
@@ -27,7 +27,7 @@ from memory.models.documents import (
     MAX_RECORD_LENGTH,
     MAX_TAGS,
 )
-from memory.records import Record
+from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, count_pending
 from memory.search.records import search_memory as search
@@ -44,7 +44,7 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENG
 Labels = Annotated[list[Label], Field(max_length=MAX_TAGS)]
 
 
-class SearchMemoryInput(ToolInput):
+class SearchMemoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
@@ -70,27 +70,14 @@ class SearchMemoryInput(ToolInput):
     tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
 
 
-class MemoryRecordOutput(BaseModel):
-    """A record as it was noted; its names are the contract's, which are not in camel case."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: Annotated[UUID, Field(description="The record's id.")]
-    type: Annotated[str, Field(description="What kind of record: a decision, a lesson, a note.")]
-    project_id: Annotated[str, Field(description="The project it belongs to; empty for none.")]
-    tags: Annotated[tuple[str, ...], Field(description="The labels it was given.")]
-    content: Annotated[str, Field(description="What was noted, whole.")]
-    created_at: Annotated[AwareDatetime, Field(description="When it was noted.")]
-
-
-class MemoryResult(ToolOutput):
-    record: Annotated[MemoryRecordOutput, Field(description="The record as it was noted.")]
+class MemoryResult(Output):
+    record: Annotated[RecordOutput, Field(description="The record as it was noted.")]
     similarity: Annotated[
         float, Field(description="1 minus the cosine distance to the query: 0 is unrelated, 1 identical.")
     ]
 
 
-class SearchMemoryOutput(ToolOutput):
+class SearchMemoryOutput(Output):
     results: Annotated[list[MemoryResult], Field(description="The records found, most similar first.")]
     text: Annotated[str, Field(description="The results as a Markdown list, long records cut short.")]
     note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
@@ -117,7 +104,7 @@ def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
     except MemorySearchError as error:
         raise _as_told(error) from error
     return SearchMemoryOutput(
-        results=[_output(result) for result in found],
+        results=[MemoryResult(record=result.record, similarity=result.similarity) for result in found],
         text=_as_markdown(found, user),
         note=None if found else NO_MATCHES,
         pending=pending or None,
@@ -141,14 +128,6 @@ def _as_told(error: MemorySearchError) -> RecollectError:
         case cause:
             logger.error("search_memory failed: %s", type(cause).__name__)
             return SearchFailed()
-
-
-def record_output(record: Record) -> MemoryRecordOutput:
-    return MemoryRecordOutput.model_validate(record, from_attributes=True)
-
-
-def _output(result: MemorySearchResult) -> MemoryResult:
-    return MemoryResult(record=record_output(result.record), similarity=result.similarity)
 
 
 def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
@@ -192,45 +171,41 @@ search_memory = Tool(
 # --- `save_memory` and `append_daily_log`: save a user's notes; both only add ---
 
 
-class SaveMemoryInput(ToolInput):
+class SaveMemoryInput(Input):
     content: Annotated[
         str,
+        CONTENT_LIMIT,
         Field(
             description=f"What to remember, in words that stand for themselves a year from now: 1 to "
-            f"{MAX_RECORD_LENGTH:,} characters.",
-            json_schema_extra=text_limit(MAX_RECORD_LENGTH),
+            f"{MAX_RECORD_LENGTH:,} characters."
         ),
     ]
     type: Annotated[
         str | None,
+        LABEL_LIMIT,
         Field(
             description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
-            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it.",
-            json_schema_extra=text_limit(MAX_LABEL_LENGTH),
+            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it."
         ),
     ] = None
     project_id: Annotated[
         str | None,
-        Field(
-            description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters.",
-            json_schema_extra=text_limit(MAX_PROJECT_LENGTH),
-        ),
+        PROJECT_LIMIT,
+        Field(description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters."),
     ] = None
     tags: Annotated[
-        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]] | None,
-        Field(
-            description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each.",
-            json_schema_extra={"maxItems": MAX_TAGS},
-        ),
+        RecordTags | None,
+        TAGS_LIMIT,
+        Field(description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each."),
     ] = None
 
 
-class SaveMemoryOutput(ToolOutput):
-    record: Annotated[MemoryRecordOutput, Field(description="The record as it is kept.")]
+class SaveMemoryOutput(Output):
+    record: Annotated[RecordOutput, Field(description="The record as it is kept.")]
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
 
-class AppendDailyLogInput(ToolInput):
+class AppendDailyLogInput(Input):
     text: Annotated[
         str,
         Field(
@@ -247,7 +222,7 @@ class AppendDailyLogInput(ToolInput):
     ] = None
 
 
-class AppendDailyLogOutput(ToolOutput):
+class AppendDailyLogOutput(Output):
     document_id: Annotated[UUID, Field(description="The log's id.")]
     date: Annotated[dt.date | None, Field(description="The day whose log it is.")] = None
     length: Annotated[int | None, Field(description="How many characters the log has now.")] = None
@@ -268,7 +243,7 @@ def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     )
     length = f"{len(record.content):,} characters"
     text = f"Saved a memory of type {record.type!r} ({length}) with the id {record.id}."
-    return SaveMemoryOutput(record=record_output(record), text=text)
+    return SaveMemoryOutput(record=record, text=text)
 
 
 def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:

@@ -12,16 +12,18 @@ import threading
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.utils import timezone
+from pydantic import Field
 
 from core.errors import NoRoom
 from core.resilience import for_each
+from core.validation import Shape
 from imports.models import Import, ImportJob
 from imports.reading.files import Limits
 from intake.models import User
@@ -251,18 +253,15 @@ def reading_limits() -> Limits:
 RATE_SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """`seconds` is None if no vector was made for a minute."""
-
-    passages: int
-    seconds: int | None
+class VectorsOutput(Shape):
+    waiting: Annotated[int, Field(description="Passages that wait for a vector.")]
+    seconds: Annotated[int | None, Field(description="About how long at the present rate; null: not known yet.")]
 
 
-def waiting_vectors(user: User, *, now: datetime) -> Waiting:
+def waiting_vectors(user: User, *, now: datetime) -> VectorsOutput:
     mine = Embedding.objects.for_user(user)
     passages = mine.waiting().count()
     made = mine.filter(embedded_at__gte=now - timedelta(seconds=RATE_SECONDS)).count()
     if not passages:
-        return Waiting(0, 0)
-    return Waiting(passages, round(passages * RATE_SECONDS / made) if made else None)
+        return VectorsOutput(waiting=0, seconds=0)
+    return VectorsOutput(waiting=passages, seconds=round(passages * RATE_SECONDS / made) if made else None)

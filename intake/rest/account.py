@@ -20,14 +20,14 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import CountedStream
-from core.validation import validate
+from core.validation import Output, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.agent.language_models import default_for, offered
 from intake.chats import deleting, exporting
 from intake.models import Activity, User
-from intake.rest.shapes import AccountDeleted, Output, PasswordConfirmation, problems
+from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
 
 # --- The base of every DRF view of personal rows: after authentication, the handler acts as the caller ---
@@ -74,7 +74,7 @@ class ModelListView(ActsAsCaller):
         """The language models: those that the settings name, and those that their servers list."""
         caller = caller_of(request)
         default = default_for(caller)
-        models = [ModelOutput(name=each.name, takes_temperature=each.takes_temperature) for each in offered(caller)]
+        models = [ModelOutput.model_validate(each) for each in offered(caller)]
         return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
 

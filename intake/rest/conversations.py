@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.ids import parse_id
@@ -46,7 +47,9 @@ NUMBER = {"type": "integer", "minimum": 1}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 
 
-class ConversationListView(ActsAsCaller):
+class ConversationViewSet(ActsAsCaller, ViewSet):
+    answers_with = ("PATCH",)
+
     @extend_schema(
         operation_id="list_conversations",
         parameters=[
@@ -60,7 +63,8 @@ class ConversationListView(ActsAsCaller):
         ],
         responses={200: ConversationListOutput, **problems(400, *NOT_THERE)},
     )
-    def get(self, request: Request) -> Response:
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""
         after = position_in_address(request.query_params.get("after"))
         page = list_conversations(
@@ -71,10 +75,6 @@ class ConversationListView(ActsAsCaller):
         )
         return Response(ConversationListOutput.of(page).as_data())
 
-
-class ConversationView(ActsAsCaller):
-    answers_with = ("PATCH",)
-
     @extend_schema(
         operation_id="read_conversation",
         parameters=[
@@ -83,7 +83,7 @@ class ConversationView(ActsAsCaller):
         ],
         responses={200: ConversationWithTurnsOutput, **problems(400, *NOT_THERE)},
     )
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def retrieve(self, request: Request, conversation_id: str) -> Response:
         """A conversation with its latest turns."""
         found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
         window = turns_to_show(
@@ -99,7 +99,7 @@ class ConversationView(ActsAsCaller):
         request=ChangeOfConversation,
         responses={200: ConversationOutput, **problems(400, 413, 415, *NOT_THERE)},
     )
-    def patch(self, request: Request, conversation_id: str) -> Response:
+    def partial_update(self, request: Request, conversation_id: str) -> Response:
         """Give a conversation another title, pin it, archive it, or take that back; say how it is answered from now on;
         keep a temporary one. What is left out stays."""
         wanted = validate(ChangeOfConversation, request.data)
@@ -126,7 +126,7 @@ class ConversationView(ActsAsCaller):
         return Response(ConversationOutput.of(changed).as_data())
 
     @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
-    def delete(self, request: Request, conversation_id: str) -> Response:
+    def destroy(self, request: Request, conversation_id: str) -> Response:
         """Remove a conversation with all its turns, for good."""
         deleting.delete_conversation(caller=caller_of(request), conversation_id=parse_id(conversation_id))
         return Response(status=204)
@@ -159,9 +159,11 @@ class ConversationExportView(APIView):
         return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
 
 
-class TurnView(ActsAsCaller):
+class TurnViewSet(ActsAsCaller, ViewSet):
+    answers_with = ("POST",)
+
     @extend_schema(operation_id="read_turn", responses={200: OneTurnOutput, **problems(*NOT_THERE)})
-    def get(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+    def retrieve(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """One turn, with the numbers of its versions and how many turns it is with all that follow it."""
         turn = get_turn(caller=caller_of(request), **_named(conversation_id, turn_number))
         return Response(OneTurnOutput.with_count(turn, Tree.of(turn.conversation)).as_data())
@@ -178,7 +180,7 @@ class TurnView(ActsAsCaller):
         ],
         responses={204: None, **problems(400, 412, *NOT_THERE)},
     )
-    def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+    def destroy(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Remove one turn, for good; what follows it moves up. A conversation goes with its last one."""
         expected = _number(request, "from_here")
         where = {"caller": caller_of(request), **_named(conversation_id, turn_number)}
@@ -188,32 +190,25 @@ class TurnView(ActsAsCaller):
             deleting.delete_from(**where, expected=expected)
         return Response(status=204)
 
-
-class ChooseVersionView(ActsAsCaller):
-    answers_with = ("POST",)
-
     @extend_schema(operation_id="choose_version", request=None, responses={200: ChosenOutput, **problems(*NOT_THERE)})
-    def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+    def choose(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Choose the path on which a turn lies, to the newest turn below it; the next message goes on from there."""
         end = versions.choose_version(caller=caller_of(request), **_named(conversation_id, turn_number))
         return Response(ChosenOutput(current_turn_number=end).as_data())
-
-
-class BranchView(ActsAsCaller):
-    answers_with = ("POST",)
 
     @extend_schema(
         operation_id="branch_conversation",
         request=None,
         responses={201: ConversationOutput, **problems(400, 409, *NOT_THERE)},
     )
-    def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+    def branch(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Begin a new conversation that goes on from a turn; the turns up to it are shared, not copied."""
         made = versions.branch(caller=caller_of(request), **_named(conversation_id, turn_number), now=timezone.now())
         return Response(ConversationOutput.of(made).as_data(), status=201)
 
 
-class ToolCallUndoView(ActsAsCaller):
+class ToolCallViewSet(ActsAsCaller, ViewSet):
+    # And not `read`, which every other answer to a change requires.
     required_scope = "delete"
 
     @extend_schema(
@@ -221,7 +216,7 @@ class ToolCallUndoView(ActsAsCaller):
         request=None,
         responses={200: UndoneOutput, **problems(409, 412, *NOT_THERE)},
     )
-    def post(self, request: Request, conversation_id: str, turn_number: str, call_id: str) -> Response:
+    def undo(self, request: Request, conversation_id: str, turn_number: str, call_id: str) -> Response:
         """Take back what a tool call of the chat's model stored; a second time changes nothing."""
         call = versions.undo_tool_call(
             user=person_of(request),

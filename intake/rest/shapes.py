@@ -6,12 +6,11 @@ from http import HTTPStatus
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, Field
 
 from core.errors import STATUSES
 from core.responses import CONTENT_TYPE
-from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, text_limit
+from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, text_limit
 from intake.agent.language_models import ChatOptions
 from intake.chats import idempotency
 from intake.chats.quotas import Usage
@@ -19,13 +18,6 @@ from intake.chats.reading import ConversationList, TurnWindow
 from intake.chats.tree import Tree
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
-
-
-class Output(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    def as_data(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class TurnReference(Output):

@@ -3,35 +3,33 @@
 from django.urls import path
 
 from intake.rest.account import AccountExportView, AccountView, ModelListView
-from intake.rest.conversations import (
-    BranchView,
-    ChooseVersionView,
-    ConversationExportView,
-    ConversationListView,
-    ConversationView,
-    ToolCallUndoView,
-    TurnView,
-)
+from intake.rest.conversations import ConversationExportView, ConversationViewSet, ToolCallViewSet, TurnViewSet
 
 urlpatterns = [
-    path("conversations/", ConversationListView.as_view()),
+    path("conversations/", ConversationViewSet.as_view({"get": "look"})),
     # Any text, so that a malformed id gets the same answer as one that does not exist.
-    path("conversations/<str:conversation_id>/", ConversationView.as_view()),
+    path(
+        "conversations/<str:conversation_id>/",
+        ConversationViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
     path("conversations/<str:conversation_id>/export/", ConversationExportView.as_view(), name="export_conversation"),
-    path("conversations/<str:conversation_id>/turns/<str:turn_number>/", TurnView.as_view()),
+    path(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/",
+        TurnViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+    ),
     path(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/choose/",
-        ChooseVersionView.as_view(),
+        TurnViewSet.as_view({"post": "choose"}),
         name="choose_version",
     ),
     path(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/branch/",
-        BranchView.as_view(),
+        TurnViewSet.as_view({"post": "branch"}),
         name="branch_conversation",
     ),
     path(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
-        ToolCallUndoView.as_view(),
+        ToolCallViewSet.as_view({"post": "undo"}),
         name="undo_tool_call",
     ),
     path("models/", ModelListView.as_view()),

@@ -7,20 +7,23 @@ to date.
 from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
+from pydantic import AwareDatetime, Field, PlainSerializer
 
 from core.errors import NotFound
 from core.text import shortened
+from core.validation import Shape
 from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
+from memory.models.embeddings import SIDE
 from memory.search.sources import UNTITLED, Kind, Reference
 from memory.search.time_windows import moments_of
 
@@ -37,19 +40,35 @@ class Source(NamedTuple):
     source_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class MapText:
-    """A text on the map. `reference` is where it can be read."""
+class PlaceOutput(Shape):
+    """Where a text is read: a chat and a turn in it, a document, or a record."""
+
+    conversation_id: UUID | None = None
+    turn_number: int | None = None
+    document_id: UUID | None = None
+    record_id: UUID | None = None
+
+
+def _place(reference: Reference) -> PlaceOutput:
+    return PlaceOutput.model_validate(reference)
+
+
+SourceCorpus = Annotated[Corpus, Field(serialization_alias="source")]
+ReadAt = Annotated[Reference, PlainSerializer(_place, return_type=PlaceOutput), Field(serialization_alias="place")]
+
+
+class MapTextOutput(Shape):
+    """A text on the map; `snippet` is how it begins."""
 
     id: int
-    corpus: Corpus
+    corpus: SourceCorpus
     title: str
-    said_at: datetime
+    said_at: AwareDatetime
     snippet: str
-    reference: Reference
+    reference: ReadAt
 
 
-def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
+def texts_of(user: User, ids: Sequence[int]) -> list[MapTextOutput]:
     """The user's own ones among these, in this order, without deleted ones."""
     rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
     keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
@@ -71,7 +90,16 @@ def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
                 turn_number=row.chunk_index,
                 session=title,
             )
-        shown.append(MapText(text_id, corpus, title, row.said_at, _beginning(text.said or text.answered), place))
+        shown.append(
+            MapTextOutput(
+                id=text_id,
+                corpus=corpus,
+                title=title,
+                said_at=row.said_at,
+                snippet=_beginning(text.said or text.answered),
+                reference=place,
+            )
+        )
     return shown
 
 
@@ -129,6 +157,7 @@ NOTED = timedelta(hours=1)
 NEWEST = 3
 # The number of words that name a cluster.
 NAMING = 3
+ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
 
 wake_drawer = writer.Waker(TASK).wake_worker
 
@@ -168,44 +197,39 @@ class MapState(StrEnum):
     READY = "ready"
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A group of similar texts. `x` and `y`: its centre; `words`: its most typical words, the best first."""
+class ClusterOutput(Shape):
+    """Texts that are alike. `x` and `y`: its middle; `words` tell it from the others, the most telling first."""
 
-    number: int
+    number: Annotated[int, Field(serialization_alias="cluster")]
+    name: str
     texts: int
-    x: int
-    y: int
+    x: ON_MAP
+    y: ON_MAP
     words: list[str]
-    newest: list[MapText]
-
-    @property
-    def name(self) -> str:
-        return ", ".join(self.words[:NAMING]) or f"Group {self.number + 1}"
+    newest: list[MapTextOutput]
 
 
-@dataclass(frozen=True, slots=True)
-class Atlas:
-    """The clusters, the largest first. `texts` counts all texts, `placed` those on the map."""
+class MapOutput(Shape):
+    """The clusters, the largest first. `texts` counts all that there are, `placed` those that are on the map."""
 
     state: MapState
     texts: int
     placed: int
-    drawn_at: datetime | None
-    clusters: list[Cluster]
+    drawn_at: AwareDatetime | None
+    side: Annotated[int, Field(description="Coordinates are whole numbers from 0 to this, `y` downwards.")] = SIDE
+    clusters: list[ClusterOutput]
 
 
-@dataclass(frozen=True, slots=True)
-class PointColumns:
-    """All points, the oldest first, one column per field; `day` counts from 1970-01-01."""
+class PointsOutput(Shape):
+    """Every point, the oldest first, a list for each thing: point k is `id[k]`, `x[k]`, `y[k]` and so on."""
 
     id: list[int]
-    x: list[int]
-    y: list[int]
+    x: list[ON_MAP]
+    y: list[ON_MAP]
     cluster: list[int]
-    source: list[int]
-    day: list[int]
-    sources: list[str]
+    source: Annotated[list[int], Field(description="A place in `sources`.")]
+    day: Annotated[list[int], Field(description="Days since 1970-01-01, in UTC.")]
+    sources: list[Corpus]
 
 
 def look(user: User, *, now: datetime) -> None:
@@ -217,13 +241,14 @@ def look(user: User, *, now: datetime) -> None:
     transaction.on_commit(wake_drawer, robust=True)
 
 
-def read_atlas(*, user: User, now: datetime) -> Atlas:
+def read_atlas(*, user: User, now: datetime) -> MapOutput:
     look(user, now=now)
     texts = IndexedText.objects.for_user(user).count()
     placed = MapPoint.objects.filter(user=user).count()
     drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
     state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
-    return Atlas(state, texts, placed, drawn_at, _clusters(user) if placed else [])
+    clusters = _clusters(user) if placed else []
+    return MapOutput(state=state, texts=texts, placed=placed, drawn_at=drawn_at, clusters=clusters)
 
 
 def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[TellingWord]]:
@@ -233,14 +258,15 @@ def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[Tellin
     return words
 
 
-def read_points(*, user: User) -> PointColumns:
+def read_points(*, user: User) -> PointsOutput:
     corpora = [corpus.value for corpus in Corpus]
     rows = _fetch(_POINTS, {"user_id": user.pk, "corpora": corpora})
     ids, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
-    return PointColumns(ids, xs, ys, clusters, sources, days, corpora)
+    # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
+    return PointsOutput.model_construct(id=ids, x=xs, y=ys, cluster=clusters, source=sources, day=days, sources=corpora)
 
 
-def read_text(*, user: User, text_id: int) -> MapText:
+def read_text(*, user: User, text_id: int) -> MapTextOutput:
     """Raises `NotFound` if it is not the user's own, or not on the map."""
     if not MapPoint.objects.filter(user=user, pk=text_id).exists():
         raise NotFound
@@ -249,11 +275,11 @@ def read_text(*, user: User, text_id: int) -> MapText:
     raise NotFound
 
 
-def _clusters(user: User) -> list[Cluster]:
+def _clusters(user: User) -> list[ClusterOutput]:
     words = words_by_bucket(user, TellingWord.Kind.CLUSTER)
     newest = _fetch(_NEWEST, {"user_id": user.pk, "newest": NEWEST})
     texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
-    by_cluster: dict[int, list[MapText]] = defaultdict(list)
+    by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
     for text_id, cluster in newest:
         if text_id in texts:
             by_cluster[cluster].append(texts[text_id])
@@ -263,7 +289,11 @@ def _clusters(user: User) -> list[Cluster]:
         # Words of a larger cluster are used last, so that two similar clusters have different names.
         telling = sorted((word.word for word in words[number]), key=named.__contains__)
         named.update(telling[:NAMING])
-        clusters.append(Cluster(number, count, x, y, telling, by_cluster[number]))
+        name = ", ".join(telling[:NAMING]) or f"Group {number + 1}"
+        newest_here = by_cluster[number]
+        clusters.append(
+            ClusterOutput(number=number, name=name, texts=count, x=x, y=y, words=telling, newest=newest_here)
+        )
     return clusters
 
 
@@ -301,24 +331,25 @@ SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MonthWord:
-    """A typical word of the month, and the number of its texts that contain it, in any inflection."""
+class WordOutput(Shape):
+    """A word as a text has it, and how many of the month's texts have it, inflected or not."""
 
     word: str
     texts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Month:
-    """`first` is its first day. MEMORY.md counts as a note of the month in which it was last changed."""
+class MonthOutput(Shape):
+    """What there is of a month; `words` tell it from the other months, the most telling first."""
 
-    first: date
+    # Its first day. MEMORY.md counts as a note of the month in which it was last changed.
+    first: Annotated[
+        date, PlainSerializer(lambda first: f"{first:%Y-%m}", return_type=str), Field(serialization_alias="month")
+    ]
     turns: int
-    logs: int
+    logs: Annotated[int, Field(serialization_alias="daily_logs")]
     records: int
     notes: int
-    words: list[MonthWord]
+    words: list[WordOutput]
 
     @property
     def total(self) -> int:
@@ -329,40 +360,42 @@ class Month:
         return last_day(self.first)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTimeline:
-    """The months from the first with a text to the last, oldest first, without empty years.
+class TimelineOutput(Shape):
+    """Every month from the first with a text to the last, oldest first."""
 
-    `is_drawing`: a worker has not found the words yet.
-    """
+    # Without empty years.
+    months: list[MonthOutput]
+    is_drawing: Annotated[
+        bool,
+        Field(
+            serialization_alias="drawing",
+            description="The words have not been looked for yet: ask again in a moment.",
+        ),
+    ]
 
-    months: list[Month]
-    is_drawing: bool
 
+class MonthEntryOutput(Shape):
+    """A chat, document or record of a month; `turns` are those of a chat in this month."""
 
-@dataclass(frozen=True, slots=True)
-class MonthEntry:
-    """A chat, document or record of a month, last changed `at`.
-
-    `turns`: the number of a chat's turns in this month; its reference leads to the first of them.
-    """
-
-    corpus: Corpus
+    corpus: SourceCorpus
     title: str
-    at: datetime
+    # Of the last change.
+    at: AwareDatetime
     turns: int
-    reference: Reference
+    # Of a chat: the first of its turns in this month.
+    reference: ReadAt
 
 
-@dataclass(frozen=True, slots=True)
-class MonthEntries:
-    """The latest first; `more`: the number to skip for the next page, if there is one."""
+class MonthListOutput(Shape):
+    """The latest first."""
 
-    entries: list[MonthEntry]
-    more: int | None
+    entries: list[MonthEntryOutput]
+    more: Annotated[
+        int | None, Field(description="Ask again with this `skip` for those behind these; null at the end.")
+    ]
 
 
-def read_timeline(*, user: User, now: datetime) -> MemoryTimeline:
+def read_timeline(*, user: User, now: datetime) -> TimelineOutput:
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
     for year, month, corpus, count in _fetch(_COUNTS, {"user_id": user.pk, "zone": user.zone.key}):
@@ -370,10 +403,10 @@ def read_timeline(*, user: User, now: datetime) -> MemoryTimeline:
     words = words_by_bucket(user, TellingWord.Kind.MONTH)
     months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
     drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
-    return MemoryTimeline(months, is_drawing=bool(months) and not drawn)
+    return TimelineOutput(months=months, is_drawing=bool(months) and not drawn)
 
 
-def read_month(*, user: User, first: date, skip: int = 0) -> MonthEntries:
+def read_month(*, user: User, first: date, skip: int = 0) -> MonthListOutput:
     since, until = moments_of(first, last_day(first), user.zone)
     parameters = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
     rows = _fetch(_SOURCES, {**parameters, "limit": PAGE + 1, "skip": skip})
@@ -384,8 +417,9 @@ def read_month(*, user: User, first: date, skip: int = 0) -> MonthEntries:
             kind, title, reference = named
             if kind == Corpus.CHAT:
                 reference = replace(reference, turn_number=first_turn)
-            entries.append(MonthEntry(kind, title, at, count if kind == Corpus.CHAT else 0, reference))
-    return MonthEntries(entries, more=skip + PAGE if len(rows) > PAGE else None)
+            turns = count if kind == Corpus.CHAT else 0
+            entries.append(MonthEntryOutput(corpus=kind, title=title, at=at, turns=turns, reference=reference))
+    return MonthListOutput(entries=entries, more=skip + PAGE if len(rows) > PAGE else None)
 
 
 def bucket_of(first: date) -> int:
@@ -397,14 +431,14 @@ def last_day(first: date) -> date:
     return first.replace(day=monthrange(first.year, first.month)[1])
 
 
-def _month(first: date, counts: dict[str, int], words: list[TellingWord]) -> Month:
-    return Month(
-        first,
+def _month(first: date, counts: dict[str, int], words: list[TellingWord]) -> MonthOutput:
+    return MonthOutput(
+        first=first,
         turns=counts.get(Corpus.CHAT, 0),
         logs=counts.get(Corpus.DAILY_LOG, 0),
         records=counts.get(Corpus.RECORD, 0),
         notes=counts.get(Corpus.MEMORY, 0),
-        words=[MonthWord(word.word, word.texts) for word in words],
+        words=[WordOutput(word=word.word, texts=word.texts) for word in words],
     )
 
 

@@ -38,7 +38,7 @@ from memory.models.documents import (
     AboutMe,
     DocumentDay,
 )
-from memory.records import DEFAULT_TYPE, Record
+from memory.records import DEFAULT_TYPE, RecordOutput
 from memory.search.sources import HistoryScope, Reference
 
 
@@ -256,18 +256,19 @@ class RecordForm(ServiceForm):
         label=_("Tags"),
         help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )
+    # The state of the record that was read; empty for a new one.
+    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     def clean_tags(self) -> list[str]:
         return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
 
-
-class RewriteForm(RecordForm):
-    """An existing record, with the state that was read."""
-
-    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+    @property
+    def held(self) -> dict[str, Any]:
+        """The fields of a valid form that a record holds."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "state"}
 
     @classmethod
-    def of(cls, record: Record, **written: str) -> Self:
+    def of(cls, record: RecordOutput, **written: str) -> Self:
         held = {
             "content": record.content,
             "type": record.type,

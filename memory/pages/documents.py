@@ -24,7 +24,7 @@ from intake.web.sentences import in_page_language
 from memory import documents
 from memory import documents as service
 from memory import records as record_service
-from memory.documents import Document
+from memory.documents import DocumentOutput
 from memory.models.documents import ABOUT_ME, DocumentDay
 from memory.pages.common import (
     AppendForm,
@@ -32,7 +32,6 @@ from memory.pages.common import (
     DocumentForm,
     RecordFilter,
     RecordForm,
-    RewriteForm,
     day_of,
     document_path,
     note_path,
@@ -176,7 +175,12 @@ def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
 
 
 def _mover(
-    request: HttpRequest, document: Document, form: DayForm, *, status: int = HTTPStatus.OK, has_changed: bool = False
+    request: HttpRequest,
+    document: DocumentOutput,
+    form: DayForm,
+    *,
+    status: int = HTTPStatus.OK,
+    has_changed: bool = False,
 ) -> HttpResponse:
     context = {"document": document, "form": form, "has_changed": has_changed, "place": "memory", "tab": "logs"}
     return show(request, "memory/move_log.html", status=status, **context)
@@ -219,13 +223,24 @@ def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> Htt
 
 
 def _editor(
-    request: HttpRequest, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int = HTTPStatus.OK
+    request: HttpRequest,
+    day: DocumentDay,
+    form: DocumentForm,
+    present: DocumentOutput | None,
+    *,
+    status: int = HTTPStatus.OK,
 ) -> HttpResponse:
     return _show_editor(request, "memory/edit.html", day, form, present, status=status)
 
 
 def _show_editor(
-    request: HttpRequest, template: str, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int
+    request: HttpRequest,
+    template: str,
+    day: DocumentDay,
+    form: DocumentForm,
+    present: DocumentOutput | None,
+    *,
+    status: int,
 ) -> HttpResponse:
     log_of = day if isinstance(day, date) else None
     context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit")}
@@ -233,14 +248,14 @@ def _show_editor(
     return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
 
 
-def _form_of(present: Document | None, *, content: str | None = None) -> DocumentForm:
+def _form_of(present: DocumentOutput | None, *, content: str | None = None) -> DocumentForm:
     there = present.content if present else ""
     return DocumentForm(
         initial={"content": there if content is None else content, "state": present.state if present else ""}
     )
 
 
-def _present(user: User, day: DocumentDay) -> Document | None:
+def _present(user: User, day: DocumentDay) -> DocumentOutput | None:
     try:
         return documents.read(user=user, day=day)
     except NotFound:
@@ -363,11 +378,11 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """If another change came first, the user sees it before replacing it."""
     found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
-        return _record_editor(request, found, RewriteForm.of(found))
-    form = RewriteForm(request.POST)
+        return _record_editor(request, found, RecordForm.of(found))
+    form = RecordForm(request.POST)
     if not form.is_valid():
         return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    held = {name: value for name, value in form.cleaned_data.items() if name != "state"}
+    held = form.held
     try:
         record_service.rewrite(
             user=person_of(request),
@@ -380,7 +395,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
         form.complain(error)
         return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
     except Conflict:
-        mine = RewriteForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
+        mine = RecordForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
         return _record_editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
     messages.success(request, _("Saved."))
     return HttpResponseRedirect(record_path(found.id))
@@ -403,10 +418,10 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("memory:records"))
 
 
-def _note(request: HttpRequest, form: RecordForm) -> record_service.Record | None:
+def _note(request: HttpRequest, form: RecordForm) -> record_service.RecordOutput | None:
     """None, with the errors on the form, for an invalid record."""
     try:
-        return record_service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
+        return record_service.create(user=person_of(request), now=timezone.now(), **form.held)
     except InvalidInput as error:
         form.complain(error)
         return None
@@ -414,8 +429,8 @@ def _note(request: HttpRequest, form: RecordForm) -> record_service.Record | Non
 
 def _record_editor(
     request: HttpRequest,
-    found: record_service.Record,
-    form: RewriteForm,
+    found: record_service.RecordOutput,
+    form: RecordForm,
     *,
     status: int = HTTPStatus.OK,
     **context: Any,

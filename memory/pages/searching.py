@@ -30,7 +30,7 @@ from intake.chats.services import without_nul
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus, MemoryDocument
 from memory.overview import reading
-from memory.overview.reading import Month, MonthWord
+from memory.overview.reading import MonthOutput, WordOutput
 from memory.pages.common import SearchForm, page_for_registered, page_that_searches, path_to, show
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
@@ -303,9 +303,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    month: Month
+    month: MonthOutput
     bars: list[Bar]
-    words: list[tuple[MonthWord, int]]
+    words: list[tuple[WordOutput, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
     return render(request, "memory/_map_text.html", context)
 
 
-def _years(months: Sequence[Month]) -> list[Year]:
+def _years(months: Sequence[MonthOutput]) -> list[Year]:
     most = max((month.total for month in months), default=0)
     years = []
     for year, of_year in groupby(months, key=lambda month: month.first.year):
@@ -382,7 +382,7 @@ def _years(months: Sequence[Month]) -> list[Year]:
     return years[::-1]
 
 
-def _column(month: Month, most: int) -> Column:
+def _column(month: MonthOutput, most: int) -> Column:
     """Chats at the bottom, the rest above them."""
     kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
     tall = max(LEAST_TALL, TALLEST * month.total / most) if month.total else 0.0
@@ -396,7 +396,7 @@ def _column(month: Month, most: int) -> Column:
     return Column(month, bars, list(zip(month.words, SIZES, strict=False)))
 
 
-def _neighbour(months: dict[date, Month], first: date, *, earlier: bool) -> date | None:
+def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -> date | None:
     """The nearest month with any text before or after this one."""
     filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
     return (max(filled) if earlier else min(filled)) if filled else None

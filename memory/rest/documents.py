@@ -1,7 +1,7 @@
 """MEMORY.md and the daily logs over REST: read, overwrite with `If-Match`, append."""
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date
 from http import HTTPStatus
 from typing import Annotated, Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from intake.accounts.identity import may_read, person_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import documents
-from memory.documents import Document
+from memory.documents import DailyLogList, DocumentOutput
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
 
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
@@ -59,16 +59,6 @@ class TakeBackBody(Input):
     ] = None
 
 
-class DocumentOutput(BaseModel):
-    """A document as it stands."""
-
-    date: Annotated[date | None, Field(description="The log's day; null for MEMORY.md.")]
-    content: str
-    version: Annotated[int, Field(description="Counts up with every write.")]
-    created_at: datetime
-    updated_at: datetime
-
-
 class AppendedOutput(BaseModel):
     """The answer to a token that may write and not read: nothing of what was there before."""
 
@@ -78,24 +68,6 @@ class AppendedOutput(BaseModel):
 
 class AppendAnswer(RootModel[DocumentOutput | AppendedOutput]):
     """The document as it stands; for a token that may not read, what was appended."""
-
-
-class DailyLogOutput(BaseModel):
-    """That there is a log for a day."""
-
-    date: date
-    version: int
-    length: Annotated[int, Field(description="In characters.")]
-    updated_at: datetime
-
-
-class DailyLogList(BaseModel):
-    """Latest day first."""
-
-    logs: list[DailyLogOutput]
-    before: Annotated[
-        date | None, Field(description="Ask again with this `before` for the logs before these; null at the end.")
-    ]
 
 
 class DailyLogQuery(Input):
@@ -234,8 +206,7 @@ class DailyLogViewSet(DocumentViewSet):
     def look(self, request: Request) -> Response:
         wanted = validate_query(DailyLogQuery, request)
         found = documents.list_daily_logs(user=person_of(request), before=wanted.before, limit=wanted.limit)
-        logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]
-        return Response(DailyLogList(logs=logs, before=found.before).model_dump(mode="json"))
+        return Response(found.model_dump(mode="json"))
 
     @extend_schema(
         operation_id="append_to_daily_log",
@@ -289,10 +260,9 @@ def _day(text: str | None, *, or_complain: bool = False) -> date | None:
         raise (InvalidInput(errors={"date": [NO_DAY]}) if or_complain else NotFound()) from None
 
 
-def _response(document: Document, *, status: int = HTTPStatus.OK) -> Response:
-    body = DocumentOutput.model_validate(document, from_attributes=True).model_dump(mode="json")
-    return Response(body, status=status, headers=_headers(document))
+def _response(document: DocumentOutput, *, status: int = HTTPStatus.OK) -> Response:
+    return Response(document.model_dump(mode="json"), status=status, headers=_headers(document))
 
 
-def _headers(document: Document) -> dict[str, Any]:
+def _headers(document: DocumentOutput) -> dict[str, Any]:
     return {"ETag": as_etag(document.state)}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -14,13 +14,13 @@ from rest_framework.viewsets import ViewSet
 from core.errors import InvalidInput
 from core.ids import parse_id
 from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
-from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, text_limit, validate, validate_query
+from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import records
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
-from memory.records import Record
+from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 
 LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
 PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}
@@ -31,56 +31,31 @@ RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 class RecordBody(Input):
     """The body of a new record."""
 
-    content: Annotated[
-        str,
-        Field(
-            description=f"At most {MAX_RECORD_LENGTH:,} characters.", json_schema_extra=text_limit(MAX_RECORD_LENGTH)
-        ),
-    ]
+    content: Annotated[str, CONTENT_LIMIT, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
     type: Annotated[
         str,
-        Field(
-            description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.",
-            json_schema_extra=text_limit(MAX_LABEL_LENGTH),
-        ),
+        LABEL_LIMIT,
+        Field(description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters."),
     ] = records.DEFAULT_TYPE
     project_id: Annotated[
         str,
-        Field(
-            description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters; empty for none.",
-            json_schema_extra=text_limit(MAX_PROJECT_LENGTH),
-        ),
+        PROJECT_LIMIT,
+        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters; empty for none."),
     ] = ""
     tags: Annotated[
-        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]],
-        Field(
-            description=f"At most {MAX_TAGS}, each of at most {MAX_LABEL_LENGTH} characters.",
-            json_schema_extra={"maxItems": MAX_TAGS},
-        ),
+        RecordTags,
+        TAGS_LIMIT,
+        Field(description=f"At most {MAX_TAGS}, each of at most {MAX_LABEL_LENGTH} characters."),
     ] = []
 
 
 class RecordChange(Input):
     """What is to be changed of a record; what is left out stays."""
 
-    content: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_RECORD_LENGTH))] = None
-    type: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))] = None
-    project_id: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_PROJECT_LENGTH))] = None
-    tags: Annotated[
-        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]] | None,
-        Field(json_schema_extra={"maxItems": MAX_TAGS}),
-    ] = None
-
-
-class RecordOutput(BaseModel):
-    """A record as it was noted."""
-
-    id: UUID
-    type: str
-    project_id: Annotated[str, Field(description="Empty for none.")]
-    tags: list[str]
-    content: str
-    created_at: AwareDatetime
+    content: Annotated[str | None, CONTENT_LIMIT] = None
+    type: Annotated[str | None, LABEL_LIMIT] = None
+    project_id: Annotated[str | None, PROJECT_LIMIT] = None
+    tags: Annotated[RecordTags | None, TAGS_LIMIT] = None
 
 
 class RecordList(BaseModel):
@@ -139,7 +114,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             after=_position(wanted.after),
             limit=wanted.limit,
         )
-        body = RecordList(records=[_output(record) for record in found.rows], after=_as_text(found.more))
+        body = RecordList(records=found.rows, after=_as_text(found.more))
         return Response(body.model_dump(mode="json"))
 
     @extend_schema(
@@ -153,13 +128,10 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         body = validate(RecordBody, request.data)
         made = records.create(
             user=person_of(request),
-            content=body.content,
-            type=body.type,
-            project_id=body.project_id,
-            tags=body.tags,
             now=timezone.now(),
+            **body.model_dump(),
         )
-        return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
+        return Response(made.model_dump(mode="json"), status=HTTPStatus.CREATED)
 
     @extend_schema(
         operation_id="read_record",
@@ -200,12 +172,8 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         return Response(status=HTTPStatus.NO_CONTENT)
 
 
-def _response(record: Record) -> Response:
-    return Response(_output(record).model_dump(mode="json"), headers={"ETag": as_etag(record.state)})
-
-
-def _output(record: Record) -> RecordOutput:
-    return RecordOutput.model_validate(record, from_attributes=True)
+def _response(record: RecordOutput) -> Response:
+    return Response(record.model_dump(mode="json"), headers={"ETag": as_etag(record.state)})
 
 
 def _position(text: str | None) -> Position | None:

@@ -15,7 +15,7 @@ from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import vectors
 from memory.models import Corpus, Embedding, MemoryRecord
 from memory.models.documents import Scope
-from memory.records import Record
+from memory.records import RecordOutput
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class MemorySearchQuery:
 class MemorySearchResult:
     """A record with its similarity to the query: 0 for unrelated, 1 for identical."""
 
-    record: Record
+    record: RecordOutput
     similarity: float
 
 
@@ -106,7 +106,7 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
         good = {pk: similarity for pk, similarity in similarities.items() if similarity >= floor}
         # A record that was deleted meanwhile is no result.
         records = MemoryRecord.objects.for_user(user).in_bulk(good)
-        return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
+        return [MemorySearchResult(RecordOutput.model_validate(records[pk]), good[pk]) for pk in good if pk in records]
 
 
 def _nearest(

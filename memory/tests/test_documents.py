@@ -165,7 +165,7 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
     alice = a_person()
     state = create(alice, "read by both").state
     results = at_once(*(partial(replace, alice, f"writer {index}", {state}) for index in range(2)))
-    (won,) = [result for result in results if isinstance(result, documents.Document)]
+    (won,) = [result for result in results if isinstance(result, documents.DocumentOutput)]
     (lost,) = [result for result in results if result is not won]
     assert isinstance(lost, Conflict)
     found = documents.read(user=alice, day=None)

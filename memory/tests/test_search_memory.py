@@ -15,7 +15,7 @@ from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, rec
 from memory import index as indexing
 from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder, normalised
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
-from memory.records import Record
+from memory.records import RecordOutput
 from memory.search import build_filter
 from memory.search import records as searching
 from testing.emptying import delete_past_signals
@@ -107,7 +107,7 @@ def test_each_result_is_the_record_and_1_minus_the_cosine_distance(alice):
     cosine = float(embedder.embed_query("adopted cat") @ embedder.embed_documents(["I adopted a cat"])[0])
     assert isinstance(result, MemorySearchResult)
     assert result.record == made
-    assert isinstance(result.record, Record)
+    assert isinstance(result.record, RecordOutput)
     assert result.similarity == pytest.approx(cosine, abs=2e-3)
 
 

@@ -8,15 +8,16 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from agent_tools.mcp.http import McpEndpoint
-from agent_tools.registry import Registry, Tool, ToolInput, ToolOutput
+from agent_tools.registry import Registry, Tool
 from core.errors import SearchFailed
+from core.validation import Input, Output
 
 
-class NoInput(ToolInput):
+class NoInput(Input):
     pass
 
 
-class Text(ToolOutput):
+class Text(Output):
     text: Annotated[str, Field(description="A text.")]
 
 

@@ -162,7 +162,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         ),
         record=str(record.id),
         record_state=record.state,
-        token=str(made.info.id),
+        token=str(made.id),
         client=client.client_id,
         connection=str(client.pk),
         import_=imports["ready"],

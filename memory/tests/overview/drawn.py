@@ -10,7 +10,7 @@ from memory.overview import drawing, reading
 from testing.examiner import as_a_worker
 
 
-def draw(user) -> reading.Atlas:
+def draw(user) -> reading.MapOutput:
     """What is new is embedded, the person looks, a worker draws what is due, and they look again."""
     index.embed_pending()
     look(user)
@@ -18,7 +18,7 @@ def draw(user) -> reading.Atlas:
     return look(user)
 
 
-def look(user) -> reading.Atlas:
+def look(user) -> reading.MapOutput:
     with acting_as(user):
         return reading.read_atlas(user=user, now=timezone.now())
 

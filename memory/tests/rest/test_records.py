@@ -7,7 +7,7 @@ from core.ids import uuid7
 from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord
-from memory.models.documents import MAX_RECORD_LENGTH
+from memory.models.documents import MAX_LABEL_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.tests.over_rest import assert_problem, send
 
 pytestmark = pytest.mark.django_db
@@ -155,6 +155,21 @@ def test_the_openapi_document_has_every_path_with_its_problems(api):
     assert paths[URL + "{record_id}/"].keys() == {"get", "patch", "delete"}
     assert {"201", "400", "401", "413", "415", "503"} <= paths[URL]["post"]["responses"].keys()
     assert "application/problem+json" in paths[URL + "{record_id}/"]["get"]["responses"]["404"]["content"]
+
+
+def test_the_openapi_document_describes_a_record_once_with_the_limits_of_fields(api):
+    document = api.get("/api/v1/schema/", headers={"accept": "application/vnd.oai.openapi+json"}).json()
+    shapes = document["components"]["schemas"]
+    record = {"$ref": "#/components/schemas/RecordOutput"}
+    assert shapes["RecordList"]["properties"]["records"]["items"] == record
+    assert all(
+        shapes[name]["properties"]["record"].items() >= record.items() for name in ("MemoryResult", "SaveMemoryOutput")
+    )
+    assert all(field["description"] for field in shapes["RecordOutput"]["properties"].values())
+    for name in ("RecordBody", "PatchedRecordChange", "SaveMemoryInput"):
+        fields = shapes[name]["properties"]
+        most = (fields["content"]["maxLength"], fields["type"]["maxLength"], fields["tags"]["maxItems"])
+        assert most == (MAX_RECORD_LENGTH, MAX_LABEL_LENGTH, MAX_TAGS)
 
 
 def test_a_record_is_changed_where_one_says_and_found_by_its_new_words(api, alice):
