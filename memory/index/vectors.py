@@ -6,7 +6,6 @@ not for distances. So a row of `embedding_blocks` holds ten vectors (`v0` to `v9
 block is unpacked: it is scanned in its own row.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -181,6 +180,8 @@ UPDATE embeddings SET block_id = passage.block_id
 #
 # The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
 # It gives one row at least, for that count. A chat's turns come with what is shown of them.
+#
+# `_scan` fills in the distances of a block's vectors.
 _NEAR = """
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT %(vector)s::halfvec AS q
@@ -189,14 +190,13 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
       FROM asked, embedding_blocks
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-     ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+     ORDER BY least({inner_products})
               + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
      LIMIT %(passages)s + 8
 ), near AS MATERIALIZED (
     SELECT id, distance
       FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
-                   unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
-                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
+                   unnest(ARRAY[{cosines}])
                    + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)
              WHERE user_id = %(user_id)s) AS passage
@@ -305,12 +305,6 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
     ON true
 """
 )
-
-# Both, where a vector of another time counts like an empty slot. Without dates it would cost as much as the distances.
-_IN_TIME = {
-    statement: re.sub(r"\bv(\d) <", r"CASE WHEN t\1 >= %(since)s AND t\1 < %(until)s THEN v\1 END <", statement)
-    for statement in (_NEAREST, _DISTANCES)
-}
 
 # Row by row, for the few texts that are shown or reranked: a scan that returned this would be slower for all.
 _NEAREST_PASSAGES = """
@@ -638,7 +632,14 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 
 
 def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
-    return _fetch(_IN_TIME[statement] if scope.is_dated else statement, scope.parameters() | parameters)
+    """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
+    slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
+    slots = [slot.format(number) for number in range(SLOTS)]
+    distances = {
+        "inner_products": ", ".join(f"{slot} <#> q" for slot in slots),
+        "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
+    }
+    return _fetch(statement.format(**distances), scope.parameters() | parameters)
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:
