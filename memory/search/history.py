@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import islice
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -32,7 +31,6 @@ from memory.search.sources import (
     Kind,
     Memories,
     Messages,
-    Period,
     Reference,
     Sessions,
 )
@@ -161,7 +159,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         return History(
             results,
             unfinished,
-            pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
+            pending=count_pending(asked.scope, model=asked.embedder.name),
             window=window,
             is_reranked=is_reranked,
             has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
@@ -236,29 +234,20 @@ def _reranked(
     return again + others, True
 
 
-def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
-    """The days of the request in this zone. A day lasts until the next one begins, also if it has 23 or 25 hours."""
-    return Period(*moments_of(request.date_from, request.date_to, zone))
-
-
 def _asked(
     request: HistoryRequest, user: User, now: datetime, deadline: Deadline
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
-    period, window = within(request, user.zone), None
-    if request.reads_time and period == Period(None, None):
-        whole = Scope(user, CORPORA_IN[request.scope])
-        scope, window = _reading(user, deadline, lambda: in_window(whole, query, now=now))
-        period = Period(scope.since, scope.until)
+    since, until = moments_of(request.date_from, request.date_to, user.zone)
+    scope, window = Scope(user, CORPORA_IN[request.scope], since, until), None
+    if request.reads_time and not scope.is_dated:
+        scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
     if window is not None:
         query = window.topic or query
     embedder, vector = embedded(query[:SEARCHED_LENGTH])
     asked = HistoryQuestion(
-        user=user,
         query=query,
-        scope=request.scope,
-        period=period,
-        zone=user.zone,
+        scope=scope,
         vector=vector,
         embedder=embedder,
         wants_everything=window is not None and not window.topic,

@@ -7,7 +7,7 @@ that contain it literally. `Sessions` are conversations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -15,14 +15,13 @@ from itertools import compress
 from operator import or_
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from core.text import ELLIPSIS, shortened
-from intake.models import Conversation, Turn, User, local_time
+from intake.models import Conversation, Turn, User
 from memory.backends.embedders import Embedder, Vector
 from memory.chunking import PassageSpan
 from memory.index.sources import ONLY_CHUNK, document_entry
@@ -60,14 +59,6 @@ class HistoryScope(StrEnum):
     SESSIONS = "sessions"
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From `since` on and before `until`; None leaves that side open."""
-
-    since: datetime | None
-    until: datetime | None
-
-
 class Kind(StrEnum):
     """The kinds of result, in the contract's words."""
 
@@ -87,20 +78,21 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
-    """A request in the form for every source: the user, the query, its vector and the model, and the time.
+    """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
 
     `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
     endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
     """
 
-    user: User
     query: str
-    scope: HistoryScope
-    period: Period
-    zone: ZoneInfo
+    scope: Scope
     vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
+
+    @property
+    def user(self) -> User:
+        return self.scope.user
 
     @cached_property
     def related(self) -> list[Hit]:
@@ -125,10 +117,7 @@ class HistoryQuestion:
 
     def _find(self) -> Found:
         return by_terms_and_meaning(
-            Scope(self.user, CORPORA_IN[self.scope], self.period.since, self.period.until),
-            query=self.query[:SEARCHED_LENGTH],
-            vector=self.vector,
-            embedder=self.embedder,
+            self.scope, query=self.query[:SEARCHED_LENGTH], vector=self.vector, embedder=self.embedder
         )
 
     @cached_property
@@ -154,7 +143,7 @@ class HistoryQuestion:
 
     def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
         """For each of these texts, the passage that is nearest to the query in meaning."""
-        return nearest_passages(Scope(self.user, CORPORA_IN[self.scope]), self.vector, self.embedder, keys)
+        return nearest_passages(self.scope, self.vector, self.embedder, keys)
 
     @property
     def left_out(self) -> list[str]:
@@ -172,12 +161,12 @@ class HistoryQuestion:
         return self._once("having", self._find_pieces)
 
     def _find_pieces(self) -> list[set[Key]]:
-        pieces, corpora = self._pieces[0], CORPORA_IN[self.scope]
+        pieces = self._pieces[0]
         having: list[set[Key]] = [set() for _ in pieces]
-        if Corpus.CHAT in corpora:
-            chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
+        if Corpus.CHAT in self.scope.corpora:
+            chats = replace(self.scope, corpora=(Corpus.CHAT,))
             having = [set(keys) for keys in containing(chats, texts=pieces, limit=LITERAL)]
-        if set(WRITTEN_DOWN) & set(corpora):
+        if set(WRITTEN_DOWN) & set(self.scope.corpora):
             having = [keys | written for keys, written in zip(having, _written_with(pieces, self), strict=True)]
         return having
 
@@ -282,7 +271,7 @@ def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Refere
 def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
-    day = local_time(document.updated_at, asked.zone).date()
+    day = asked.user.local_time(document.updated_at).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
@@ -291,7 +280,7 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
     found = {}
     for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
-        day = local_time(record.created_at, asked.zone).date()
+        day = asked.user.local_time(record.created_at).date()
         reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
         found[record.pk, ONLY_CHUNK] = reference, record.content
     return found
@@ -311,7 +300,7 @@ class Messages(HistorySource):
         """See HistorySource."""
         turns = read_turns(asked.user, keys, query=asked.query, passages=asked.nearest_passages(keys))
         return {
-            key: (_reference_of_turn(key, local_time(at, asked.zone).date(), title), segments)
+            key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments)
             for key, at, title, segments in turns
         }
 
@@ -428,9 +417,7 @@ class Sessions(HistorySource):
             cursor.execute(
                 _FIND.format(preview=_PREVIEW, turns=_TURNS),
                 {
-                    "user_id": asked.user.pk,
-                    "since": asked.period.since or "-infinity",
-                    "until": asked.period.until or "infinity",
+                    **asked.scope.parameters(),
                     "configuration": configurations()[0],
                     "query": searchable(asked.query),
                     "piece": piece if len(piece) <= LONGEST else "",
@@ -488,7 +475,7 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
 def _session_text(
     asked: HistoryQuestion, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
 ) -> HitText:
-    day = local_time(last_active_at, asked.zone).date()
+    day = asked.user.local_time(last_active_at).date()
     title = " ".join(title.split()) or UNTITLED
     count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
     return Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title), [
