@@ -56,11 +56,10 @@ def questions(dataset: Dataset, loaded: Loaded) -> list[RankedQuery]:
             vector = embedder.embed_query(query.text)
             found = gather(Scope(user, (Corpus.CHAT,)), query=query.text, vector=vector, embedder=embedder)
         features = features_of(
-            found.candidates, ideal=found.ideal, unrelated=found.unrelated, convincing=found.calibration.convincing
+            found.hits, ideal=found.ideal, unrelated=found.unrelated, convincing=found.calibration.convincing
         )
-        gold = {(str(source), number) for (source, number), origin in loaded.origins.items() if origin in query.gold}
-        wanted = [place in gold for place in features]
-        asked.append(RankedQuery(dataset.name, np.array([*features.values()]), np.array(wanted, bool), len(query.gold)))
+        wanted = [loaded.origins[hit.key] in query.gold for hit in found.hits]
+        asked.append(RankedQuery(dataset.name, np.array(features), np.array(wanted, bool), len(query.gold)))
     return asked
 
 

@@ -50,7 +50,7 @@ def answer(
     for number, query in enumerate(dataset.queries, start=1):
         with acting_as(user := loaded.users[query.user]):
             found = search_chat_history(user=user, query=query.text, limit=limit, mode=mode, rerank=rerank)
-        ranking = [loaded.origins[match.conversation_id, match.turn_number] for match in found.matches]
+        ranking = [loaded.origins[hit.key] for hit in found.matches]
         answered.append(Answered.of(query, ranking))
         if number % REPORT_EVERY == 0 or number == len(dataset.queries):
             report(f"{mode}: {number:,} of {len(dataset.queries):,} queries answered.")

@@ -231,6 +231,8 @@ def test_hybrid_orders_by_relevance_and_still_gives_the_distance(api, alice):
     assert hybrid[0]["snippet"] == "I adopted a cat named Miso"
     distances = {result["snippet"]: result["score"] for result in semantic}
     assert {result["snippet"]: result["score"] for result in hybrid} == pytest.approx(distances)
+    assert all(result["relevance"] > 0 for result in hybrid)
+    assert not any("relevance" in result for result in semantic)
 
 
 def test_the_order_is_by_meaning_unless_asked_otherwise():

@@ -22,6 +22,8 @@ NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shor
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
+# The score of a turn that was found by its terms and has no vector yet: neither near nor far.
+DISTANCE_UNKNOWN = 1.0
 ONLY_NEAREST = "Nothing found about it; the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
@@ -120,13 +122,13 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
 def _output(wanted: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
     results = [
         ChatHistoryResult(
-            conversation_id=match.conversation_id,
-            turn_number=match.turn_number,
-            snippet=match.snippet,
-            score=match.score,
-            relevance=None if match.relevance is None else round(match.relevance, 4),
+            conversation_id=hit.key[0],
+            turn_number=hit.key[1],
+            snippet=hit.snippet or "",
+            score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
+            relevance=round(hit.relevance, 4) if wanted.mode == "hybrid" else None,
         )
-        for match in found.matches
+        for hit in found.matches
     ]
     return SearchChatHistoryOutput(
         results=results,

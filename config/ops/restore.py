@@ -329,4 +329,4 @@ def _finds_itself(user: User) -> bool:
     query = " ".join(turn.user_message.split())[:QUERY_LENGTH]
     found = search_chat_history(user=user, query=query, limit=SEARCHED, mode=SearchMode.HYBRID)
     # The user may have written the same text more often than a search has results.
-    return any(turn.user_message.startswith(match.snippet) for match in found.matches)
+    return any(turn.user_message.startswith(hit.snippet) for hit in found.matches if hit.snippet is not None)

@@ -508,7 +508,7 @@ def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
 
     def in_blocks():
         scope = Scope(bob, (Corpus.CHAT,))
-        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, further=0.0).texts
+        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, further=0.0)[0]
 
     assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):

@@ -76,7 +76,7 @@ def test_a_deleted_turn_leaves_nothing(alice):
     said(alice, conversation=kept.conversation)
     deleting.delete_turn(caller=caller_of(alice), conversation_id=kept.conversation_id, turn_number=2)
     assert set(traces_of(SECRET)) == {"term_blocks.lexemes"}
-    assert score(Scope(alice, (Corpus.CHAT,)), query=SECRET, limit=10).hits == []
+    assert score(Scope(alice, (Corpus.CHAT,)), query=SECRET, limit=10)[0] == []
     sweep()
     assert traces_of(SECRET) == []
     assert set(Embedding.objects.values_list("chunk_index", flat=True)) == {1}

@@ -59,7 +59,7 @@ def import_twice(*, path: str, turns: int) -> Figures:
     user = User.objects.create_user("importer@evals.invalid")
     done, read_seconds, store_seconds = _bring(user, export)
     with acting_as(user):
-        searchable = len(terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6).hits)
+        found, _ = terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6)
         stored = Turn.objects.for_user(user).count()
     again, _, _ = _bring(user, export)
     with acting_as(user):
@@ -67,9 +67,9 @@ def import_twice(*, path: str, turns: int) -> Figures:
     undo_seconds = _timed()
     with acting_as(user):
         left = Turn.objects.for_user(user).count()
-    found = {"stored": stored, "searchable": searchable, "again": again.stored["turns"], "left": left}
-    if found != {"stored": turns, "searchable": -(-turns // MARKED), "again": 0, "left": 0}:
-        raise SystemExit(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {found}")
+    figures = {"stored": stored, "searchable": len(found), "again": again.stored["turns"], "left": left}
+    if figures != {"stored": turns, "searchable": -(-turns // MARKED), "again": 0, "left": 0}:
+        raise SystemExit(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {figures}")
     return {
         "turns_per_s": round(turns / store_seconds),
         "read_turns_per_s": round(turns / read_seconds),

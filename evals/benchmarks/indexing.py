@@ -97,7 +97,7 @@ def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
     while time.perf_counter() - saved < LONGEST_SECONDS:
         with acting_as(user):
             matches = search_chat_history(user=user, query=said.user_message, limit=10).matches
-        if any(match.conversation_id == turn.conversation_id for match in matches):
+        if any(hit.key[0] == turn.conversation_id for hit in matches):
             return 1000 * (time.perf_counter() - saved)
         time.sleep(SEARCH_SECONDS)
     raise TimeoutError(f"A turn was not found within {LONGEST_SECONDS} s.")

@@ -41,7 +41,7 @@ def test_it_fails_when_neither_the_application_nor_the_database_refuses(unbound)
 
 
 def test_it_fails_when_nothing_is_found(monkeypatch):
-    monkeypatch.setattr(vectors, "nearest", lambda *_, **asked: vectors.Nearest([], 0))
+    monkeypatch.setattr(vectors, "nearest", lambda *_, **asked: ([], 0))
 
     assert "found nothing" in failures()["V2-01"]
 

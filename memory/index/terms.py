@@ -20,7 +20,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -30,7 +31,7 @@ from memory.chunking import UNSPACED
 from memory.index.sources import Entry, Text, content_hash
 from memory.index.trigrams import trigram_filter
 from memory.models import IndexedText
-from memory.models.documents import Place, PlainKey, Scope
+from memory.models.documents import Hit, Place, Scope
 from memory.models.postings import IndexedTextQuerySet
 
 # PostgreSQL finds words in a megabyte at most, their positions included; a longer text is split.
@@ -294,7 +295,7 @@ WITH {deleted}stemmed AS MATERIALIZED (
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id::text, chunk_index, score, said_score, has_only,
+SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, score, said_score, has_only,
        -- In its own language a query has the fewest terms: its function words are none, and its others are known.
        (SELECT min(ideal)
           FROM (SELECT sum(idf) AS ideal FROM stemmed JOIN term USING (lexeme) GROUP BY configuration) AS by_language),
@@ -302,7 +303,10 @@ SELECT source_id::text, chunk_index, score, said_score, has_only,
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
  CROSS JOIN LATERAL (
-    SELECT source_id, chunk_index FROM indexed_texts WHERE user_id = %(user_id)s AND id = text_id OFFSET 0) AS text
+    SELECT source_id, chunk_index, corpus, said_at, said_length + answered_length AS length
+      FROM indexed_texts
+     WHERE user_id = %(user_id)s AND id = text_id
+    OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
 _SCORE = _TEMPLATE.format(deleted="", having_it="1 + last - first", counted="segment", kept="")
@@ -323,25 +327,6 @@ _SCORE_WITHOUT_DELETED = _TEMPLATE.format(
                  WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
     kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
 )
-
-
-class TermHit(NamedTuple):
-    """A text that shares terms with the query. `said_score` is the score of the user's side alone.
-
-    `has_only`: whether it is the user's only text with one of the query's terms.
-    """
-
-    key: PlainKey
-    score: float
-    said_score: float
-    has_only: bool = False
-
-
-class TermHits(NamedTuple):
-    """The best texts, best first. `ideal` is the score of a text that contains only the query's terms."""
-
-    hits: list[TermHit]
-    ideal: float
 
 
 def add(entry: Entry) -> set[int]:
@@ -377,8 +362,11 @@ def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
     _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks))
 
 
-def score(scope: Scope, *, query: str, limit: int) -> TermHits:
-    """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words."""
+def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
+    """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words.
+
+    Also returns the ideal, which is the score of a text that contains only the query's terms.
+    """
     parameters = {
         **scope.parameters(),
         "is_dated": scope.is_dated,
@@ -394,8 +382,20 @@ def score(scope: Scope, *, query: str, limit: int) -> TermHits:
     rows = _fetch(_SCORE, parameters)
     if rows and rows[0][-1]:
         rows = _fetch(_SCORE_WITHOUT_DELETED, parameters)
-    hits = [TermHit((source, place), score, said, has_only) for source, place, score, said, has_only, *_ in rows]
-    return TermHits(hits, ideal=rows[0][5] if rows else 0.0)
+    hits = [
+        Hit(
+            (source, place),
+            corpus,
+            datetime.fromtimestamp(at, UTC),
+            length,
+            lexical,
+            said_lexical,
+            shares_terms=True,
+            has_only=has_only,
+        )
+        for source, place, corpus, at, length, lexical, said_lexical, has_only, *_ in rows
+    ]
+    return hits, rows[0][-2] if rows else 0.0
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

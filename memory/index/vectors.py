@@ -6,11 +6,9 @@ not for distances. So a row of `embedding_blocks` holds ten vectors (`v0` to `v9
 block is unpacked: it is scanned in its own row.
 """
 
-import re
 from collections.abc import Collection, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from django.db import connection, transaction
@@ -22,7 +20,7 @@ from core.resilience import for_each, seconds_until
 from memory.backends.embedders import Matrix, Vector
 from memory.chunking import PassageSpan, Side
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.documents import Key, PlainKey, Scope
+from memory.models.documents import Hit, Key, Scope
 from memory.models.embeddings import SLOTS
 
 # The number of a text's passages among the nearest, for most texts.
@@ -181,6 +179,8 @@ UPDATE embeddings SET block_id = passage.block_id
 #
 # The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
 # It gives one row at least, for that count. A chat's turns come with what is shown of them.
+#
+# `_scan` fills in the distances of a block's vectors.
 _NEAR = """
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT %(vector)s::halfvec AS q
@@ -189,14 +189,13 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
       FROM asked, embedding_blocks
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-     ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+     ORDER BY least({inner_products})
               + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
      LIMIT %(passages)s + 8
 ), near AS MATERIALIZED (
     SELECT id, distance
       FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
-                   unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
-                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
+                   unnest(ARRAY[{cosines}])
                    + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)
              WHERE user_id = %(user_id)s) AS passage
@@ -213,10 +212,10 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
 _NEAREST = (
     _NEAR  # noqa: S608 - of constants
     + """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
-    SELECT corpus, source_id, chunk_index, min(distance) AS distance
+    SELECT corpus, source_id, chunk_index, min(said_at) AS said_at, min(distance) AS distance
       FROM near
      CROSS JOIN LATERAL (
-        SELECT corpus, source_id, chunk_index
+        SELECT corpus, source_id, chunk_index, said_at
           FROM embeddings
          WHERE user_id = %(user_id)s AND id = near.id
         OFFSET 0) AS passage
@@ -229,7 +228,7 @@ SELECT pending, (SELECT count(*) FROM near), text.*
           FROM embeddings
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
            AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
-  LEFT JOIN (SELECT source_id, chunk_index, distance, beginning
+  LEFT JOIN (SELECT source_id, chunk_index, corpus, date_part('epoch', said_at) AS at, distance, beginning
                FROM nearest
                LEFT JOIN LATERAL (
                  SELECT left(user_message, %(length)s) AS beginning
@@ -285,7 +284,7 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
            AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
   LEFT JOIN (
-    SELECT source_id::text, chunk_index, corpus, date_part('epoch', said_at),
+    SELECT source_id, chunk_index, corpus, date_part('epoch', said_at),
            coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
            said_length + answered_length
       FROM candidate
@@ -305,12 +304,6 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
     ON true
 """
 )
-
-# Both, where a vector of another time counts like an empty slot. Without dates it would cost as much as the distances.
-_IN_TIME = {
-    statement: re.sub(r"\bv(\d) <", r"CASE WHEN t\1 >= %(since)s AND t\1 < %(until)s THEN v\1 END <", statement)
-    for statement in (_NEAREST, _DISTANCES)
-}
 
 # Row by row, for the few texts that are shown or reranked: a scan that returned this would be slower for all.
 _NEAREST_PASSAGES = """
@@ -367,48 +360,6 @@ _SENT_BEFORE = 2
 
 # A block's keys: the user's, and its own.
 Block = tuple[int, int]
-
-
-class NearText(NamedTuple):
-    """`distance` is the cosine distance of its nearest passage, `beginning` a turn's first words (None: no turn)."""
-
-    source_id: UUID
-    chunk_index: int
-    distance: float
-    beginning: str | None
-
-
-class Nearest(NamedTuple):
-    """Texts, the nearest first; and how many of the corpora, of any date, have a passage without a vector."""
-
-    texts: list[NearText]
-    pending: int
-
-
-class MeasuredText(NamedTuple):
-    """A text's distances: of its nearest passage and of its first one, with the user's text; None without a vector.
-
-    `said_at` is in seconds since 1970, `terms` the text's length.
-    """
-
-    key: PlainKey
-    corpus: str
-    said_at: float
-    distance: float | None
-    said_distance: float | None
-    terms: int
-
-
-class Distances(NamedTuple):
-    """Texts in no order.
-
-    `unrelated` is the distance that three in ten of the user's passages exceed, None if there are none; `pending` is as
-    in `Nearest`.
-    """
-
-    texts: list[MeasuredText]
-    unrelated: float | None
-    pending: int
 
 
 def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
@@ -531,31 +482,40 @@ def sweep(user_id: int) -> int:
 
 
 def nearest(
-    scope: Scope, *, model: str, vector: Vector, limit: int, further: float, beginning_length: int = 0
-) -> Nearest:
-    """The `limit` nearest texts in `scope`, each once; exact. `further`: as in `Calibration`.
+    scope: Scope, *, model: str, vector: Vector, limit: int, further: float, snippet_length: int = 0
+) -> tuple[list[Hit], int]:
+    """The `limit` nearest texts in `scope`, each once, the nearest first; exact. `further`: as in `Calibration`.
+
+    Also returns how many of the corpora, of any date, have a passage without a vector. Only turns have a snippet.
 
     It first fetches a few passages per text, because few texts crowd a ranking. If they do, it fetches more, until
     there are enough texts or no more passages.
     """
-    parameters = {"model": model, "vector": _halfvec(vector), "further": further, "length": beginning_length}
+    parameters = {"model": model, "vector": _halfvec(vector), "further": further, "length": snippet_length}
     passages = limit * USUAL_PASSAGES
     while True:
         rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
         pending, found, *_ = rows[0]
-        texts = [NearText(*row[2:]) for row in rows if row[2] is not None]
-        if len(texts) == limit or found < passages:
-            return Nearest(texts, pending)
+        hits = [
+            Hit((source, place), corpus, datetime.fromtimestamp(at, UTC), distance=distance, snippet=snippet)
+            for *_, source, place, corpus, at, distance, snippet in rows
+            if source is not None
+        ]
+        if len(hits) == limit or found < passages:
+            return hits, pending
         passages *= MORE_PASSAGES
 
 
 def distances(
-    scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, also: Collection[PlainKey]
-) -> Distances:
-    """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`.
+    scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, hits: Collection[Hit]
+) -> tuple[list[Hit], float | None, int]:
+    """These hits, in their order and with their distances, and the texts of the `passages` nearest passages.
+
+    Also returns the distance that three in ten of the user's passages exceed, None if there are none; and how many of
+    the corpora, of any date, have a passage without a vector. A hit that is not in `scope` any more is left out.
 
     If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
-    `passages`. `further`: as in `Calibration`. Without a vector there are only the texts in `also`, without distances.
+    `passages`. `further`: as in `Calibration`. Without a vector there are only these hits, without distances.
     """
     passages = passages if vector is not None else 0
     parameters = {
@@ -563,8 +523,8 @@ def distances(
         "vector": None if vector is None else _halfvec(vector),
         "further": further,
         "sample": SAMPLE,
-        "sources": [source for source, _ in also],
-        "chunks": [place for _, place in also],
+        "sources": [source for (source, _), *_ in hits],
+        "chunks": [place for (_, place), *_ in hits],
     }
     enough = passages // USUAL_PASSAGES
     while True:
@@ -573,8 +533,15 @@ def distances(
         if texts >= enough or near < passages:
             break
         passages *= MORE_PASSAGES
-    columns = (row[4:] for row in rows if row[4] is not None)
-    return Distances([MeasuredText((source, place), *rest) for source, place, *rest in columns], unrelated, pending)
+    known = {hit.key: hit for hit in hits}
+    measured: dict[Key, Hit] = {}
+    for *_, source, place, corpus, at, distance, said_distance, length in rows:
+        if source is not None:
+            key = (source, place)
+            hit = known.get(key) or Hit(key, corpus, datetime.fromtimestamp(at, UTC), length)
+            measured[key] = hit._replace(distance=distance, said_distance=said_distance)
+    in_order = {key: measured[key] for key in known if key in measured} | measured
+    return list(in_order.values()), unrelated, pending
 
 
 def nearest_passages(
@@ -638,7 +605,14 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 
 
 def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
-    return _fetch(_IN_TIME[statement] if scope.is_dated else statement, scope.parameters() | parameters)
+    """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
+    slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
+    slots = [slot.format(number) for number in range(SLOTS)]
+    distances = {
+        "inner_products": ", ".join(f"{slot} <#> q" for slot in slots),
+        "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
+    }
+    return _fetch(statement.format(**distances), scope.parameters() | parameters)
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from django.conf import settings
@@ -16,13 +16,10 @@ from core.ids import uuid7
 from intake.models import User
 from intake.models.conversations import OwnedQuerySet
 
-# --- The corpora of the index, and the scope of a search: one user's texts of some corpora and days ---
+# --- The corpora of the index; the scope of a search (one user's texts of some corpora and days), and its hits ---
 
 Key = tuple[UUID, int]
 """How a text is named: by its source and its place in it, for chat the conversation and the turn number."""
-
-PlainKey = tuple[str, int]
-"""The same with the source as text: a search looks hundreds of them up, and a UUID works out its hash every time."""
 
 
 class Corpus(models.TextChoices):
@@ -53,6 +50,38 @@ class Scope:
             "since": self.since or "-infinity",
             "until": self.until or "infinity",
         }
+
+
+class Hit(NamedTuple):
+    """A text that a search found. Each step of the search fills in its own figures: the terms, the vectors, the fusion,
+    then for `search_history` the source.
+
+    `at` is the time of the text, `length` its number of terms. `lexical` is its score by the query's terms, and
+    `said_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
+    its nearest passage, and `said_distance` that of its first one, with the user's text; None without a vector.
+    `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the wanted text; `score`, 0 to 1, also
+    counts its source and age.
+
+    `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.
+    `has_only`: it is the user's only text with one of the query's terms. `is_exact`: it contains an exact piece.
+    `snippet`: the first words of a turn, None if they were not read.
+    """
+
+    key: Key
+    corpus: str
+    at: datetime
+    length: int = 0
+    lexical: float = 0.0
+    said_lexical: float = 0.0
+    distance: float | None = None
+    said_distance: float | None = None
+    relevance: float = 0.0
+    score: float = 0.0
+    source: str = ""
+    shares_terms: bool = False
+    has_only: bool = False
+    is_exact: bool = False
+    snippet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

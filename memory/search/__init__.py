@@ -1,11 +1,10 @@
 """The searches. Each one reads only one user's rows, and `user` is a required keyword."""
 
-from memory.search.chat_history import ChatHistory, ChatMatch, SearchMode, search_chat_history
+from memory.search.chat_history import ChatHistory, SearchMode, search_chat_history
 from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, build_filter, search_memory
 
 __all__ = [
     "ChatHistory",
-    "ChatMatch",
     "MemorySearchError",
     "MemorySearchQuery",
     "MemorySearchResult",

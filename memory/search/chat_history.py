@@ -7,10 +7,9 @@ vectors, then the arithmetic of `memory.search.fusion`.
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
-from uuid import UUID
 
 from django.conf import settings
 
@@ -29,21 +28,17 @@ from memory.backends.embedders import (
 )
 from memory.chunking import PassageSpan
 from memory.index import terms, vectors
-from memory.index.terms import TermHit
 from memory.index.trigrams import containing
-from memory.index.vectors import Distances, MeasuredText
 from memory.models import Corpus, IndexedText
-from memory.models.documents import Key, PlainKey, Scope
+from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
-from memory.search.fusion import Candidate, fuse
+from memory.search.fusion import fuse
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together
 from memory.search.time_windows import TimeWindow, find_window, moments_of
 
 T = TypeVar("T")
 
 SNIPPET_LENGTH = 200
-# The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
-DISTANCE_UNKNOWN = 1.0
 # Results below this relevance are only the nearest. Of the questions with an answer, at most three in a hundred have
 # all their results below it (`run_evals --surface`, `refused`).
 RELATED = 0.003
@@ -68,9 +63,6 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|�
 _FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
 _AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
-NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
-
-
 WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
@@ -89,30 +81,16 @@ class SearchMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChatMatch:
-    """One turn with any number of passages. `score` is the cosine distance of its nearest one: lower is closer.
-
-    A turn without a vector has the score 1. `relevance`: how likely it is the wanted one, 0 to 1; None in semantic
-    mode, which ranks by distance alone.
-    """
-
-    conversation_id: UUID
-    turn_number: int
-    snippet: str
-    score: float
-    relevance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """`pending`: the number of the user's turns without a vector, which only their terms can find.
+    """`matches`: the best first, each a turn with its snippet; in semantic mode by distance alone, without a relevance.
 
+    `pending`: the number of the user's turns without a vector, which only their terms can find.
     `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
     `has_nothing_relevant`: the results are only the nearest texts; unknown, and so False, in semantic mode. `notes`:
     sentences about what was left out, in English.
     """
 
-    matches: list[ChatMatch]
+    matches: list[Hit]
     pending: int
     window: TimeWindow | None = None
     is_reranked: bool = False
@@ -121,41 +99,16 @@ class ChatHistory:
 
 
 class Found(NamedTuple):
-    """A text that a retriever found, and its relevance: how likely it is the wanted one, 0 to 1.
+    """What both retrievers found. `pending`: how many of the scope's corpora have a passage without a vector.
 
-    `shares_terms`: whether it was found by its terms. `has_only`: whether it is the user's only text with one of the
-    query's terms.
+    `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`.
     """
 
-    text: MeasuredText
-    relevance: float
-    shares_terms: bool
-    has_only: bool = False
-
-    @property
-    def key(self) -> Key:
-        source, place = self.text.key
-        return (UUID(source), place)
-
-    @property
-    def distance(self) -> float | None:
-        """The cosine distance of its nearest passage, None without a vector."""
-        return self.text.distance
-
-    @property
-    def said_at(self) -> datetime:
-        return datetime.fromtimestamp(self.text.said_at, UTC)
-
-
-class FoundTexts(NamedTuple):
-    """Texts, the best first. `pending`: how many of the scope's corpora have a passage without a vector.
-
-    `calibration` is the one for their distances.
-    """
-
-    texts: list[Found]
+    hits: list[Hit]
     pending: int
     calibration: Calibration
+    ideal: float
+    unrelated: float
 
 
 def search_chat_history(
@@ -207,37 +160,37 @@ class _Search:
         query = query if window is None else window.topic or query
         embedder, vector = embedded(query, needs_vector=self.mode is not SearchMode.HYBRID)
         if self.mode is SearchMode.SEMANTIC and vector is not None:
-            found = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
-            return replace(found, window=window)
+            nearest = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
+            return replace(nearest, window=window)
         asks_for_a_time = window is not None and not window.topic
         is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
         notes = [] if vector is not None else [WORDS_ALONE]
-        found_texts, passages = self._step(
+        found, passages = self._step(
             lambda: self._candidates(scope, query, vector, embedder, is_ranked=is_ranked, rerank=rerank)
         )
-        texts, is_reranked = found_texts.texts, False
+        hits, is_reranked = found.hits, False
         if asks_for_a_time:
-            texts = sorted(texts, key=lambda each: each.said_at)
+            hits = sorted(hits, key=lambda hit: hit.at)
         if passages:
-            texts, is_reranked = _reranked(query, texts, passages)
+            hits, is_reranked = _reranked(query, hits, passages)
         if is_ranked:
-            texts = self._exact_first(scope, texts, query, notes)
-        is_nothing = is_ranked and is_nearest_only(texts, found_texts.calibration)
-        matches = self._step(lambda: _matches(self.user, texts[: self.limit]))
-        return ChatHistory(matches, found_texts.pending, window, is_reranked, is_nothing, tuple(notes))
+            hits = self._exact_first(scope, hits, query, notes)
+        is_nothing = is_ranked and is_nearest_only(hits, found.calibration)
+        shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
+        return ChatHistory(shown, found.pending, window, is_reranked, is_nothing, tuple(notes))
 
     def _candidates(
         self, scope: Scope, query: str, vector: Vector | None, embedder: Embedder, *, is_ranked: bool, rerank: bool
-    ) -> tuple[FoundTexts, dict[Key, str]]:
-        """The texts in their first order, and for the best of them the passages that a reranker reads."""
+    ) -> tuple[Found, dict[Key, str]]:
+        """The hits in their first order, and for the best of them the passages that a reranker reads."""
         rank = by_terms if self.mode is SearchMode.LEXICAL else by_terms_and_meaning
         found = rank(scope, query=query, vector=vector, embedder=embedder)
         if not is_ranked:
             return found, {}
-        found = found._replace(texts=_chosen_first(self.user, found.texts))
-        return found, _passages(scope, query, vector, embedder, found.texts) if rerank else {}
+        found = found._replace(hits=_chosen_first(self.user, found.hits))
+        return found, _passages(scope, query, vector, embedder, found.hits) if rerank else {}
 
-    def _exact_first(self, scope: Scope, texts: list[Found], query: str, notes: list[str]) -> list[Found]:
+    def _exact_first(self, scope: Scope, hits: list[Hit], query: str, notes: list[str]) -> list[Hit]:
         """Those that have all of the exact pieces, then those that have one, then the others; each group in its
         order.
         """
@@ -245,58 +198,53 @@ class _Search:
         if left_out:
             notes.append(PIECES_LEFT_OUT.format(", ".join(left_out)))
         if not pieces:
-            return texts
+            return hits
         try:
             having = self._step(lambda: containing(scope, texts=pieces, limit=LITERAL), share=0.5)
         except OutOfTime:
             notes.append(NO_TIME_FOR_PIECES)
-            return texts
+            return hits
         sets = [set(keys) for keys in having]
-        return sorted(texts, key=lambda each: -sum(each.key in keys for keys in sets))
+        return sorted(hits, key=lambda hit: -sum(hit.key in keys for keys in sets))
 
 
-def _chosen_first(user: User, texts: list[Found]) -> list[Found]:
+def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     """The best of them reordered, with versions that were not chosen below those that were."""
-    first = texts[:LOOKED_FOR_VERSIONS]
-    passed_over = off_path(user=user, keys=[text.key for text in first])
+    passed_over = off_path(user=user, keys=[hit.key for hit in hits[:LOOKED_FOR_VERSIONS]])
     if not passed_over:
-        return texts
-    again = [
-        text._replace(relevance=text.relevance * NOT_CHOSEN) if text.key in passed_over else text for text in texts
-    ]
-    return sorted(again, key=lambda text: -text.relevance)
+        return hits
+    again = [hit._replace(relevance=hit.relevance * NOT_CHOSEN) if hit.key in passed_over else hit for hit in hits]
+    return sorted(again, key=lambda hit: -hit.relevance)
 
 
-def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
+def is_nearest_only(hits: Sequence[Hit], calibration: Calibration) -> bool:
     """Whether none of them is likely to be relevant, nor near in meaning.
 
     The second condition is for small histories: no term is rare there, so shared terms mean little.
     """
-    return not any(
-        text.relevance >= RELATED or (text.distance is not None and text.distance <= calibration.far) for text in texts
-    )
+    return not any(hit.relevance >= RELATED or is_near(hit, calibration) for hit in hits)
 
 
-def _passages(
-    scope: Scope, query: str, vector: Vector | None, embedder: Embedder, texts: list[Found]
-) -> dict[Key, str]:
-    """For each of the best texts, the words for the reranker. A turn that was deleted meanwhile has none."""
-    keys = [text.key for text in texts[:LOOKED_AT]]
+def is_near(hit: Hit, calibration: Calibration) -> bool:
+    return hit.distance is not None and hit.distance <= calibration.far
+
+
+def _passages(scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]) -> dict[Key, str]:
+    """For each of the best hits, the words for the reranker. A turn that was deleted meanwhile has none."""
+    keys = [hit.key for hit in hits[:LOOKED_AT]]
     spans = nearest_passages(scope, vector, embedder, keys)
-    turns = {turn.key: turn.segments for turn in read_turns(scope.user, keys, query=query, passages=spans)}
+    turns = {key: segments for key, *_, segments in read_turns(scope.user, keys, query=query, passages=spans)}
     return dict(zip(turns, passages(query, list(turns.values())), strict=True))
 
 
-def _reranked(query: str, texts: list[Found], passages: Mapping[Key, str]) -> tuple[list[Found], bool]:
+def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple[list[Hit], bool]:
     """The best of them in their new order, before the others in their old one; and whether the reranker ran."""
-    first = [text for text in texts[:LOOKED_AT] if text.key in passages]
-    scores = second_scores(query, [passages[text.key] for text in first])
-    again = [
-        text._replace(relevance=together(text.relevance, score)) for text, score in zip(first, scores, strict=False)
-    ]
-    again.sort(key=lambda text: -text.relevance)
+    first = [hit for hit in hits[:LOOKED_AT] if hit.key in passages]
+    scores = second_scores(query, [passages[hit.key] for hit in first])
+    again = [hit._replace(relevance=together(hit.relevance, score)) for hit, score in zip(first, scores, strict=False)]
+    again.sort(key=lambda hit: -hit.relevance)
     last = again[-1].relevance if again else 1.0
-    others = [text._replace(relevance=min(last, text.relevance)) for text in first[len(again) :] + texts[LOOKED_AT:]]
+    others = [hit._replace(relevance=min(last, hit.relevance)) for hit in first[len(again) :] + hits[LOOKED_AT:]]
     return again + others, bool(again)
 
 
@@ -347,67 +295,37 @@ def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vecto
         raise EmbeddingModelAway from error
 
 
-def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> FoundTexts:
+def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:
     """The texts that share terms with the query, the best first by BM25F alone."""
-    hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS).hits
-    measured = vectors.distances(
-        scope,
-        model=embedder.name,
-        vector=vector,
-        passages=0,
-        further=further_of(embedder),
-        also=[hit.key for hit in hits],
-    )
-    texts = {text.key: text for text in measured.texts}
-    ranked = [Found(texts[hit.key], hit.score, shares_terms=True) for hit in hits if hit.key in texts]
-    return FoundTexts(ranked, measured.pending, _calibration(embedder, measured))
+    found = gather(scope, query=query, vector=vector, embedder=embedder, passages=0)
+    return found._replace(hits=[hit._replace(relevance=hit.lexical) for hit in found.hits])
 
 
-class Gathered(NamedTuple):
-    """The results of both retrievers for the candidates, before ranking; see `fuse` for its figures."""
-
-    candidates: list[Candidate]
-    ideal: float
-    unrelated: float
-    calibration: Calibration
-    hits: dict[PlainKey, TermHit]
-    measured: Distances
-
-
-def gather(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Gathered:
-    """The best texts by terms and those of the nearest passages."""
-    best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
-    hits = {hit.key: hit for hit in best}
-    measured = vectors.distances(
-        scope,
-        model=embedder.name,
-        vector=vector,
-        passages=PASSAGES_BY_MEANING,
-        further=further_of(embedder),
-        also=hits,
-    )
-    candidates = [_candidate(text, hits.get(text.key, NO_TERMS)) for text in measured.texts]
-    unrelated = 0.0 if measured.unrelated is None else measured.unrelated
-    return Gathered(candidates, ideal, unrelated, _calibration(embedder, measured), hits, measured)
-
-
-def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> FoundTexts:
+def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:
     """The texts that either retriever found, the most relevant first."""
     found = gather(scope, query=query, vector=vector, embedder=embedder)
-    fused = fuse(found.candidates, ideal=found.ideal, unrelated=found.unrelated, calibration=found.calibration)
-    texts = {text.key: text for text in found.measured.texts}
-    only = {key for key, hit in found.hits.items() if hit.has_only}
-    ranked = [Found(texts[key], fused[key], key in found.hits, key in only) for key in fused]
-    return FoundTexts(ranked, found.measured.pending, found.calibration)
+    fused = fuse(found.hits, ideal=found.ideal, unrelated=found.unrelated, calibration=found.calibration)
+    return found._replace(hits=fused)
 
 
-def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
+def gather(
+    scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, passages: int = PASSAGES_BY_MEANING
+) -> Found:
+    """The best texts by terms and those of the nearest passages, before ranking."""
+    best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    hits, unrelated, pending = vectors.distances(
+        scope, model=embedder.name, vector=vector, passages=passages, further=further_of(embedder), hits=best
+    )
+    return Found(hits, pending, _calibration(embedder, hits, unrelated), ideal, unrelated or 0.0)
+
+
+def _calibration(embedder: Embedder, hits: Sequence[Hit], unrelated: float | None) -> Calibration:
     if embedder.calibration is not None:
         return embedder.calibration
-    having_vector = sum(text.distance is not None for text in measured.texts)
-    if measured.unrelated is None or having_vector < MEASURED_TEXTS:
+    having_vector = sum(hit.distance is not None for hit in hits)
+    if unrelated is None or having_vector < MEASURED_TEXTS:
         return UNCALIBRATED
-    return Calibration.measured(measured.unrelated)
+    return Calibration.measured(unrelated)
 
 
 def nearest_passages(
@@ -425,37 +343,19 @@ def further_of(embedder: Embedder) -> float:
     return (embedder.calibration or TUNED).further
 
 
-def _candidate(text: MeasuredText, hit: TermHit) -> Candidate:
-    return Candidate(text.key, text.terms, hit.score, hit.said_score, text.distance, text.said_distance)
-
-
 def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> ChatHistory:
-    nearest = vectors.nearest(
+    hits, pending = vectors.nearest(
         scope,
         model=embedder.name,
         vector=vector,
         limit=limit,
         further=further_of(embedder),
-        beginning_length=SNIPPET_LENGTH,
+        snippet_length=SNIPPET_LENGTH,
     )
-    matches = [
-        ChatMatch(text.source_id, text.chunk_index, snippet=text.beginning, score=text.distance)
-        for text in nearest.texts
-        if text.beginning is not None
-    ]
-    return ChatHistory(matches, pending=nearest.pending)
+    return ChatHistory([hit for hit in hits if hit.snippet is not None], pending)
 
 
-def _matches(user: User, ranked: Sequence[Found]) -> list[ChatMatch]:
-    # A turn that was deleted meanwhile has no beginning, and is no longer a match.
-    snippets = beginnings(user=user, keys=[one.key for one in ranked], length=SNIPPET_LENGTH)
-    return [
-        ChatMatch(
-            *one.key,
-            snippet=snippets[one.key],
-            score=DISTANCE_UNKNOWN if one.distance is None else one.distance,
-            relevance=one.relevance,
-        )
-        for one in ranked
-        if one.key in snippets
-    ]
+def _with_snippets(user: User, hits: Sequence[Hit]) -> list[Hit]:
+    # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
+    snippets = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
+    return [hit._replace(snippet=snippets[hit.key]) for hit in hits if hit.key in snippets]

@@ -12,26 +12,26 @@ is the wanted one. Three ideas are in the features:
 2. Beside a long answer, the user's message is counted again by itself, by terms and by meaning.
 3. A short remark depends on the turns before and after it.
 
-Pure arithmetic: the caller supplies the candidates and their figures. The choice of the weights, and its limits:
+Pure arithmetic: the caller supplies the hits with their figures. The choice of the weights, and its limits:
 docs/decisions/0009.
 """
 
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import exp, inf, log1p, sqrt
 from operator import mul
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from memory.chunking import UNSPACED
 
 if TYPE_CHECKING:
     from memory.backends.embedders import Calibration, RankingWeights
-    from memory.models.documents import PlainKey
+    from memory.models.documents import Hit
 
 # With this many terms a turn is halfway between a remark and a text that needs no context.
 REMARK_TERMS = 120
@@ -51,67 +51,54 @@ LENGTH_SCALE = 5.0
 OWN_SIDE = 0.5
 
 
-class Candidate(NamedTuple):
-    """The retrievers' findings about a text. `distance` is None without a vector; `terms` is its length."""
-
-    key: "PlainKey"
-    terms: int
-    lexical: float = 0.0
-    said_lexical: float = 0.0
-    distance: float | None = None
-    said_distance: float | None = None
-
-
-class _Nearby(NamedTuple):
-    """A candidate within its query: shares of the best one's terms and nearness, and its need for context."""
-
-    words: float
-    said_words: float
-    nearness: float
-    said_nearness: float
-    closeness: float
-    shortness: float
-
-
-def fuse(
-    candidates: Collection[Candidate], *, ideal: float, unrelated: float, calibration: "Calibration"
-) -> "dict[PlainKey, float]":
-    """Relevance by key, 0 to 1, the best first.
+def fuse(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, calibration: "Calibration") -> "list[Hit]":
+    """The hits with their relevance, the best first.
 
     `ideal` is the highest score that any text could have by its terms, `unrelated` the distance from which meaning
     counts nothing.
     """
-    features = features_of(candidates, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing)
-    relevances = {key: _relevance(values, calibration) for key, values in features.items()}
-    # Of equals the nearer one: beyond `unrelated`, only distance distinguishes the candidates.
-    distances = {one.key: inf if one.distance is None else one.distance for one in candidates}
-    ranking = sorted((-relevance, distances[key], key) for key, relevance in relevances.items())
-    return {key: -negative for negative, _, key in ranking}
+    features = features_of(hits, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing)
+    fused = [
+        hit._replace(relevance=_relevance(values, calibration)) for hit, values in zip(hits, features, strict=True)
+    ]
+    # Of equals the nearer one: beyond `unrelated`, only distance distinguishes the hits.
+    return sorted(fused, key=lambda hit: (-hit.relevance, inf if hit.distance is None else hit.distance, hit.key))
 
 
-def features_of(
-    candidates: Collection[Candidate], *, ideal: float, unrelated: float, convincing: float
-) -> "dict[PlainKey, tuple[float, ...]]":
-    """The features that `RankingWeights` weighs, in the order of its fields, by key."""
-    best = sorted((one.lexical for one in candidates), reverse=True)
-    share, holding, lead, rarity = _trust(best, ideal)
+def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convincing: float) -> list[tuple[float, ...]]:
+    """For each hit the features that `RankingWeights` weighs, in the order of its fields.
+
+    Terms and nearness are relative to the query's best. If nothing is convincingly near, the nearest counts less.
+    """
+    share, holding, lead, rarity = _trust(sorted((hit.lexical for hit in hits), reverse=True), ideal)
     telling = min(1.0, share / TELLING_SHARE)
-    nearby = _within(candidates, best[0] if best else 0.0, unrelated, convincing)
-    return {
-        one.key: (
-            here.nearness,
-            (1 - here.shortness) * here.said_nearness + OWN_SIDE * here.shortness * here.nearness,
-            here.shortness * sum(each.nearness for each in _around(one.key, nearby)),
-            here.closeness / convincing,
-            here.words * holding,
-            here.words * lead,
-            here.words * rarity,
-            ((1 - here.shortness) * here.said_words + OWN_SIDE * here.shortness * here.words) * telling,
-            here.shortness * sum(each.words for each in _around(one.key, nearby)) * telling,
-            log1p(min(one.terms, LONG_ENOUGH)) / LENGTH_SCALE,
-        )
-        for one, here in zip(candidates, nearby.values(), strict=True)
-    }
+    terms, said_terms = _shares([hit.lexical for hit in hits]), _shares([hit.said_lexical for hit in hits])
+    nearest = min((hit.distance for hit in hits if hit.distance is not None), default=unrelated)
+    unit = 1 / max(unrelated - nearest, convincing)
+    # A text without a vector is assumed to be as near as its shared terms suggest.
+    closeness = [
+        of_terms / unit if hit.distance is None else max(0.0, unrelated - hit.distance)
+        for hit, of_terms in zip(hits, terms, strict=True)
+    ]
+    nearness = [unit * close for close in closeness]
+    said_nearness = [
+        near if hit.said_distance is None else unit * max(0.0, unrelated - hit.said_distance)
+        for hit, near in zip(hits, nearness, strict=True)
+    ]
+    shortness = [1 / (1 + (hit.length / REMARK_TERMS) ** 2) for hit in hits]
+    columns = (
+        nearness,
+        _own_side(said_nearness, nearness, shortness),
+        [short * near for short, near in zip(shortness, _beside(hits, nearness), strict=True)],
+        [close / convincing for close in closeness],
+        [of_terms * holding for of_terms in terms],
+        [of_terms * lead for of_terms in terms],
+        [of_terms * rarity for of_terms in terms],
+        [own * telling for own in _own_side(said_terms, terms, shortness)],
+        [short * of_terms * telling for short, of_terms in zip(shortness, _beside(hits, terms), strict=True)],
+        [log1p(min(hit.length, LONG_ENOUGH)) / LENGTH_SCALE for hit in hits],
+    )
+    return list(zip(*columns, strict=True))
 
 
 def _trust(best: list[float], ideal: float) -> tuple[float, float, float, float]:
@@ -126,35 +113,24 @@ def _trust(best: list[float], ideal: float) -> tuple[float, float, float, float]
     return share, sure * sqrt(share), sure * (best[0] - behind) / best[0], sure * min(MOST_RARE, best[0] / RARE_SCORE)
 
 
-def _within(
-    candidates: Collection[Candidate], best: float, unrelated: float, convincing: float
-) -> "dict[PlainKey, _Nearby]":
-    """Every candidate relative to the query's best. If nothing is convincingly near, the nearest counts less."""
-    nearest = min((one.distance for one in candidates if one.distance is not None), default=unrelated)
-    near_unit = 1 / max(unrelated - nearest, convincing)
-    word_unit = 1 / best if best > 0 else 0.0
-    best_said = max((one.said_lexical for one in candidates), default=0.0)
-    said_unit = 1 / best_said if best_said > 0 else 0.0
-    nearby = {}
-    for key, terms, lexical, said_lexical, distance, said_distance in candidates:
-        words = word_unit * lexical
-        # A text without a vector is assumed to be as near as its shared terms suggest.
-        closeness = words / near_unit if distance is None else max(0.0, unrelated - distance)
-        said_closeness = closeness if said_distance is None else max(0.0, unrelated - said_distance)
-        nearby[key] = _Nearby(
-            words=words,
-            said_words=said_unit * said_lexical,
-            nearness=near_unit * closeness,
-            said_nearness=near_unit * said_closeness,
-            closeness=closeness,
-            shortness=1 / (1 + (terms / REMARK_TERMS) ** 2),
-        )
-    return nearby
+def _shares(scores: list[float]) -> list[float]:
+    """Each as a share of the best one."""
+    best = max(scores, default=0.0)
+    unit = 1 / best if best > 0 else 0.0
+    return [unit * score for score in scores]
 
 
-def _around(key: "PlainKey", nearby: "Mapping[PlainKey, _Nearby]") -> list[_Nearby]:
-    source, place = key
-    return [nearby[beside] for beside in ((source, place - 1), (source, place + 1)) if beside in nearby]
+def _own_side(said: list[float], whole: list[float], shortness: list[float]) -> list[float]:
+    """The value of the user's message by itself: of a remark, a part of the whole."""
+    return [
+        (1 - short) * own + OWN_SIDE * short * both for own, both, short in zip(said, whole, shortness, strict=True)
+    ]
+
+
+def _beside(hits: "Sequence[Hit]", values: list[float]) -> list[float]:
+    """For each hit the sum of these values over the turns before and after it."""
+    by_key = {hit.key: value for hit, value in zip(hits, values, strict=True)}
+    return [by_key.get((source, place - 1), 0.0) + by_key.get((source, place + 1), 0.0) for (source, place), *_ in hits]
 
 
 def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> float:
@@ -199,52 +175,26 @@ RUN = 3
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 
-class Rankable(Protocol):
-    """`relevance` is 0 to 1, on one scale for all sources; `at` is the time of the text."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def relevance(self) -> float: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def is_exact(self) -> bool: ...
-    @property
-    def has_only(self) -> bool: ...
-
-
-AnyHit = TypeVar("AnyHit", bound=Rankable)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked(Generic[AnyHit]):
-    """A hit with its final score, 0 to 1."""
-
-    hit: AnyHit
-    score: float
-
-
-def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, now: datetime) -> list[Ranked[AnyHit]]:
-    """The best first; of equals the earlier one. `rate` is the decay per day, 0 for none."""
+def rank(hits: "Iterable[Hit]", *, weights: Mapping[str, float], rate: float, now: datetime) -> "list[Hit]":
+    """The hits with their score, the best first; of equals the earlier one. `rate` is the decay per day, 0 for none."""
     hits = list(hits)
     bests = _bests(hits)
-    weighted = [(hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source] for hit in hits]
-    aged = [
-        score * max(MOST_AGED, decay(hit.at, now=now, rate=rate)) for hit, score in zip(hits, weighted, strict=True)
-    ]
-    is_common = [not (hit.is_exact or hit.has_only) for hit in hits]
-    if any(is_common):
-        aged = [score if hit.has_only else old for hit, score, old in zip(hits, weighted, aged, strict=True)]
-    return with_exact_first(Ranked(hit, score) for hit, score in zip(hits, aged, strict=True))
+    is_any_common = any(not (hit.is_exact or hit.has_only) for hit in hits)
+    scored = []
+    for hit in hits:
+        score = (hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source]
+        if not (hit.has_only and is_any_common):
+            score *= max(MOST_AGED, decay(hit.at, now=now, rate=rate))
+        scored.append(hit._replace(score=score))
+    return with_exact_first(scored)
 
 
-def with_exact_first(ranked: Iterable[Ranked[AnyHit]]) -> list[Ranked[AnyHit]]:
+def with_exact_first(hits: "Iterable[Hit]") -> "list[Hit]":
     """The best first, with exact matches above all others."""
-    ranked = list(ranked)
-    top = max((each.score for each in ranked if not each.hit.is_exact), default=0.0)
-    lifted = [Ranked(each.hit, 1 - (1 - top) * (1 - each.score)) if each.hit.is_exact else each for each in ranked]
-    return sorted(lifted, key=lambda each: (-each.score, not each.hit.is_exact))
+    hits = list(hits)
+    top = max((hit.score for hit in hits if not hit.is_exact), default=0.0)
+    lifted = [hit._replace(score=1 - (1 - top) * (1 - hit.score)) if hit.is_exact else hit for hit in hits]
+    return sorted(lifted, key=lambda hit: (-hit.score, not hit.is_exact))
 
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
@@ -252,7 +202,7 @@ def decay(at: datetime, *, now: datetime, rate: float) -> float:
     return exp(-rate * max(0.0, (now - at) / DAY))
 
 
-def _bests(hits: list[AnyHit]) -> dict[str, float]:
+def _bests(hits: "list[Hit]") -> dict[str, float]:
     """The divisor of each source's scores."""
     best = max((hit.relevance for hit in hits), default=0.0)
     bests: dict[str, float] = defaultdict(lambda: RELEVANT * best or 1.0)

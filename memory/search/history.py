@@ -4,11 +4,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import islice
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -18,22 +17,20 @@ from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
-from memory.models.documents import Key, Scope
+from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.excerpts import Excerpt, Piece, matching, show
-from memory.search.fusion import Fingerprint, Ranked, rank, with_exact_first
+from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.sources import (
     CORPORA_IN,
-    FoundText,
     HistoryQuestion,
     HistoryScope,
     HistorySource,
-    Hit,
+    HitText,
     Kind,
     Memories,
     Messages,
-    Period,
     Reference,
     Sessions,
 )
@@ -162,7 +159,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         return History(
             results,
             unfinished,
-            pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
+            pending=count_pending(asked.scope, model=asked.embedder.name),
             window=window,
             is_reranked=is_reranked,
             has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
@@ -187,16 +184,16 @@ def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
 
 def _ranked(
     hits: list[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, rerank: bool, now: datetime
-) -> tuple[list[Ranked[Hit]], dict[tuple[str, Key], str]]:
+) -> tuple[list[Hit], dict[tuple[str, Key], str]]:
     """The hits in their first order, and for the best of them the passages that a reranker reads."""
     hits = _chosen_first(asked.user, hits)
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
     if asked.wants_everything:
-        return sorted(ranked, key=lambda each: each.hit.at), {}
+        return sorted(ranked, key=lambda hit: hit.at), {}
     if not rerank:
         return ranked, {}
     texts = _read(ranked[:LOOKED_AT], asked, sources)
-    read = passages_of(asked.query, [text.segments for text in texts.values()])
+    read = passages_of(asked.query, [segments for _, segments in texts.values()])
     return ranked, dict(zip(texts, read, strict=True))
 
 
@@ -205,7 +202,7 @@ def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     messages = sorted((hit for hit in hits if hit.source == Messages.name), key=lambda hit: -hit.relevance)
     passed_over = off_path(user=user, keys=[hit.key for hit in messages[:LOOKED_FOR_VERSIONS]])
     return [
-        replace(hit, relevance=hit.relevance * NOT_CHOSEN)
+        hit._replace(relevance=hit.relevance * NOT_CHOSEN)
         if hit.source == Messages.name and hit.key in passed_over
         else hit
         for hit in hits
@@ -213,54 +210,44 @@ def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
 
 
 def _reranked(
-    ranked: list[Ranked[Hit]], asked: HistoryQuestion, passages: Mapping[tuple[str, Key], str]
-) -> tuple[list[Ranked[Hit]], bool]:
+    ranked: list[Hit], asked: HistoryQuestion, passages: Mapping[tuple[str, Key], str]
+) -> tuple[list[Hit], bool]:
     """The best of them in their new order, before the others in their old one; and whether the reranker ran.
 
     The reranker counts beside the complete score, and not before weight and age: as a relevance it would outweigh both.
     """
-    first = [each for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in passages]
-    scores = second_scores(asked.query, [passages[each.hit.source, each.hit.key] for each in first])
+    first = [hit for hit in ranked[:LOOKED_AT] if (hit.source, hit.key) in passages]
+    scores = second_scores(asked.query, [passages[hit.source, hit.key] for hit in first])
     if not scores:
         return ranked, False
     again = with_exact_first(
-        Ranked(
-            replace(each.hit, relevance=together(each.hit.relevance, score)),
-            together(each.score, score, weight=NOW_BESIDE_SCORE),
+        hit._replace(
+            relevance=together(hit.relevance, second), score=together(hit.score, second, weight=NOW_BESIDE_SCORE)
         )
-        for each, score in zip(first, scores, strict=False)
+        for hit, second in zip(first, scores, strict=False)
     )
-    score, relevance = again[-1].score, min(each.hit.relevance for each in again)
+    score, relevance = again[-1].score, min(hit.relevance for hit in again)
     others = [
-        Ranked(replace(each.hit, relevance=min(relevance, each.hit.relevance)), min(score, each.score))
-        for each in first[len(again) :] + ranked[LOOKED_AT:]
+        hit._replace(relevance=min(relevance, hit.relevance), score=min(score, hit.score))
+        for hit in first[len(again) :] + ranked[LOOKED_AT:]
     ]
     return again + others, True
-
-
-def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
-    """The days of the request in this zone. A day lasts until the next one begins, also if it has 23 or 25 hours."""
-    return Period(*moments_of(request.date_from, request.date_to, zone))
 
 
 def _asked(
     request: HistoryRequest, user: User, now: datetime, deadline: Deadline
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
-    period, window = within(request, user.zone), None
-    if request.reads_time and period == Period(None, None):
-        whole = Scope(user, CORPORA_IN[request.scope])
-        scope, window = _reading(user, deadline, lambda: in_window(whole, query, now=now))
-        period = Period(scope.since, scope.until)
+    since, until = moments_of(request.date_from, request.date_to, user.zone)
+    scope, window = Scope(user, CORPORA_IN[request.scope], since, until), None
+    if request.reads_time and not scope.is_dated:
+        scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
     if window is not None:
         query = window.topic or query
     embedder, vector = embedded(query[:SEARCHED_LENGTH])
     asked = HistoryQuestion(
-        user=user,
         query=query,
-        scope=request.scope,
-        period=period,
-        zone=user.zone,
+        scope=scope,
         vector=vector,
         embedder=embedder,
         wants_everything=window is not None and not window.topic,
@@ -304,7 +291,7 @@ def _failing_as(sentence: str) -> Iterator[None]:
 
 
 def choose(
-    ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, *, sources: Collection[HistorySource], limit: int
+    ranked: Sequence[Hit], asked: HistoryQuestion, *, sources: Collection[HistorySource], limit: int
 ) -> list[HistoryMatch]:
     """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them."""
     return list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
@@ -323,32 +310,31 @@ def _distinct(shown: Iterator[tuple[HistoryMatch, str]]) -> Iterator[HistoryMatc
 
 
 def _shown(
-    ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
+    ranked: Sequence[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
 ) -> Iterator[tuple[HistoryMatch, str]]:
     """Each with its words for the comparison; without deleted texts."""
     # If the query names only a time, its words are in no text.
     inflections = Inflections("" if asked.wants_everything else asked.query)
     for start in range(0, len(ranked), at_once):
         batch = ranked[start : start + at_once]
-        texts_by_key = _read(batch, asked, sources)
-        texts = [segment.text for text in texts_by_key.values() for segment in text.segments]
-        matcher = inflections.matcher_for(texts)
-        for each in batch:
-            text = texts_by_key.get((each.hit.source, each.hit.key))
-            if text is not None:
-                segments = matching(text.segments, matcher) if text.only_matching else text.segments
-                shown = show(segments, matcher)
-                match = HistoryMatch(text.reference, each.score, each.hit.relevance, shown.excerpt, shown.pieces)
+        texts = _read(batch, asked, sources)
+        matcher = inflections.matcher_for(segment.text for _, segments in texts.values() for segment in segments)
+        for hit in batch:
+            if (hit.source, hit.key) in texts:
+                reference, segments = texts[hit.source, hit.key]
+                # Of a message only the matching sides are shown.
+                shown = show(matching(segments, matcher) if reference.kind is Kind.MESSAGE else segments, matcher)
+                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces)
                 yield match, shown.own_words
 
 
 def _read(
-    batch: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
-) -> Mapping[tuple[str, Key], FoundText]:
+    batch: Sequence[Hit], asked: HistoryQuestion, sources: Collection[HistorySource]
+) -> Mapping[tuple[str, Key], HitText]:
     """A query or two for each source with a hit in the batch."""
     keys: dict[str, list[Key]] = defaultdict(list)
-    for each in batch:
-        keys[each.hit.source].append(each.hit.key)
+    for hit in batch:
+        keys[hit.source].append(hit.key)
     return {
         (source.name, key): text
         for source in sources

@@ -122,8 +122,8 @@ def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: in
     """The distances of the nearest records, the nearest first."""
     scope = Scope(user, (Corpus.RECORD,))
     # All passages of a record rank in full.
-    found = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
-    return {text.source_id: text.distance for text in found.texts}
+    hits, _ = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
+    return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}
 
 
 def _nearest_fitting(condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int) -> dict[UUID, float]:

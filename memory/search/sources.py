@@ -1,8 +1,8 @@
-"""The sources of `search_history`: their interface, and the two that use the search by terms and meaning.
+"""The sources of `search_history`: their interface, two that use the search by terms and meaning, and the sessions.
 
-Each source finds hits by its own measure, and reads the texts of the best candidates. `Memories` are notes: MEMORY.md,
+Each source finds hits by its own measure, and reads the texts of the best hits. `Memories` are notes: MEMORY.md,
 the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns
-that contain it literally. `memory.search.sources` is the third source.
+that contain it literally. `Sessions` are conversations.
 """
 
 from abc import ABC, abstractmethod
@@ -15,33 +15,32 @@ from itertools import compress
 from operator import or_
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from core.text import ELLIPSIS, shortened
-from intake.models import Conversation, Turn, User, local_time
-from memory.backends.embedders import Calibration, Embedder, Vector
+from intake.models import Conversation, Turn, User
+from memory.backends.embedders import Embedder, Vector
 from memory.chunking import PassageSpan
 from memory.index.sources import ONLY_CHUNK, document_entry
 from memory.index.terms import configurations, searchable
 from memory.index.trigrams import containing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
-from memory.models.documents import Key, Scope
+from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import (
     LITERAL,
     Found,
-    FoundTexts,
     by_terms_and_meaning,
+    is_near,
     is_nearest_only,
     nearest_passages,
     searched_pieces,
 )
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Segment
-from memory.search.texts import SEARCHED_LENGTH, TurnText, passage_in, read_turns
+from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 
 T = TypeVar("T")
 
@@ -58,14 +57,6 @@ class HistoryScope(StrEnum):
     MEMORY = "memory"
     DAILY_LOG = "daily_log"
     SESSIONS = "sessions"
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From `since` on and before `until`; None leaves that side open."""
-
-    since: datetime | None
-    until: datetime | None
 
 
 class Kind(StrEnum):
@@ -87,52 +78,52 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
-    """A request in the form for every source: the user, the query, its vector and the model, and the time.
+    """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
 
     `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
     endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
     """
 
-    user: User
     query: str
-    scope: HistoryScope
-    period: Period
-    zone: ZoneInfo
+    scope: Scope
     vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
 
+    @property
+    def user(self) -> User:
+        return self.scope.user
+
     @cached_property
-    def related(self) -> list[Found]:
+    def related(self) -> list[Hit]:
         """The texts of every kind in scope that share terms with the query or are near it in meaning, in one ranking.
 
         The engine returns the nearest texts, however distant. Here texts that share no term with the query and are
         farther than the model's `Calibration.far` are left out; otherwise there would never be "no matching results".
         """
         found = self._found
-        return [each for each in found.texts if self.wants_everything or _is_related(each, found.calibration)]
+        return [
+            hit for hit in found.hits if self.wants_everything or hit.shares_terms or is_near(hit, found.calibration)
+        ]
 
     @property
     def has_nothing_near(self) -> bool:
         """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
-        return not self.wants_everything and is_nearest_only(self._found.texts, self._found.calibration)
+        return not self.wants_everything and is_nearest_only(self._found.hits, self._found.calibration)
 
     @property
-    def _found(self) -> FoundTexts:
+    def _found(self) -> Found:
         return self._once("found", self._find)
 
-    def _find(self) -> FoundTexts:
+    def _find(self) -> Found:
         return by_terms_and_meaning(
-            Scope(self.user, CORPORA_IN[self.scope], self.period.since, self.period.until),
-            query=self.query[:SEARCHED_LENGTH],
-            vector=self.vector,
-            embedder=self.embedder,
+            self.scope, query=self.query[:SEARCHED_LENGTH], vector=self.vector, embedder=self.embedder
         )
 
     @cached_property
     def relevances(self) -> dict[Key, float]:
         """For every related text, and every turn with the literal query."""
-        return with_literal({each.key: each.relevance for each in self.related}, self.literal)
+        return with_literal({hit.key: hit.relevance for hit in self.related}, self.literal)
 
     @property
     def literal(self) -> set[Key]:
@@ -152,7 +143,7 @@ class HistoryQuestion:
 
     def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
         """For each of these texts, the passage that is nearest to the query in meaning."""
-        return nearest_passages(Scope(self.user, CORPORA_IN[self.scope]), self.vector, self.embedder, keys)
+        return nearest_passages(self.scope, self.vector, self.embedder, keys)
 
     @property
     def left_out(self) -> list[str]:
@@ -170,12 +161,12 @@ class HistoryQuestion:
         return self._once("having", self._find_pieces)
 
     def _find_pieces(self) -> list[set[Key]]:
-        pieces, corpora = self._pieces[0], CORPORA_IN[self.scope]
+        pieces = self._pieces[0]
         having: list[set[Key]] = [set() for _ in pieces]
-        if Corpus.CHAT in corpora:
-            chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
+        if Corpus.CHAT in self.scope.corpora:
+            chats = replace(self.scope, corpora=(Corpus.CHAT,))
             having = [set(keys) for keys in containing(chats, texts=pieces, limit=LITERAL)]
-        if set(WRITTEN_DOWN) & set(corpora):
+        if set(WRITTEN_DOWN) & set(self.scope.corpora):
             having = [keys | written for keys, written in zip(having, _written_with(pieces, self), strict=True)]
         return having
 
@@ -195,23 +186,6 @@ class HistoryQuestion:
         return done
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A text that a source found. `relevance`: 0 to 1, on one scale for all sources.
-
-    `is_exact`: it contains an exact piece. `has_only`: it is the only text with one of the query's terms.
-    `shares_terms`: it contains at least one of them, or the query itself; otherwise only its meaning found it.
-    """
-
-    source: str
-    key: Key
-    relevance: float
-    at: datetime
-    is_exact: bool = False
-    has_only: bool = False
-    shares_terms: bool = True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """The origin of a result. `day` is in the user's time zone; `session` is the title of the conversation."""
@@ -228,13 +202,8 @@ class Reference:
     record_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundText:
-    """The text of a hit; for some hits, only the matching segments."""
-
-    reference: Reference
-    segments: Sequence[Segment]
-    only_matching: bool = False
+HitText = tuple[Reference, list[Segment]]
+"""The text of a hit, and its origin."""
 
 
 class HistorySource(ABC):
@@ -246,7 +215,7 @@ class HistorySource(ABC):
         """Rows of the caller only, in no order."""
 
     @abstractmethod
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """Without texts that were deleted meanwhile."""
 
 
@@ -255,18 +224,17 @@ class Memories(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        return [_hit(self.name, each, asked) for each in asked.related if each.text.corpus != Corpus.CHAT]
+        return [_of_source(self.name, hit, asked) for hit in asked.related if hit.corpus != Corpus.CHAT]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource."""
         ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
         texts = _documents(ids, asked) | _records(ids, asked)
-        return {key: _at_passage(text, passages.get(key)) for key, text in texts.items() if key in keys}
-
-
-def _at_passage(text: FoundText, span: PassageSpan | None) -> FoundText:
-    (segment,) = text.segments
-    return replace(text, segments=[replace(segment, passage=passage_in(segment.text, span))])
+        return {
+            key: (reference, [Segment(text, passage=passage_in(text, passages.get(key)))])
+            for key, (reference, text) in texts.items()
+            if key in keys
+        }
 
 
 def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key]]:
@@ -291,12 +259,10 @@ def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key
     return having
 
 
-def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
+def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
     documents = MemoryDocument.objects.for_user(asked.user).filter(pk__in=ids).select_related("user")
     return {
-        (document.pk, text.key.chunk_index): FoundText(
-            reference=_reference_of(document, asked), segments=[Segment(text.said)]
-        )
+        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text.said)
         for document in documents
         for text in document_entry(document).texts
     }
@@ -305,21 +271,19 @@ def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
 def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
-    day = local_time(document.updated_at, asked.zone).date()
+    day = asked.user.local_time(document.updated_at).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
 
 
-def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
-    records = MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids)
-    return {(record.pk, ONLY_CHUNK): _record_text(record, asked) for record in records}
-
-
-def _record_text(record: MemoryRecord, asked: HistoryQuestion) -> FoundText:
-    day = local_time(record.created_at, asked.zone).date()
-    reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
-    return FoundText(reference=reference, segments=[Segment(record.content)])
+def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
+    found = {}
+    for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
+        day = asked.user.local_time(record.created_at).date()
+        reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
+        found[record.pk, ONLY_CHUNK] = reference, record.content
+    return found
 
 
 class Messages(HistorySource):
@@ -327,22 +291,27 @@ class Messages(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        chats = [_hit(self.name, each, asked) for each in asked.related if each.text.corpus == Corpus.CHAT]
-        times = _times(list(asked.literal - {each.key for each in asked.related}), asked)
-        return chats + [
-            Hit(self.name, key, asked.relevances[key], at, is_exact=key in asked.exact) for key, at in times.items()
-        ]
+        hits = [hit for hit in asked.related if hit.corpus == Corpus.CHAT]
+        times = _times(list(asked.literal - {hit.key for hit in asked.related}), asked)
+        hits += [Hit(key, Corpus.CHAT, at) for key, at in times.items()]
+        return [_of_source(self.name, hit, asked) for hit in hits]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource."""
         turns = read_turns(asked.user, keys, query=asked.query, passages=asked.nearest_passages(keys))
-        return {turn.key: _turn_text(turn, asked.zone) for turn in turns}
+        return {
+            key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments)
+            for key, at, title, segments in turns
+        }
 
 
-def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:
-    key = found.key
-    shares_terms = found.shares_terms or key in asked.literal
-    return Hit(source, key, asked.relevances[key], found.said_at, key in asked.exact, found.has_only, shares_terms)
+def _of_source(source: str, hit: Hit, asked: HistoryQuestion) -> Hit:
+    return hit._replace(
+        source=source,
+        relevance=asked.relevances[hit.key],
+        is_exact=hit.key in asked.exact,
+        shares_terms=hit.shares_terms or hit.key in asked.literal,
+    )
 
 
 def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
@@ -363,20 +332,9 @@ def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
     return {(row[0], row[1]): row[2] for row in turns.values_list("conversation_id", "turn_number", "said_at")}
 
 
-def _turn_text(turn: TurnText, zone: ZoneInfo) -> FoundText:
-    reference = Reference(
-        kind=Kind.MESSAGE,
-        day=local_time(turn.said_at, zone).date(),
-        conversation_id=turn.conversation_id,
-        turn_number=turn.turn_number,
-        session=" ".join(turn.title.split()) or UNTITLED,
-    )
-    return FoundText(reference=reference, segments=turn.segments, only_matching=True)
-
-
-def _is_related(found: Found, calibration: Calibration) -> bool:
-    near = found.distance is not None and found.distance <= calibration.far
-    return near or found.shares_terms
+def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
+    session = " ".join(title.split()) or UNTITLED
+    return Reference(kind=Kind.MESSAGE, day=day, conversation_id=key[0], turn_number=key[1], session=session)
 
 
 # --- The session source: conversations whose title, or the beginning of whose last message, matches the query ---
@@ -459,9 +417,7 @@ class Sessions(HistorySource):
             cursor.execute(
                 _FIND.format(preview=_PREVIEW, turns=_TURNS),
                 {
-                    "user_id": asked.user.pk,
-                    "since": asked.period.since or "-infinity",
-                    "until": asked.period.until or "infinity",
+                    **asked.scope.parameters(),
                     "configuration": configurations()[0],
                     "query": searchable(asked.query),
                     "piece": piece if len(piece) <= LONGEST else "",
@@ -476,14 +432,22 @@ class Sessions(HistorySource):
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
         is_rare = len(titled) + asked.count_of_literal <= FEW
         return [
-            Hit(self.name, (id_, 0), _relevance(float(raw)), at, is_exact=id_ in titled and is_rare)
+            Hit(
+                (id_, 0),
+                Corpus.CHAT,
+                at,
+                source=self.name,
+                relevance=_relevance(float(raw)),
+                shares_terms=True,
+                is_exact=id_ in titled and is_rare,
+            )
             for id_, raw, at in rows
         ]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource: a conversation without any answer is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
-        return {(row[0], 0): _found_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+        return {(row[0], 0): _session_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
 def _relevance(raw: float) -> float:
@@ -508,19 +472,16 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
     return told.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
 
 
-def _found_text(
+def _session_text(
     asked: HistoryQuestion, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
-) -> FoundText:
-    day = local_time(last_active_at, asked.zone).date()
+) -> HitText:
+    day = asked.user.local_time(last_active_at).date()
     title = " ".join(title.split()) or UNTITLED
     count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
-    return FoundText(
-        reference=Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title),
-        segments=[
-            Segment(title, before='Session: "', after=f'" ({count}, last active: {day})'),
-            Segment(_whole_words(preview or ""), before="Preview: "),
-        ],
-    )
+    return Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title), [
+        Segment(title, before='Session: "', after=f'" ({count}, last active: {day})'),
+        Segment(_whole_words(preview or ""), before="Preview: "),
+    ]
 
 
 def _whole_words(preview: str) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import exp, log
 from types import MappingProxyType
-from typing import NamedTuple
-from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -38,34 +36,12 @@ SELECT word
 """
 
 
-class TurnText(NamedTuple):
-    """`answered` is empty if the answer only quotes the user's history, because it was not searched either."""
-
-    conversation_id: UUID
-    turn_number: int
-    said: str
-    answered: str
-    said_at: datetime
-    title: str
-    said_passage: Highlight | None = None
-    answered_passage: Highlight | None = None
-
-    @property
-    def key(self) -> Key:
-        return (self.conversation_id, self.turn_number)
-
-    @property
-    def segments(self) -> list[Segment]:
-        return [
-            Segment(self.said, before=USER_LABEL, passage=self.said_passage),
-            Segment(self.answered, before=ASSISTANT_LABEL, passage=self.answered_passage),
-        ]
-
-
 def read_turns(
     user: User, keys: Collection[Key], *, query: str, passages: Mapping[Key, PassageSpan] = MappingProxyType({})
-) -> Iterator[TurnText]:
-    """Those of the keys that are the user's turns, without turns that are being answered.
+) -> Iterator[tuple[Key, datetime, str, list[Segment]]]:
+    """Those of the keys that are the user's turns, without turns that are being answered: for each its key, its time,
+    the title of its conversation, and both sides. An answer that only quotes the user's history is empty here, because
+    it was not searched either.
 
     `passages`: for each, the passage that is nearest to the query in meaning.
     """
@@ -82,16 +58,18 @@ def read_turns(
         said=Substr(F("user_message"), said_from, STRETCH),
         answered=Substr(F("assistant_message"), answered_from, STRETCH),
     )
-    columns = ("conversation_id", "turn_number", "said", "answered", "said_at", "conversation__title")
-    for *columns_of_text, is_recall, said_start, answered_start in rows.values_list(
-        *columns, "is_recall", "said_from", "answered_from"
+    columns = ("conversation_id", "turn_number", "said_at", "conversation__title", "is_recall")
+    for source, number, said_at, title, is_recall, said, said_start, answered, answered_start in rows.values_list(
+        *columns, "said", "said_from", "answered", "answered_from"
     ):
-        text = TurnText(*columns_of_text)
-        yield text._replace(
-            answered="" if is_recall else text.answered,
-            said_passage=passage_in(text.said, sides[Side.USER].get(text.key), said_start - 1),
-            answered_passage=passage_in(text.answered, sides[Side.ASSISTANT].get(text.key), answered_start - 1),
-        )
+        key = (source, number)
+        said_passage = passage_in(said, sides[Side.USER].get(key), said_start - 1)
+        answered_passage = passage_in(answered, sides[Side.ASSISTANT].get(key), answered_start - 1)
+        segments = [
+            Segment(said, before=USER_LABEL, passage=said_passage),
+            Segment("" if is_recall else answered, before=ASSISTANT_LABEL, passage=answered_passage),
+        ]
+        yield key, said_at, title, segments
 
 
 def passage_in(text: str, span: PassageSpan | None, start: int = 0) -> Highlight | None:

@@ -7,8 +7,10 @@ import pytest
 from django.db import connection
 
 from core.isolation.acting import acting_as
-from intake.tests.factories import NOW, a_person
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import index
 from memory.backends.embedders import get_embedder
+from memory.index import terms
 from memory.index import vectors as stored
 from memory.index.vectors import pack_all
 from memory.models import Corpus, EmbeddingModel, VectorBlock
@@ -44,8 +46,8 @@ def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(a
     }
     ranking = by_brute_force(vectors, QUERY)
     for limit in (1, 10, 60, 300, 600):
-        found = nearest_to_query(alice, limit=limit).texts
-        assert [places[text.source_id] + text.chunk_index - 1 for text in found] == ranking[:limit], limit
+        hits, _ = nearest_to_query(alice, limit=limit)
+        assert [places[hit.key[0]] + hit.key[1] - 1 for hit in hits] == ranking[:limit], limit
 
 
 @pytest.mark.parametrize("oldest", ["nearest", "farthest", "all alike"])
@@ -73,6 +75,27 @@ def test_of_a_block_only_what_was_said_in_time_is_found(alice):
     assert nearest(alice, QUERY, limit=5, **period) == wanted[:5]
 
 
+def test_hits_keep_their_order_and_figures_when_their_distances_are_measured(alice):
+    turns = [a_turn(alice, text) for text in ("I adopted a cat", "My cat sleeps", "A dog barks", "The cat ran off")]
+    index.embed_pending()
+    later = a_turn(alice, "One more cat")
+    scope, query = Scope(alice, (Corpus.CHAT,)), get_embedder().embed_query("cat")
+    hits, _ = terms.score(scope, query="cat", limit=10)
+    keys = {(turn.conversation_id, turn.turn_number) for turn in (*turns, later)}
+    arguments = {"model": get_embedder().name, "vector": query, "further": 0.0, "hits": hits}
+
+    alone, unrelated, pending = stored.distances(scope, passages=0, **arguments)
+    assert [hit._replace(distance=None, said_distance=None) for hit in alone] == hits
+    assert [hit.key for hit in alone if hit.distance is None] == [(later.conversation_id, later.turn_number)]
+    assert (unrelated is None, pending) == (False, 1)
+
+    both, *_ = stored.distances(scope, passages=100, **arguments)
+    assert [hit.key for hit in both[: len(hits)]] == [hit.key for hit in hits]
+    (dog,) = both[len(hits) :]
+    assert {hit.key for hit in both} == keys
+    assert (dog.key, dog.shares_terms) == ((turns[2].conversation_id, turns[2].turn_number), False)
+
+
 @pytest.mark.parametrize(("dimensions", "in_a_block"), [(3, 10), (384, 10), (768, 5), (1024, 3), (1300, 3)])
 def test_vectors_of_every_size_are_scanned_in_blocks_that_fit_a_page(alice, dimensions, in_a_block):
     model = EmbeddingModel.objects.create(name="other", dimensions=dimensions)
@@ -97,5 +120,5 @@ def test_the_plan_reads_the_persons_own_blocks_and_loose_rows_alone():
     with acting_as(alice), plans("WITH asked") as explained:
         nearest_to_query(alice, limit=10)
     (plan,) = explained
-    for index in ("idx_embedding_blocks_scan", "idx_embeddings_loose"):
-        assert re.search(rf"Scan (using|on) {index}.*\n *Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
+    for name in ("idx_embedding_blocks_scan", "idx_embeddings_loose"):
+        assert re.search(rf"Scan (using|on) {name}.*\n *Index Cond: \(\(user_id = {alice.pk}\)", plan), plan

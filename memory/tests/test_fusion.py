@@ -5,24 +5,28 @@ import sys
 
 import pytest
 
+from intake.tests.factories import NOW
 from memory.backends.embedders import TUNED
-from memory.search.fusion import Candidate, fuse
+from memory.models import Corpus
+from memory.models.documents import Hit
+from memory.search.fusion import fuse
 
 A, B = "a", "b"
 REMARK, PAGE = 5, 1000
 UNRELATED = 1.0
 
 
-def scores(*candidates, ideal=10.0):
-    return fuse(candidates, ideal=ideal, unrelated=UNRELATED, calibration=TUNED)
+def scores(*hits, ideal=10.0):
+    fused = fuse(hits, ideal=ideal, unrelated=UNRELATED, calibration=TUNED)
+    return {hit.key: hit.relevance for hit in fused}
 
 
-def ranking(*candidates, ideal=10.0):
-    return list(scores(*candidates, ideal=ideal))
+def ranking(*hits, ideal=10.0):
+    return list(scores(*hits, ideal=ideal))
 
 
-def candidate(place, *, source=A, terms=PAGE, **figures):
-    return Candidate(key=(source, place), terms=terms, **figures)
+def candidate(place, *, source=A, length=PAGE, **figures):
+    return Hit((source, place), Corpus.CHAT, NOW, length=length, **figures)
 
 
 def test_nothing_fuses_to_nothing():
@@ -99,30 +103,30 @@ def test_beside_a_long_answer_the_persons_own_words_count_again():
 
 
 def test_between_two_short_sides_it_does_not_matter_who_said_it():
-    asked = candidate(1, terms=REMARK, lexical=5.0, said_lexical=5.0, distance=0.4)
-    answered = candidate(3, terms=REMARK, lexical=5.0, said_lexical=0.0, distance=0.4)
+    asked = candidate(1, length=REMARK, lexical=5.0, said_lexical=5.0, distance=0.4)
+    answered = candidate(3, length=REMARK, lexical=5.0, said_lexical=0.0, distance=0.4)
     found = scores(answered, asked)
     assert found[asked.key] == pytest.approx(found[answered.key], rel=0.01)
 
 
 def test_a_remark_is_not_hidden_by_pages_that_are_a_little_farther():
-    remark = candidate(1, terms=20, distance=0.60)
-    pages = [candidate(place, terms=300, distance=0.68, said_distance=0.8) for place in range(3, 20, 2)]
+    remark = candidate(1, length=20, distance=0.60)
+    pages = [candidate(place, length=300, distance=0.68, said_distance=0.8) for place in range(3, 20, 2)]
     assert ranking(*pages, remark)[0] == remark.key
 
 
 def test_a_text_of_more_than_enough_terms_is_no_likelier_for_being_longer():
     page = candidate(1, lexical=3.0, said_lexical=3.0, distance=0.4)
-    book = candidate(3, terms=100 * PAGE, lexical=3.0, said_lexical=3.0, distance=0.4)
+    book = candidate(3, length=100 * PAGE, lexical=3.0, said_lexical=3.0, distance=0.4)
     found = scores(page, book)
     assert found[book.key] == pytest.approx(found[page.key], rel=0.02)
-    word = candidate(5, terms=1, lexical=3.0, said_lexical=3.0, distance=0.4)
+    word = candidate(5, length=1, lexical=3.0, said_lexical=3.0, distance=0.4)
     assert ranking(word, page)[0] == page.key
 
 
 def test_a_remark_leans_on_the_turns_around_it():
     hit = candidate(4, lexical=5.0, said_lexical=5.0, distance=0.2)
-    beside, elsewhere = candidate(5, terms=REMARK, distance=0.6), candidate(9, terms=REMARK, distance=0.6)
+    beside, elsewhere = candidate(5, length=REMARK, distance=0.6), candidate(9, length=REMARK, distance=0.6)
     assert ranking(elsewhere, beside, hit) == [hit.key, beside.key, elsewhere.key]
 
 
@@ -135,7 +139,7 @@ def test_a_page_leans_on_nothing():
 
 def test_the_turns_of_another_conversation_are_no_neighbours():
     hit = candidate(4, source=B, lexical=5.0, said_lexical=5.0, distance=0.2)
-    found = scores(hit, candidate(5, terms=REMARK, distance=0.6), candidate(9, terms=REMARK, distance=0.6))
+    found = scores(hit, candidate(5, length=REMARK, distance=0.6), candidate(9, length=REMARK, distance=0.6))
     assert found[A, 5] == found[A, 9]
 
 

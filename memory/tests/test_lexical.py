@@ -35,7 +35,8 @@ TURNS = [
 
 
 def search(user, query, limit=100):
-    return score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit).hits
+    hits, _ = score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
+    return hits
 
 
 def reference(turns, query):
@@ -62,11 +63,11 @@ def test_scores_equal_the_reference_wherever_the_terms_are(flushed):
     saved = [a_turn(alice, said, answered) for said, answered in TURNS[:flushed]]
     assert flush() == flushed
     saved += [a_turn(alice, said, answered) for said, answered in TURNS[flushed:]]
-    numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
+    numbers = {turn.conversation_id: number for number, turn in enumerate(saved)}
     for query in ("cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"):
         found = search(alice, query)
-        assert {numbers[hit.key[0]]: hit.score for hit in found} == pytest.approx(reference(TURNS, query)), query
-        assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True), query
+        assert {numbers[hit.key[0]]: hit.lexical for hit in found} == pytest.approx(reference(TURNS, query)), query
+        assert [hit.lexical for hit in found] == sorted((hit.lexical for hit in found), reverse=True), query
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -82,7 +83,7 @@ def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_d
     for step in range(60):
         said, answered = (" ".join(rng.choices(words, k=rng.randrange(5))) for _ in range(2))
         turn = a_turn(alice, said, answered or "zq")
-        kept[str(turn.conversation_id)] = (turn, (said, answered or "zq"))
+        kept[turn.conversation_id] = (turn, (said, answered or "zq"))
         if step % 3 == 0:
             a_turn(bob, "aq bq", "zq")
         if rng.random() < 0.3:
@@ -113,7 +114,7 @@ def delete_in_the_database(turn):
 
 def assert_as_the_reference(user, kept, words):
     wanted = reference([texts for _, texts in kept.values()], " ".join(words))
-    found = {hit.key[0]: hit.score for hit in search(user, " ".join(words))}
+    found = {hit.key[0]: hit.lexical for hit in search(user, " ".join(words))}
     assert found == pytest.approx({list(kept)[number]: score for number, score in wanted.items()})
 
 
@@ -121,9 +122,9 @@ def test_the_persons_share_of_a_score_is_that_of_their_words_alone():
     alice = a_person()
     for said, answered in [("cat", ""), ("", "cat"), ("dog", "dog")]:
         a_turn(alice, said, answered)
-    said, answered = sorted(search(alice, "cat"), key=lambda hit: -hit.said_score)
-    assert said.said_score == pytest.approx(said.score)
-    assert answered.said_score == 0 < answered.score
+    said, answered = sorted(search(alice, "cat"), key=lambda hit: -hit.said_lexical)
+    assert said.said_lexical == pytest.approx(said.lexical)
+    assert answered.said_lexical == 0 < answered.lexical
 
 
 def test_statistics_are_the_persons_own():
@@ -145,7 +146,7 @@ def test_a_word_in_every_turn_is_worth_about_nothing():
     for number in range(40):
         a_turn(alice, f"Caroline number{number}", "")
     common, rare = search(alice, "caroline", limit=1), search(alice, "number7", limit=1)
-    assert common[0].score < 0.02 * rare[0].score
+    assert common[0].lexical < 0.02 * rare[0].lexical
 
 
 def test_other_forms_of_a_word_are_found():

@@ -47,7 +47,7 @@ def test_a_fact_deep_in_a_long_answer_is_found_by_meaning(mode):
         a_turn(alice, f"Note {number}: we bought apples")
     turn = long_turn(alice)
     index.embed_pending()
-    assert search(alice, "lighthouse keeper waved", mode=mode)[0].conversation_id == turn.conversation_id
+    assert search(alice, "lighthouse keeper waved", mode=mode)[0].key[0] == turn.conversation_id
 
 
 def test_every_character_of_the_longest_texts_is_in_a_passage_with_a_vector():
@@ -173,10 +173,10 @@ def crowded():
 @pytest.mark.parametrize("limit", [1, 2, 10, 61])
 def test_a_text_of_300_passages_is_one_hit_and_crowds_nobody_out(crowded, limit):
     alice, query, long, others = crowded
-    found = vectors.nearest(
+    hits, _ = vectors.nearest(
         Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=limit, further=FURTHER
     )
-    assert [(text.source_id, text.chunk_index) for text in found.texts] == [(long, 1), *others][:limit]
+    assert [hit.key for hit in hits] == [(long, 1), *others][:limit]
 
 
 @pytest.mark.parametrize("mode", [SearchMode.SEMANTIC, SearchMode.HYBRID])
@@ -204,9 +204,9 @@ def test_further_passages_count_as_so_much_farther(packed, further):
     distances = distances.reshape(100, 4) + np.array([0, further, further, further])
     order = [int(place) + 1 for place in np.argsort(distances.min(axis=1), kind="stable")]
     scope = Scope(alice, (Corpus.CHAT,))
-    found = vectors.nearest(scope, model=get_embedder().name, vector=query, limit=20, further=further).texts
-    assert [text.chunk_index for text in found] == order[:20]
-    assert [text.distance for text in found] == pytest.approx(np.sort(distances.min(axis=1))[:20], abs=2e-3)
+    hits, _ = vectors.nearest(scope, model=get_embedder().name, vector=query, limit=20, further=further)
+    assert [hit.key[1] for hit in hits] == order[:20]
+    assert [hit.distance for hit in hits] == pytest.approx(np.sort(distances.min(axis=1))[:20], abs=2e-3)
 
     keys = [(source, number) for number in range(1, 101)]
     spans = vectors.nearest_passages(scope, model=get_embedder().name, vector=query, further=further, keys=keys)
@@ -301,7 +301,7 @@ def test_the_reranker_reads_the_passage_that_was_found(monkeypatch, settings):
 def test_the_end_of_the_longest_answer_is_found_by_its_words(filler, fact, query):
     alice = a_person()
     turn = a_turn(alice, "What is it?", (filler * (LONG_ANSWER // len(filler)))[: LONG_ANSWER - len(fact)] + fact)
-    assert [hit.conversation_id for hit in search(alice, query, mode=SearchMode.LEXICAL)] == [turn.conversation_id]
+    assert [hit.key[0] for hit in search(alice, query, mode=SearchMode.LEXICAL)] == [turn.conversation_id]
 
 
 def test_as_many_different_words_as_a_text_can_have_are_kept():

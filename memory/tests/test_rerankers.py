@@ -202,7 +202,7 @@ def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(settings):
         plain = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID)
         again = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID, rerank=True)
     assert plain.matches[0].snippet != ANSWER
-    assert (again.matches[0].conversation_id, again.matches[0].turn_number) == (turn.conversation_id, turn.turn_number)
+    assert again.matches[0].key == (turn.conversation_id, turn.turn_number)
     assert (plain.is_reranked, again.is_reranked) == (False, True)
     relevances = [match.relevance for match in again.matches]
     assert relevances == sorted(relevances, reverse=True)

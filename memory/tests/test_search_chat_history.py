@@ -30,8 +30,8 @@ def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
     index.embed_pending()
     found = search(alice, "adopted a cat")
     assert found.matches[0].snippet == "I adopted a cat named Miso"
-    assert found.matches[0].conversation_id == cat.conversation_id
-    assert 0 <= found.matches[0].score < found.matches[1].score <= 2
+    assert found.matches[0].key[0] == cat.conversation_id
+    assert 0 <= found.matches[0].distance < found.matches[1].distance <= 2
 
 
 def test_nobody_elses_turns_are_found():
@@ -106,7 +106,7 @@ def test_hybrid_finds_a_turn_by_its_words_from_the_moment_it_is_saved():
     alice = a_person()
     a_turn(alice, "I adopted a cat named Miso")
     found = by_both(alice, "Miso")
-    assert [(match.snippet, match.score) for match in found.matches] == [("I adopted a cat named Miso", 1.0)]
+    assert [(hit.snippet, hit.distance) for hit in found.matches] == [("I adopted a cat named Miso", None)]
     assert found.pending == 1
 
 
@@ -123,8 +123,8 @@ def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
     a_turn(alice, "adopted", "")
     a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")
     index.embed_pending()
-    expected = {match.snippet: match.score for match in search(alice, "adopted").matches}
-    found = {match.snippet: match.score for match in by_both(alice, "adopted").matches}
+    expected = {hit.snippet: hit.distance for hit in search(alice, "adopted").matches}
+    found = {hit.snippet: hit.distance for hit in by_both(alice, "adopted").matches}
     assert len(found) == 2
     assert found == pytest.approx(expected)
 
@@ -134,7 +134,7 @@ def test_hybrid_gives_one_result_a_turn_and_holds_the_limit():
     for number in range(8):
         a_turn(alice, f"Fox number {number}", "The fox sat by the fox. " * 200)
     index.embed_pending()
-    keys = [(match.conversation_id, match.turn_number) for match in by_both(alice, "fox", limit=6).matches]
+    keys = [hit.key for hit in by_both(alice, "fox", limit=6).matches]
     assert len(keys) == len(set(keys)) == 6
 
 

@@ -1,80 +1,80 @@
 """The ranking of `search_history`: each source by its best, weighted, decayed, sorted; and what repeats a better one."""
 
 import random
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import exp, log
 
 import pytest
 
+from core.ids import uuid7
+from memory.models import Corpus
+from memory.models.documents import Hit
 from memory.search.fusion import SHARPNESS, Fingerprint, decay, rank
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}
 
 
-@dataclass(frozen=True)
-class Hit:
-    source: str
-    relevance: float
-    at: datetime = NOW
-    is_exact: bool = False
-    has_only: bool = False
+def a_hit(source, relevance, at=NOW, **figures):
+    return Hit((uuid7(), 1), Corpus.CHAT, at, source=source, relevance=relevance, **figures)
 
 
 def scores(*hits, rate=0.0, weights=WEIGHTS):
-    return {each.hit: each.score for each in rank(hits, weights=weights, rate=rate, now=NOW)}
+    """By hit as it was put in."""
+    by_key = {hit.key: hit for hit in hits}
+    return {by_key[hit.key]: hit.score for hit in rank(hits, weights=weights, rate=rate, now=NOW)}
 
 
 def test_source_weights_are_applied_memory_1_messages_0_6_sessions_0_5():
-    memory, message, session = Hit("memory", 0.7), Hit("messages", 0.4), Hit("sessions", 0.5)
+    memory, message, session = a_hit("memory", 0.7), a_hit("messages", 0.4), a_hit("sessions", 0.5)
     assert scores(message, session, memory) == {memory: 1.0, message: 0.6, session: 0.5}
 
 
 def test_the_relevances_of_a_source_are_divided_by_its_best():
-    best, other = Hit("messages", 0.8), Hit("messages", 0.2)
+    best, other = a_hit("messages", 0.8), a_hit("messages", 0.2)
     assert scores(best, other) == {best: 0.6, other: pytest.approx(0.6 * 0.25**SHARPNESS)}
 
 
 def test_a_source_that_has_nothing_relevant_gets_no_1():
-    message, note = Hit("messages", 0.8), Hit("memory", 0.1)
+    message, note = a_hit("messages", 0.8), a_hit("memory", 0.1)
     assert scores(message, note) == {message: 0.6, note: pytest.approx(0.25**SHARPNESS)}
 
 
 def test_a_source_whose_relevances_are_all_0_divides_by_nothing():
-    assert scores(Hit("messages", 0.0)) == {Hit("messages", 0.0): 0.0}
+    hit = a_hit("messages", 0.0)
+    assert scores(hit) == {hit: 0.0}
 
 
 def test_an_exact_match_is_above_all_that_are_not_however_old_it_is_and_whatever_its_source():
-    old = Hit("sessions", 0.1, NOW - timedelta(days=900), is_exact=True)
-    new = [Hit("memory", 0.9), Hit("messages", 0.9)]
+    old = a_hit("sessions", 0.1, NOW - timedelta(days=900), is_exact=True)
+    new = [a_hit("memory", 0.9), a_hit("messages", 0.9)]
     ranked = rank([*new, old], weights=WEIGHTS, rate=0.01, now=NOW)
-    assert ranked[0].hit == old
+    assert ranked[0].key == old.key
     assert all(0 <= each.score <= 1 for each in ranked)
 
 
 def test_exact_matches_are_weighted_and_aged_among_themselves():
-    old, new = (Hit("messages", 0.5, NOW - timedelta(days=days), is_exact=True) for days in (70, 0))
+    old, new = (a_hit("messages", 0.5, NOW - timedelta(days=days), is_exact=True) for days in (70, 0))
     assert scores(old, new, rate=0.01) == {new: 0.6, old: pytest.approx(0.6 * exp(-0.7))}
 
 
 def test_what_alone_has_one_of_the_querys_terms_does_not_age_among_what_has_not():
-    old, new = Hit("messages", 0.5, NOW - timedelta(days=300), has_only=True), Hit("messages", 0.4)
+    old, new = a_hit("messages", 0.5, NOW - timedelta(days=300), has_only=True), a_hit("messages", 0.4)
     assert list(scores(new, old, rate=0.01)) == [old, new]
     assert scores(old, rate=0.01)[old] < 0.6
 
 
 def test_age_alone_puts_nothing_below_what_is_half_as_relevant():
-    old, half, new = Hit("messages", 0.8, NOW - timedelta(days=900)), Hit("messages", 0.39), Hit("messages", 0.5)
+    old, half, new = a_hit("messages", 0.8, NOW - timedelta(days=900)), a_hit("messages", 0.39), a_hit("messages", 0.5)
     assert list(scores(old, half, new, rate=0.01)) == [new, old, half]
 
 
 def test_results_are_sorted_by_score_descending_and_of_equals_the_first_stays_first():
-    hits = [Hit("memory", 1.0, NOW - timedelta(days=days)) for days in (5, 1, 3)]
-    twins = [Hit("messages", 1.0), Hit("messages", 1.0)]
+    hits = [a_hit("memory", 1.0, NOW - timedelta(days=days)) for days in (5, 1, 3)]
+    twins = [a_hit("messages", 1.0), a_hit("messages", 1.0)]
     ranked = rank([*hits, *twins], weights=WEIGHTS, rate=0.01, now=NOW)
     assert [each.score for each in ranked] == sorted((each.score for each in ranked), reverse=True)
-    assert [each.hit for each in ranked if each.hit.source == "messages"] == twins
+    assert [hit.key for hit in ranked if hit.source == "messages"] == [twin.key for twin in twins]
 
 
 def test_a_result_counts_half_after_69_days():
@@ -101,11 +101,11 @@ def test_an_age_is_counted_across_time_zones():
 def test_every_hit_comes_once_with_a_score_from_0_to_the_weight_of_its_source(seed):
     dice = random.Random(seed)
     hits = [
-        Hit(dice.choice(list(WEIGHTS)), dice.random(), NOW - timedelta(days=dice.random() * 400)) for _ in range(40)
+        a_hit(dice.choice(list(WEIGHTS)), dice.random(), NOW - timedelta(days=dice.random() * 400)) for _ in range(40)
     ]
     ranked = rank(hits, weights=WEIGHTS, rate=0.01, now=NOW)
-    assert all(0 <= each.score <= WEIGHTS[each.hit.source] for each in ranked)
-    assert sorted(map(id, hits)) == sorted(id(each.hit) for each in ranked)
+    assert all(0 <= hit.score <= WEIGHTS[hit.source] for hit in ranked)
+    assert sorted(hits) == sorted(hit._replace(score=0.0) for hit in ranked)
 
 
 # -- Overlap ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_an_overlap_is_a_share_and_grows_with_what_is_copied(seed):
 
 
 def test_a_text_that_is_a_fifth_more_relevant_outweighs_two_months_of_age_and_one_as_relevant_does_not():
-    old, new = Hit("messages", 0.72, NOW - timedelta(days=60)), Hit("messages", 0.7)
-    unlike = Hit("messages", 0.6)
+    old, new = a_hit("messages", 0.72, NOW - timedelta(days=60)), a_hit("messages", 0.7)
+    unlike = a_hit("messages", 0.6)
     by_score = sorted(scores(old, new, unlike, rate=0.01).items(), key=lambda pair: -pair[1])
     assert [hit for hit, _ in by_score] == [new, old, unlike]

@@ -6,31 +6,29 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory.search.history import HistoryRequest, within
-from memory.search.sources import Period
+from memory.search.time_windows import moments_of
 
 
 def period(first, last, zone):
-    return within(HistoryRequest(query="x", date_from=first, date_to=last), ZoneInfo(zone))
+    return moments_of(first, last, ZoneInfo(zone))
 
 
 def hours(day, zone):
-    both = period(day, day, zone)
-    return (both.until - both.since) / timedelta(hours=1)
+    since, until = period(day, day, zone)
+    return (until - since) / timedelta(hours=1)
 
 
 def test_a_range_is_from_the_first_midnight_to_the_one_after_the_last_day():
     both = period(date(2026, 2, 22), date(2026, 2, 28), "Asia/Tokyo")
-    assert both.since == datetime(2026, 2, 21, 15, tzinfo=UTC)
-    assert both.until == datetime(2026, 2, 28, 15, tzinfo=UTC)
+    assert both == (datetime(2026, 2, 21, 15, tzinfo=UTC), datetime(2026, 2, 28, 15, tzinfo=UTC))
 
 
 def test_only_date_from_is_from_that_date_on():
-    assert period(date(2026, 2, 22), None, "UTC") == Period(datetime(2026, 2, 22, tzinfo=UTC), None)
+    assert period(date(2026, 2, 22), None, "UTC") == (datetime(2026, 2, 22, tzinfo=UTC), None)
 
 
 def test_only_date_to_is_from_the_beginning_of_time():
-    assert period(None, date(2026, 2, 22), "UTC") == Period(None, datetime(2026, 2, 23, tzinfo=UTC))
+    assert period(None, date(2026, 2, 22), "UTC") == (None, datetime(2026, 2, 23, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +52,11 @@ def test_days_follow_each_other_without_a_gap():
     zone = ZoneInfo("Africa/Cairo")
     days = [date(2026, 1, 1) + timedelta(days=number) for number in range(365)]
     for day, following in itertools.pairwise(days):
-        assert period(day, day, zone.key).until == period(following, following, zone.key).since
+        assert period(day, day, zone.key)[1] == period(following, following, zone.key)[0]
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "Asia/Tokyo"])
 def test_the_ends_of_the_calendar_are_no_error(zone):
-    both = period(date.min, date.max, zone)
-    assert both.since.year == 1
-    assert both.until is None
+    since, until = period(date.min, date.max, zone)
+    assert since.year == 1
+    assert until is None

@@ -35,7 +35,7 @@ def two_versions(user):
 def found(user, query="ferry to Hiiumaa cost"):
     matches = search_chat_history(user=user, query=query, limit=5, mode=SearchMode.HYBRID).matches
 
-    return [match.turn_number for match in matches if match.snippet.startswith("What does")]
+    return [hit.key[1] for hit in matches if hit.snippet.startswith("What does")]
 
 
 def found_in_history(user, query="ferry to Hiiumaa cost"):

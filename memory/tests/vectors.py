@@ -41,8 +41,8 @@ def fill(user, vectors, *, model=None):
 def nearest(user, query, *, limit, model=None, **period):
     """The places in `vectors` of the nearest, as the search gives them."""
     scope = Scope(user, (Corpus.CHAT,), **period)
-    found = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, further=0.0)
-    return [text.chunk_index - 1 for text in found.texts]
+    hits, _ = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, further=0.0)
+    return [hit.key[1] - 1 for hit in hits]
 
 
 def by_brute_force(vectors, query):

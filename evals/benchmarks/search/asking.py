@@ -73,7 +73,7 @@ Search = Callable[[User, Question], Any]
 def _chat_history(user: User, question: Question, *, mode: SearchMode, rerank: bool = False) -> list[Key]:
     with acting_as(user):
         found = search_chat_history(user=user, query=question.text, limit=LIMIT, mode=mode, rerank=rerank)
-    return [(match.conversation_id, match.turn_number) for match in found.matches]
+    return [hit.key for hit in found.matches]
 
 
 def _history(user: User, question: Question) -> History:
