@@ -294,10 +294,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def examples_of(tool_name: str) -> list[OpenApiExample]:
     if tool_name not in EXAMPLES:
         return []
-    given, answered = EXAMPLES[tool_name]
+    arguments, result = EXAMPLES[tool_name]
     return [
-        OpenApiExample("A call", value=given, request_only=True),
-        OpenApiExample("Its answer", value=answered, response_only=True, status_codes=["200"]),
+        OpenApiExample("A call", value=arguments, request_only=True),
+        OpenApiExample("Its answer", value=result, response_only=True, status_codes=["200"]),
     ]
 
 

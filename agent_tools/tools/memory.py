@@ -102,7 +102,7 @@ def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         pending = count_pending(user=user)
         found = search(query, user=user)
     except MemorySearchError as error:
-        raise _as_told(error) from error
+        raise _as_recollect_error(error) from error
     return SearchMemoryOutput(
         results=[MemoryResult(record=result.record, similarity=result.similarity) for result in found],
         text=_as_markdown(found, user),
@@ -118,7 +118,7 @@ def summarise(output: SearchMemoryOutput, user: User | None) -> str:
     return f"Found {count} {'memory' if count == 1 else 'memories'}" if count else "Nothing found"
 
 
-def _as_told(error: MemorySearchError) -> RecollectError:
+def _as_recollect_error(error: MemorySearchError) -> RecollectError:
     """The cause for the caller: whether a retry may help."""
     match error.cause:
         case EmbedderError():

@@ -147,14 +147,14 @@ def test_no_folder_and_no_app_has_more_modules_than_one_overlooks():
 # Words that once stood for a term of the field, and the term (the few names in which they mean what they say).
 RETIRED = {
     "leg": "retriever", "unposted": "pending", "nudge": "wake", "door": "endpoint", "standing": "revocation",
-    "pg_value": "pg_text", "given": "the thing's own name", "told": "the thing's own name", "keeper": "saver",
+    "storable": "pg_text", "given": "the thing's own name", "told": "the thing's own name", "keeper": "saver",
     "fence": "untrusted data", "rounds": "tool budget", "halves": "halfvec", "patience": "deadline",
     "prepared": "statements", "rehearsal": "dry run", "rehearse": "dry run", "people": "users",
     "said": "user", "answered": "assistant",
 }  # fmt: skip
 KEPT_WORDS = {
-    # A column of the turns and of the index.
-    "said_at",
+    # Columns of the turns and of the index, which the statements of `memory/index` name.
+    "said_at", "said", "answered", "said_length", "answered_length", "said_lengths", "answered_lengths", "said_score",
     # A setting.
     "CHAT_TOOL_ROUNDS",
     # Markdown's own.

@@ -103,9 +103,9 @@ def download(
     )
 
 
-def choice(given: list[str], choices: tuple[str, ...]) -> str:
+def choice(values: list[str], choices: tuple[str, ...]) -> str:
     """The value of `as` in a query; the first of the choices by default. Raises `InvalidInput`."""
-    chosen = given or [choices[0]]
+    chosen = values or [choices[0]]
     if len(chosen) != 1 or chosen[0] not in choices:
         raise InvalidInput(errors={"as": [f"One of: {', '.join(choices)}."]})
     return chosen[0]

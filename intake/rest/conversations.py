@@ -104,18 +104,18 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
         keep a temporary one. What is left out stays."""
         wanted = validate(ChangeOfConversation, request.data)
         caller, key = caller_of(request), parse_id(conversation_id)
-        given = wanted.model_fields_set
-        if not given:
+        values = wanted.model_fields_set
+        if not values:
             raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`, or how it is answered.")
         refuse_temporary(wanted)
         choices = wanted.as_choices(caller)
-        if "title" in given:
+        if "title" in values:
             deleting.rename_conversation(caller=caller, conversation_id=key, title=wanted.title)
         arranging.arrange(
             caller=caller,
             conversation_ids=[key],
-            is_pinned=wanted.pinned if "pinned" in given else None,
-            is_archived=wanted.archived if "archived" in given else None,
+            is_pinned=wanted.pinned if "pinned" in values else None,
+            is_archived=wanted.archived if "archived" in values else None,
             now=timezone.now(),
         )
         with transaction.atomic():
@@ -234,18 +234,18 @@ def _named(conversation_id: str, turn_number: str) -> dict[str, Any]:
 
 def _is_true(request: Request, name: str) -> bool:
     """A parameter that is `true` or `false`, at most once; `false` by default. Raises `InvalidInput`."""
-    given = request.query_params.getlist(name) or ["false"]
-    if given not in (["true"], ["false"]):
+    values = request.query_params.getlist(name) or ["false"]
+    if values not in (["true"], ["false"]):
         raise InvalidInput("The query is not valid.", errors={name: ["It is true or false."]})
-    return given == ["true"]
+    return values == ["true"]
 
 
 def _number(request: Request, name: str) -> int | None:
     """None without the parameter; raises `InvalidInput` if it is not a number, or occurs twice."""
-    given = request.query_params.getlist(name)
-    if not given:
+    values = request.query_params.getlist(name)
+    if not values:
         return None
-    number = as_turn_number(given[0]) if len(given) == 1 else None
+    number = as_turn_number(values[0]) if len(values) == 1 else None
     if number is None:
         raise InvalidInput(errors={name: ["Give a number from 1, once."]})
     return number

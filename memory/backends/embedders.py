@@ -70,13 +70,13 @@ class RankingWeights(NamedTuple):
     """
 
     nearness: float = 1.65
-    said_nearness: float = 1.03
+    user_nearness: float = 1.03
     neighbours_nearness: float = 0.47
     closeness: float = 1.82
     words_shared: float = 1.09
     words_leading: float = 2.78
     words_rare: float = 1.40
-    said_words: float = 1.23
+    user_terms: float = 1.23
     neighbours_words: float = 1.64
     length: float = 1.92
 

@@ -364,13 +364,13 @@ class Switch:
                     yield (user_id, Corpus(corpus), source_id, chunk_index), created_at
 
     def _embed(self) -> None:
-        told = timezone.now()
+        reported_at = timezone.now()
         while self._rows().waiting().exists():
             index.quarantine_exhausted(now=timezone.now())
             filled = index.embed_pending(until=timezone.now() + TELL)
-            if timezone.now() - told >= TELL or not self._rows().waiting().exists():
+            if timezone.now() - reported_at >= TELL or not self._rows().waiting().exists():
                 self._tell_progress()
-                told = timezone.now()
+                reported_at = timezone.now()
             if not filled.embedded:
                 self.sleep(WAIT_SECONDS)
 

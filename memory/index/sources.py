@@ -317,7 +317,7 @@ def turn_place(turn: Turn) -> Place:
 
 def document_entry(document: MemoryDocument) -> Entry:
     """All of a document's texts."""
-    said_at = said_at_of(document)
+    said_at = time_of_document(document)
     texts = [
         Text(
             key=SourceKey(document.corpus, document.pk, index),
@@ -334,7 +334,7 @@ def document_place(document: MemoryDocument) -> Place:
     return Place(document.user_id, document.corpus, document.pk)
 
 
-def said_at_of(document: MemoryDocument) -> datetime:
+def time_of_document(document: MemoryDocument) -> datetime:
     """The last write of MEMORY.md; for a log, noon of its day, which is that day in every nearby time zone."""
     if document.date is None:
         return document.updated_at

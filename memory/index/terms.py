@@ -197,7 +197,7 @@ SELECT segment.user_id, segment.corpus, held.text_id
 # much as two in the answer.
 K1 = 1.2
 B = 0.5
-SAID_WEIGHT = 2.0
+USER_WEIGHT = 2.0
 
 # A pending text is a segment of one text here, numbered by the negative of its id. The postings of a term in a segment
 # are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
@@ -374,7 +374,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "usual": configurations()[0],
         "own": configuration_of(query),
         "query": indexed_form(query),
-        "said_weight": SAID_WEIGHT,
+        "said_weight": USER_WEIGHT,
         "b": B,
         "k1": K1,
         "limit": limit,
@@ -389,11 +389,11 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
             datetime.fromtimestamp(at, UTC),
             length,
             lexical,
-            said_lexical,
+            user_lexical,
             shares_terms=True,
             has_only=has_only,
         )
-        for source, place, corpus, at, length, lexical, said_lexical, has_only, *_ in rows
+        for source, place, corpus, at, length, lexical, user_lexical, has_only, *_ in rows
     ]
     return hits, rows[0][-2] if rows else 0.0
 

@@ -535,11 +535,11 @@ def distances(
         passages *= MORE_PASSAGES
     known = {hit.key: hit for hit in hits}
     measured: dict[Key, Hit] = {}
-    for *_, source, place, corpus, at, distance, said_distance, length in rows:
+    for *_, source, place, corpus, at, distance, user_distance, length in rows:
         if source is not None:
             key = (source, place)
             hit = known.get(key) or Hit(key, corpus, datetime.fromtimestamp(at, UTC), length)
-            measured[key] = hit._replace(distance=distance, said_distance=said_distance)
+            measured[key] = hit._replace(distance=distance, user_distance=user_distance)
     in_order = {key: measured[key] for key in known if key in measured} | measured
     return list(in_order.values()), unrelated, pending
 

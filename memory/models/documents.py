@@ -57,8 +57,8 @@ class Hit(NamedTuple):
     then for `search_history` the source.
 
     `at` is the time of the text, `length` its number of terms. `lexical` is its score by the query's terms, and
-    `said_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
-    its nearest passage, and `said_distance` that of its first one, with the user's text; None without a vector.
+    `user_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
+    its nearest passage, and `user_distance` that of its first one, with the user's text; None without a vector.
     `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the wanted text; `score`, 0 to 1, also
     counts its source and age.
 
@@ -72,9 +72,9 @@ class Hit(NamedTuple):
     at: datetime
     length: int = 0
     lexical: float = 0.0
-    said_lexical: float = 0.0
+    user_lexical: float = 0.0
     distance: float | None = None
-    said_distance: float | None = None
+    user_distance: float | None = None
     relevance: float = 0.0
     score: float = 0.0
     source: str = ""

@@ -43,7 +43,7 @@ RARE = ((200, 1), (2_000, 2))
 LEAST_TEXTS = 3
 MAX_TERMS = 50_000
 ONE_GROUP = 0.1
-ANSWERED_WEIGHT = 0.5
+ASSISTANT_WEIGHT = 0.5
 # The length of a text that is searched for words.
 READ_CHARACTERS = 50_000
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
@@ -158,7 +158,7 @@ def _piece(
     is_kept[is_kept] = text_ids[texts[is_kept]] == wanted[is_kept]
     if not is_kept.any():
         return None
-    weights = np.where(np.array(block.said) > 0, 1, ANSWERED_WEIGHT).astype(np.float32)
+    weights = np.where(np.array(block.said) > 0, 1, ASSISTANT_WEIGHT).astype(np.float32)
     return terms[is_kept], texts[is_kept].astype(np.int32), weights[is_kept]
 
 

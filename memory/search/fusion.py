@@ -72,7 +72,7 @@ def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convin
     """
     share, holding, lead, rarity = _trust(sorted((hit.lexical for hit in hits), reverse=True), ideal)
     telling = min(1.0, share / TELLING_SHARE)
-    terms, said_terms = _shares([hit.lexical for hit in hits]), _shares([hit.said_lexical for hit in hits])
+    terms, terms_of_user = _shares([hit.lexical for hit in hits]), _shares([hit.user_lexical for hit in hits])
     nearest = min((hit.distance for hit in hits if hit.distance is not None), default=unrelated)
     unit = 1 / max(unrelated - nearest, convincing)
     # A text without a vector is assumed to be as near as its shared terms suggest.
@@ -81,20 +81,20 @@ def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convin
         for hit, of_terms in zip(hits, terms, strict=True)
     ]
     nearness = [unit * close for close in closeness]
-    said_nearness = [
-        near if hit.said_distance is None else unit * max(0.0, unrelated - hit.said_distance)
+    user_nearness = [
+        near if hit.user_distance is None else unit * max(0.0, unrelated - hit.user_distance)
         for hit, near in zip(hits, nearness, strict=True)
     ]
     shortness = [1 / (1 + (hit.length / REMARK_TERMS) ** 2) for hit in hits]
     columns = (
         nearness,
-        _own_side(said_nearness, nearness, shortness),
+        _own_side(user_nearness, nearness, shortness),
         [short * near for short, near in zip(shortness, _beside(hits, nearness), strict=True)],
         [close / convincing for close in closeness],
         [of_terms * holding for of_terms in terms],
         [of_terms * lead for of_terms in terms],
         [of_terms * rarity for of_terms in terms],
-        [own * telling for own in _own_side(said_terms, terms, shortness)],
+        [own * telling for own in _own_side(terms_of_user, terms, shortness)],
         [short * of_terms * telling for short, of_terms in zip(shortness, _beside(hits, terms), strict=True)],
         [log1p(min(hit.length, LONG_ENOUGH)) / LENGTH_SCALE for hit in hits],
     )

@@ -459,17 +459,17 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
     """For each its id, title and last time, its preview and its number of messages; None without a turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
     last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
-    answered = ~Q(assistant_message="")
+    has_answer = ~Q(assistant_message="")
     message = Case(
-        When(answered & Q(is_recall=False), then=F("assistant_message")),
+        When(has_answer & Q(is_recall=False), then=F("assistant_message")),
         default=F("user_message"),
     )
-    count = turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=answered))
-    told = Conversation.objects.for_user(asked.user).annotate(
+    count = turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=has_answer))
+    conversations = Conversation.objects.for_user(asked.user).annotate(
         preview=Subquery(last.values(beginning=Left(message, PREVIEW_LENGTH))[:1]),
         messages=Subquery(count.values("n")),
     )
-    return told.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
+    return conversations.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
 
 
 def _session_text(

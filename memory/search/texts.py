@@ -50,24 +50,24 @@ def read_turns(
     sides = {
         side: {key: span for key, span in passages.items() if span.side is side} for side in (Side.USER, Side.ASSISTANT)
     }
-    said_from = _first("user_message", piece, sides[Side.USER])
-    answered_from = _first("assistant_message", piece, sides[Side.ASSISTANT])
+    user_from = _first("user_message", piece, sides[Side.USER])
+    assistant_from = _first("assistant_message", piece, sides[Side.ASSISTANT])
     rows = turns.annotate(
-        said_from=said_from,
-        answered_from=answered_from,
-        said=Substr(F("user_message"), said_from, STRETCH),
-        answered=Substr(F("assistant_message"), answered_from, STRETCH),
+        user_from=user_from,
+        assistant_from=assistant_from,
+        said=Substr(F("user_message"), user_from, STRETCH),
+        answered=Substr(F("assistant_message"), assistant_from, STRETCH),
     )
     columns = ("conversation_id", "turn_number", "said_at", "conversation__title", "is_recall")
-    for source, number, said_at, title, is_recall, said, said_start, answered, answered_start in rows.values_list(
-        *columns, "said", "said_from", "answered", "answered_from"
+    for source, number, said_at, title, is_recall, said, user_start, answered, assistant_start in rows.values_list(
+        *columns, "said", "user_from", "answered", "assistant_from"
     ):
         key = (source, number)
-        said_passage = passage_in(said, sides[Side.USER].get(key), said_start - 1)
-        answered_passage = passage_in(answered, sides[Side.ASSISTANT].get(key), answered_start - 1)
+        user_passage = passage_in(said, sides[Side.USER].get(key), user_start - 1)
+        assistant_passage = passage_in(answered, sides[Side.ASSISTANT].get(key), assistant_start - 1)
         segments = [
-            Segment(said, before=USER_LABEL, passage=said_passage),
-            Segment("" if is_recall else answered, before=ASSISTANT_LABEL, passage=answered_passage),
+            Segment(said, before=USER_LABEL, passage=user_passage),
+            Segment("" if is_recall else answered, before=ASSISTANT_LABEL, passage=assistant_passage),
         ]
         yield key, said_at, title, segments
 

@@ -122,9 +122,9 @@ def test_the_persons_share_of_a_score_is_that_of_their_words_alone():
     alice = a_person()
     for said, answered in [("cat", ""), ("", "cat"), ("dog", "dog")]:
         a_turn(alice, said, answered)
-    said, answered = sorted(search(alice, "cat"), key=lambda hit: -hit.said_lexical)
-    assert said.said_lexical == pytest.approx(said.lexical)
-    assert answered.said_lexical == 0 < answered.lexical
+    said, answered = sorted(search(alice, "cat"), key=lambda hit: -hit.user_lexical)
+    assert said.user_lexical == pytest.approx(said.lexical)
+    assert answered.user_lexical == 0 < answered.lexical
 
 
 def test_statistics_are_the_persons_own():
