@@ -26,7 +26,7 @@ from agent_tools.oauth import connections
 from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
-from core.isolation.acting import losing_no_node
+from core.isolation.acting import node_loss_as_unavailable
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from core.validation import Output
 from intake.accounts import activity, sessions
@@ -147,7 +147,7 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
         raise TokenRefused(Refusal.DEACTIVATED)
     if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
         # On a cluster this writes to every node, outside of `acting_as`.
-        with losing_no_node(connection):
+        with node_loss_as_unavailable(connection):
             AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
     return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
 
@@ -232,10 +232,10 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: "APIView") -> bool:
         if not isinstance(request.auth, TokenCaller):
             return True
-        wanted = [getattr(view, "required_scope", _scope_for(request.method))]
+        requested = [getattr(view, "required_scope", _scope_for(request.method))]
         if request.method in getattr(view, "answers_with", ()):
-            wanted.append(TokenScope.READ)
-        for scope in wanted:
+            requested.append(TokenScope.READ)
+        for scope in requested:
             if scope is not None and scope not in request.auth.scopes:
                 raise InsufficientScope(f"This token lacks the scope `{scope}`.")
         return True
@@ -294,12 +294,12 @@ def create_token(
     Raises `InvalidInput` naming the wrong field.
     """
     name = " ".join(name.replace("\x00", "").split())
-    wanted = sorted(set(scopes))
-    _validate(name, wanted, days)
+    requested = sorted(set(scopes))
+    _validate(name, requested, days)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
         raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
     expiry = timezone.now() + timedelta(days=days)
-    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
+    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(requested), expiry=expiry)
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
     return TokenMade.of(token, secret=secret)

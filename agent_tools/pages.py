@@ -208,13 +208,13 @@ def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
 
 
 def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
-    wanted = form.cleaned_data
+    requested = form.cleaned_data
     try:
         return create_token(
             user=person_of(request),
-            name=wanted["name"],
-            scopes=[TokenScope(scope) for scope in wanted["scopes"]],
-            days=wanted["days"],
+            name=requested["name"],
+            scopes=[TokenScope(scope) for scope in requested["scopes"]],
+            days=requested["days"],
         )
     except InvalidInput as error:
         form.add_error(None, in_page_language(error.detail))

@@ -98,15 +98,15 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
         Without `may_read` the output contains nothing that was stored before.
         """
-        wanted = self.read(data)
-        TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
+        requested = self.read(data)
+        TOOL_CALLS.labels(self.name, str(getattr(requested, "mode", ""))).inc()
         if self.acts_itself:
-            return self.run(wanted, user)
+            return self.run(requested, user)
         if self.is_read_only:
-            return read_as(user or NOBODY, lambda: self.run(wanted, user))
+            return read_as(user or NOBODY, lambda: self.run(requested, user))
         with acting_as(user or NOBODY):
-            output = self.run(wanted, user)
-        return output if may_read or self.for_writers is None else self.for_writers(wanted, output)
+            output = self.run(requested, user)
+        return output if may_read or self.for_writers is None else self.for_writers(requested, output)
 
     def read(self, data: Any) -> AnyInput:
         """The arguments as this tool's input. Raises `InvalidInput`."""

@@ -90,9 +90,9 @@ class TokenViewSet(ViewSet):
     )
     def create(self, request: Request) -> Response:
         refuse_without_recent_proof(request)
-        wanted = validate(TokenWanted, request.data)
+        requested = validate(TokenWanted, request.data)
         made = create_token(
-            user=person_of(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days
+            user=person_of(request), name=requested.name, scopes=requested.scopes, days=requested.expires_in_days
         )
         data = made.model_dump(mode="json", by_alias=True)
         return Response(data, status=201, headers={"Cache-Control": "no-store"})

@@ -76,7 +76,7 @@ class ApiDocumentView(APIView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        shown = document(_wanted(request))
+        shown = document(_requested(request))
         response = get_conditional_response(request, etag=shown.etag) or HttpResponse(
             shown.body, content_type=shown.media_type
         )
@@ -86,7 +86,7 @@ class ApiDocumentView(APIView):
         return response
 
 
-def _wanted(request: Request) -> str:
+def _requested(request: Request) -> str:
     """The media type. Raises `InvalidInput` for an unknown `?format=`."""
     name = request.query_params.get("format")
     if name is None:

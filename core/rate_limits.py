@@ -79,12 +79,14 @@ def parse_rate(text: str) -> limits.RateLimitItem:
     return rate
 
 
-def take_all(*wanted: tuple[object, ...]) -> None:
+def take_all(*requested: tuple[object, ...]) -> None:
     """Count one use under several limits: for each its name in `settings.RATE_LIMITS`, and its subjects.
 
     Raises `RateLimited` if one is reached; the use is then counted under none of them.
     """
-    counted = [(parse_rate(rate), _key(*each)) for each in wanted if (rate := settings.RATE_LIMITS.get(str(each[0])))]
+    counted = [
+        (parse_rate(rate), _key(*each)) for each in requested if (rate := settings.RATE_LIMITS.get(str(each[0])))
+    ]
     if not counted:
         return
     if not bypass.is_open():
@@ -186,7 +188,7 @@ class OpenStreams:
         self._lock = threading.Lock()
         self._open: dict[str, tuple[str, ...]] = {}
         self._ended: list[tuple[str, tuple[str, ...]]] = []
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._thread_of: int | None = None
         self._renewed_at = time.monotonic()
 
@@ -230,12 +232,12 @@ class OpenStreams:
         keys = self._open.pop(name, None)
         if keys is not None:
             self._ended.append((name, keys))
-            self._wanted.set()
+            self._requested.set()
 
     def _run(self) -> None:
         while True:
-            is_due = not self._wanted.wait(STREAM_LEASE_SECONDS / RENEWALS)
-            self._wanted.clear()
+            is_due = not self._requested.wait(STREAM_LEASE_SECONDS / RENEWALS)
+            self._requested.clear()
             try:
                 self._give_back()
                 if is_due or time.monotonic() > self._renewed_at + STREAM_LEASE_SECONDS / RENEWALS:

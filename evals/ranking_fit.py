@@ -36,11 +36,11 @@ RECALL_AT = (1, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class RankedQuery:
-    """`features`: a row for each candidate. `wanted`: which of them are. `gold`: how many texts are wanted in all."""
+    """`features`: a row for each candidate. `requested`: which are. `gold`: how many texts are wanted in all."""
 
     dataset: str
     features: Numbers
-    wanted: npt.NDArray[np.bool_]
+    requested: npt.NDArray[np.bool_]
     gold: int
 
 
@@ -58,14 +58,14 @@ def questions(dataset: Dataset, loaded: Loaded) -> list[RankedQuery]:
         features = features_of(
             found.hits, ideal=found.ideal, unrelated=found.unrelated, convincing=found.calibration.convincing
         )
-        wanted = [loaded.origins[hit.key] in query.gold for hit in found.hits]
-        asked.append(RankedQuery(dataset.name, np.array(features), np.array(wanted, bool), len(query.gold)))
+        requested = [loaded.origins[hit.key] in query.gold for hit in found.hits]
+        asked.append(RankedQuery(dataset.name, np.array(features), np.array(requested, bool), len(query.gold)))
     return asked
 
 
 def fit(asked: Iterable[RankedQuery]) -> RankingWeights:
     """The weights under which the wanted are likeliest; queries whose wanted text no retriever found say nothing."""
-    telling = [one for one in asked if one.wanted.any()]
+    telling = [one for one in asked if one.requested.any()]
     shares = _shares(telling)
     best = _minimise(
         np.zeros(len(RankingWeights._fields)),
@@ -90,7 +90,7 @@ def _minimise(start: Numbers, *, loss: Callable[[Numbers], float], step: Callabl
 
 def _loss(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers) -> float:
     """The loss to minimise: the negative log-likelihood of the wanted texts, and a small L2 penalty."""
-    unlikely = [-np.log(_softmax(one.features @ weights)[one.wanted] + 1e-12).mean() for one in asked]
+    unlikely = [-np.log(_softmax(one.features @ weights)[one.requested] + 1e-12).mean() for one in asked]
     return float(shares @ np.array(unlikely) + SHRINKAGE / 2 * weights @ weights)
 
 
@@ -99,7 +99,7 @@ def _newton_step(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers
     for one, share in zip(asked, shares, strict=True):
         likely = _softmax(one.features @ weights)
         mean = likely @ one.features
-        gradient += share * (mean - one.features[one.wanted].mean(axis=0))
+        gradient += share * (mean - one.features[one.requested].mean(axis=0))
         curvature += share * ((one.features * likely[:, None]).T @ one.features - np.outer(mean, mean))
     return np.asarray(np.linalg.solve(curvature, gradient), np.float64)
 
@@ -107,22 +107,22 @@ def _newton_step(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers
 def calibrate(asked: Iterable[RankedQuery], weights: RankingWeights) -> tuple[float, float]:
     """`slope` and `intercept` of the logistic that makes a probability of a score."""
     asked = list(asked)
-    rows = [np.column_stack([one.features @ np.array(weights), np.ones(len(one.wanted))]) for one in asked]
-    features, wanted = np.concatenate(rows), np.concatenate([one.wanted for one in asked])
-    share = np.repeat(_shares(asked), [len(one.wanted) for one in asked])
-    signs = np.where(wanted, -1, 1)
+    rows = [np.column_stack([one.features @ np.array(weights), np.ones(len(one.requested))]) for one in asked]
+    features, requested = np.concatenate(rows), np.concatenate([one.requested for one in asked])
+    share = np.repeat(_shares(asked), [len(one.requested) for one in asked])
+    signs = np.where(requested, -1, 1)
     # A few questions may be told apart without any doubt; the shrinkage keeps their line from becoming ever steeper.
     slope, intercept = _minimise(
         np.zeros(2),
         loss=lambda line: float(share @ np.logaddexp(0, signs * (features @ line)) + TINY / 2 * line @ line),
-        step=lambda line: _platt_step(line, features, wanted, share),
+        step=lambda line: _platt_step(line, features, requested, share),
     )
     return float(slope), float(intercept)
 
 
-def _platt_step(line: Numbers, features: Numbers, wanted: npt.NDArray[np.bool_], share: Numbers) -> Numbers:
+def _platt_step(line: Numbers, features: Numbers, requested: npt.NDArray[np.bool_], share: Numbers) -> Numbers:
     likely = 1 / (1 + np.exp(-np.clip(features @ line, -50, 50)))
-    gradient = TINY * line + features.T @ (share * (likely - wanted))
+    gradient = TINY * line + features.T @ (share * (likely - requested))
     curvature = TINY * np.eye(2) + (features * (share * likely * (1 - likely))[:, None]).T @ features
     return np.asarray(np.linalg.solve(curvature, gradient), np.float64)
 
@@ -133,7 +133,7 @@ def recall(asked: Sequence[RankedQuery], weights: RankingWeights) -> dict[int, f
     for one in asked:
         order = np.argsort(-(one.features @ np.array(weights)), kind="stable")
         for k in RECALL_AT:
-            found[k].append(one.wanted[order[:k]].sum() / one.gold)
+            found[k].append(one.requested[order[:k]].sum() / one.gold)
     return {k: float(np.mean(values)) for k, values in found.items()}
 
 

@@ -144,13 +144,13 @@ def _server(configured: dict[str, Any] | None = None) -> ServerConnection:
     The owner's, who alone may make one, unless other settings are given.
     """
     given = configured or _as(settings.DATABASE_OWNER_URL)
-    wanted = {
+    requested = {
         **type(connections[DEFAULT_DB_ALIAS])(given, DEFAULT_DB_ALIAS).get_connection_params(),
         "autocommit": True,
     }
-    wanted.pop("cursor_factory", None)
-    wanted.pop("assume_role", None)
-    return psycopg.connect(**wanted)
+    requested.pop("cursor_factory", None)
+    requested.pop("assume_role", None)
+    return psycopg.connect(**requested)
 
 
 def _as(login: str) -> dict[str, Any]:

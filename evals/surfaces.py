@@ -124,8 +124,8 @@ def ask(life: Life, loaded: LoadedLife, surface: Surface, *, rerank: bool, repor
 
 def _chat_history(mode: str) -> Ask:
     def ask(query: LifeQuery, user: User, names: Names, rerank: bool) -> Reply:
-        wanted = {"query": query.text[:500], "limit": 20, "mode": mode, "rerank": rerank}
-        found = search_chat_history.call(wanted, user=user)
+        requested = {"query": query.text[:500], "limit": 20, "mode": mode, "rerank": rerank}
+        found = search_chat_history.call(requested, user=user)
         results = [Result(names.get((one.conversation_id, one.turn_number)), one.snippet) for one in found.results]
         return Reply(results, is_nothing=bool(found.nothing_relevant) or not results)
 

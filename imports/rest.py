@@ -112,12 +112,12 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         responses={201: ImportOutput, **problems(400, 401, 409, 413, 415, 503, 507)},
     )
     def create(self, request: Request) -> Response:
-        wanted = validate(ImportWanted, request.data)
+        requested = validate(ImportWanted, request.data)
         batch = services.begin(
             user=person_of(request),
-            filename=wanted.filename,
-            size=wanted.bytes,
-            product=wanted.product,
+            filename=requested.filename,
+            size=requested.bytes,
+            product=requested.product,
             now=timezone.now(),
             begun_by=_token_of(request),
         )
@@ -204,13 +204,13 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         responses={202: ImportOutput, **CHANGING},
     )
     def start(self, request: Request, import_id: str) -> Response:
-        wanted = validate(StartWanted, request.data)
+        requested = validate(StartWanted, request.data)
         batch = services.start(
             user=person_of(request),
             import_id=import_id,
-            only=wanted.only,
-            leave_out=wanted.leave_out,
-            since=wanted.since,
+            only=requested.only,
+            leave_out=requested.leave_out,
+            since=requested.since,
             now=timezone.now(),
         )
         return _answer(batch, status=HTTPStatus.ACCEPTED)
@@ -237,10 +237,10 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         responses={202: ImportOutput, **CHANGING},
     )
     def undo(self, request: Request, import_id: str) -> Response:
-        wanted = validate(UndoWanted, request.data)
+        requested = validate(UndoWanted, request.data)
         user = person_of(request)
         _refuse_to_remove(request, services.get(user=user, import_id=import_id))
-        batch = services.undo(user=user, import_id=import_id, force=wanted.force, now=timezone.now())
+        batch = services.undo(user=user, import_id=import_id, force=requested.force, now=timezone.now())
         return _answer(batch, status=HTTPStatus.ACCEPTED)
 
 

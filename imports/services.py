@@ -30,7 +30,7 @@ from core.validation import Input, ListPage, PlainText, Position, WrittenTime, p
 from imports.models import MAX_FILENAME, EntryKind, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
 from imports.storing import queue
-from imports.storing.contents import settle
+from imports.storing.contents import make_permanent
 from imports.storing.job import continued_since, finish
 from imports.storing.worker import counted_new
 from intake.accounts import activity
@@ -209,7 +209,7 @@ def remove(*, user: User, import_id: str) -> None:
         batch = _locked(user, import_id)
         queue.end(batch)
         transaction.on_commit(partial(queue.delete, batch), robust=True)
-        settle(batch, user)
+        make_permanent(batch, user)
         # Imported items stay known, without an import; a foreign key would do this too, but not on a cluster.
         ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)
         # The database deletes its lines by cascade.

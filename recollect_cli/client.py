@@ -250,8 +250,8 @@ class _Lines:
 
 def in_numbers(counts: dict[str, int] | None) -> str:
     """`812 conversations, 9,120 turns, 3 documents`."""
-    wanted = [(name, (counts or {}).get(name, 0)) for name in ("conversations", "turns", "documents", "records")]
-    return ", ".join(f"{n:,} {name if n != 1 else name[:-1]}" for name, n in wanted if n) or "nothing"
+    requested = [(name, (counts or {}).get(name, 0)) for name in ("conversations", "turns", "documents", "records")]
+    return ", ".join(f"{n:,} {name if n != 1 else name[:-1]}" for name, n in requested if n) or "nothing"
 
 
 def preview_text(preview: dict[str, Any]) -> str:

@@ -56,9 +56,9 @@ def _answers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _import(server: Server, options: argparse.Namespace) -> dict[str, Any]:
-    wanted = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
+    requested = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
     with progress_shown(is_quiet=options.json) as show:
-        answer = import_path(server, options.path.expanduser(), wanted, show)
+        answer = import_path(server, options.path.expanduser(), requested, show)
     if options.dry_run:
         return {**answer, **_unless_json(options, preview_text(answer))}
     return {**answer, **_unless_json(options, report_text(answer, server.address))}

@@ -49,7 +49,7 @@ class FoundFile:
     changed_ns: int
 
 
-def wanted_files(folder: Path, product: str | None) -> list[FoundFile]:
+def requested_files(folder: Path, product: str | None) -> list[FoundFile]:
     """By name. Raises `Failure` for a folder that cannot be read or has none."""
     for each in [product] if product in WANTED else WANTED if product is None else ():
         prefix = f"{folder.name}/" if folder.name in INNER[each] else ""
@@ -62,8 +62,8 @@ def wanted_files(folder: Path, product: str | None) -> list[FoundFile]:
 
 
 def _matching(pattern: str, files: Iterable[FoundFile]) -> list[FoundFile]:
-    wanted = re.compile(pattern, re.IGNORECASE)
-    return sorted((each for each in files if wanted.fullmatch(each.name)), key=lambda each: each.name)
+    requested = re.compile(pattern, re.IGNORECASE)
+    return sorted((each for each in files if requested.fullmatch(each.name)), key=lambda each: each.name)
 
 
 def _files(folder: Path, prefix: str) -> Iterator[FoundFile]:
@@ -137,7 +137,7 @@ def import_path(server: Server, path: Path, options: ImportOptions, show: Shows)
     """The import at its end, or its preview for a dry run, as the server answers them. Raises `Failure`."""
     if path.is_dir():
         return import_files(
-            server, wanted_files(path, options.product), options, show, name=f"{path.resolve().name}.zip"
+            server, requested_files(path, options.product), options, show, name=f"{path.resolve().name}.zip"
         )
     try:
         with path.open("rb") as content:
@@ -320,7 +320,7 @@ def default_place(product: str) -> Path:
 def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | None:
     """The import of what changed; None if nothing did. Raises `Failure`."""
     key = f"{server.address} {folder.product} {folder.path.resolve()}"
-    found = wanted_files(folder.path, folder.product)
+    found = requested_files(folder.path, folder.product)
     before = client.read("sync").get(key) or {}
     changed = list(_with_their_folders(found, before))
     if not changed:

@@ -40,14 +40,14 @@ def let_the_examiner_look() -> None:
 @contextmanager
 def as_the_application() -> Iterator[None]:
     """Use the web role without a user: the state at the start of every request."""
-    with _being("none"):
+    with _with_identity("none"):
         yield
 
 
 @contextmanager
 def as_a_worker() -> Iterator[None]:
     """Use the worker role, as a worker's process does."""
-    with _being(settings.DATABASE_ROLES.worker):
+    with _with_identity(settings.DATABASE_ROLES.worker):
         yield
 
 
@@ -68,15 +68,15 @@ def take_policies_away() -> None:
 
 
 @contextmanager
-def _being(role: str) -> Iterator[None]:
+def _with_identity(role: str) -> Iterator[None]:
     before = _role()
-    _become(role)
+    _set_identity(role)
     try:
         yield
     finally:
         # A rolled-back transaction has restored the role already; a broken one will.
         if not connection.needs_rollback and _role() != before:
-            _become(before)
+            _set_identity(before)
 
 
 def _role() -> str:
@@ -85,6 +85,6 @@ def _role() -> str:
         return str(cursor.fetchone()[0])
 
 
-def _become(role: str) -> None:
+def _set_identity(role: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('role', %s, %s)", [role, connection.in_atomic_block])

@@ -28,7 +28,7 @@ def drop_template(owners: BaseDatabaseWrapper) -> None:
 
 def _server(owners: BaseDatabaseWrapper) -> "psycopg.Connection[tuple[object, ...]]":
     """A connection to the server, outside the copied database."""
-    wanted = {**owners.get_connection_params(), "dbname": "postgres", "autocommit": True}
+    requested = {**owners.get_connection_params(), "dbname": "postgres", "autocommit": True}
     for name in ("cursor_factory", "assume_role"):
-        wanted.pop(name, None)
-    return psycopg.connect(**wanted)
+        requested.pop(name, None)
+    return psycopg.connect(**requested)

@@ -60,10 +60,10 @@ def _in_sessions(word: str) -> Iterator[str]:
 
 
 def _in_broker(word: str) -> Iterator[str]:
-    wanted = word.lower().encode()
+    requested = word.lower().encode()
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         for key in broker.scan_iter():
             # DUMP gives any type's value in one piece.
             value = broker.dump(key) or b""
-            if wanted in key.lower() or wanted in value.lower():
+            if requested in key.lower() or requested in value.lower():
                 yield f"the broker's {key!r}"

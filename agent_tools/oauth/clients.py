@@ -120,7 +120,7 @@ class RegisterClientView(View):
             body = body_of(request)
             if len(body) > LARGEST_DOCUMENT:
                 return _refused("invalid_client_metadata", f"At most {LARGEST_DOCUMENT:,} bytes.")
-            wanted = ClientMetadata.model_validate(parse_json(body))
+            requested = ClientMetadata.model_validate(parse_json(body))
         except InvalidInput as error:
             return _refused("invalid_client_metadata", error.detail)
         except ValidationError as error:
@@ -128,17 +128,17 @@ class RegisterClientView(View):
             problems = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in wrong.items())
             is_address = any(name.startswith("redirect_uris") for name in wrong)
             return _refused("invalid_redirect_uri" if is_address else "invalid_client_metadata", problems)
-        response = JsonResponse(_registered(wanted), status=201)
+        response = JsonResponse(_registered(requested), status=201)
         response["Cache-Control"] = "no-store"
         return response
 
 
-def _registered(wanted: ClientMetadata) -> dict[str, Any]:
+def _registered(requested: ClientMetadata) -> dict[str, Any]:
     model = get_application_model()
-    is_public = wanted.token_endpoint_auth_method == "none"  # noqa: S105 - a method's name
+    is_public = requested.token_endpoint_auth_method == "none"  # noqa: S105 - a method's name
     client = model(
-        name=plain_name(wanted.client_name),
-        redirect_uris=" ".join(wanted.redirect_uris),
+        name=plain_name(requested.client_name),
+        redirect_uris=" ".join(requested.redirect_uris),
         client_type=model.CLIENT_PUBLIC if is_public else model.CLIENT_CONFIDENTIAL,
         authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
         registration_source=model.RegistrationSource.DCR,
@@ -150,10 +150,10 @@ def _registered(wanted: ClientMetadata) -> dict[str, Any]:
         "client_id": client.client_id,
         "client_id_issued_at": int(client.created.timestamp()),
         "client_name": client.name,
-        "redirect_uris": wanted.redirect_uris,
+        "redirect_uris": requested.redirect_uris,
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": wanted.token_endpoint_auth_method,
+        "token_endpoint_auth_method": requested.token_endpoint_auth_method,
     }
     return answer if is_public else {**answer, "client_secret": secret, "client_secret_expires_at": 0}
 

@@ -544,8 +544,8 @@ def test_nobody_stops_anothers_call(
 
 
 def test_a_session_is_named_when_it_begins(server, secret):
-    wanted = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "by-hand", "version": "1"}}
-    names = {post(server, secret, "initialize", wanted, version=LEGACY).headers["Mcp-Session-Id"] for _ in range(2)}
+    requested = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "by-hand", "version": "1"}}
+    names = {post(server, secret, "initialize", requested, version=LEGACY).headers["Mcp-Session-Id"] for _ in range(2)}
     assert len(names) == 2
     assert "Mcp-Session-Id" not in post(server, secret).headers
 

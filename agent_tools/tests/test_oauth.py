@@ -43,12 +43,12 @@ def session_of(user):
 
 
 def register(**metadata):
-    wanted = {"redirect_uris": [CALLBACK], "client_name": "Agent", "token_endpoint_auth_method": "none", **metadata}
-    return Client().post("/oauth/register/", wanted, content_type="application/json")
+    requested = {"redirect_uris": [CALLBACK], "client_name": "Agent", "token_endpoint_auth_method": "none", **metadata}
+    return Client().post("/oauth/register/", requested, content_type="application/json")
 
 
 def asked(client_id, **parameters):
-    wanted = {
+    requested = {
         "response_type": "code",
         "client_id": client_id,
         "redirect_uri": CALLBACK,
@@ -59,7 +59,7 @@ def asked(client_id, **parameters):
         "resource": RESOURCE,
         **parameters,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in requested.items() if value is not None}
 
 
 def agree(user, client_id, *, scopes=("search", "write"), decision="allow", **parameters):
@@ -77,8 +77,8 @@ def exchange(client_id, **form):
 
 
 def by_code(client_id, code, **form):
-    wanted = {"grant_type": "authorization_code", "redirect_uri": CALLBACK, "code_verifier": VERIFIER, **form}
-    return exchange(client_id, code=code, **wanted)
+    requested = {"grant_type": "authorization_code", "redirect_uri": CALLBACK, "code_verifier": VERIFIER, **form}
+    return exchange(client_id, code=code, **requested)
 
 
 def connected(user, **parameters):

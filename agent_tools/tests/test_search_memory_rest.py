@@ -75,8 +75,8 @@ def test_every_filter_is_handed_on(api, alice):
         note(alice, "cat two", **{"type": "RCA", "project_id": "p", "tags": ["x"], **fields})
     note(alice, "something else entirely", type="RCA", project_id="p", tags=["x"])
     index.embed_pending()
-    wanted = {"query": "cat one", "types": ["RCA", "?"], "project_id": "p", "tags": ["x", "?"], "minSimilarity": 0.5}
-    assert [r["record"]["content"] for r in call(api, wanted).json()["results"]] == ["cat one"]
+    requested = {"query": "cat one", "types": ["RCA", "?"], "project_id": "p", "tags": ["x", "?"], "minSimilarity": 0.5}
+    assert [r["record"]["content"] for r in call(api, requested).json()["results"]] == ["cat one"]
     assert len(call(api, {"query": "cat", "topK": 2}).json()["results"]) == 2
     assert len(call(api, {"query": "cat", "types": [], "tags": [], "project_id": ""}).json()["results"]) >= 4
 

@@ -29,8 +29,8 @@ def session(alice):
     return client
 
 
-def make(client, **wanted):
-    return client.post(URL, json.dumps(wanted), content_type="application/json")
+def make(client, **requested):
+    return client.post(URL, json.dumps(requested), content_type="application/json")
 
 
 def refusal_of(secret, now=None):
@@ -243,7 +243,7 @@ def test_without_wishes_a_token_may_search_and_write_for_a_year(session):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "field"),
+    ("requested", "field"),
     [
         ({"name": "x" * 81}, "name"),
         ({"name": 5}, "name"),
@@ -255,8 +255,8 @@ def test_without_wishes_a_token_may_search_and_write_for_a_year(session):
         ({"user": 1}, "user"),
     ],
 )
-def test_a_wrong_wish_is_refused_naming_the_field(session, wanted, field):
-    response = make(session, **wanted)
+def test_a_wrong_wish_is_refused_naming_the_field(session, requested, field):
+    response = make(session, **requested)
     assert (response.status_code, list(response.json()["errors"])) == (400, [field])
     assert not AccessToken.objects.exists()
 

@@ -22,8 +22,8 @@ DAY = date(2026, 2, 28)
 def called(user, name, data) -> tuple[Turn, dict]:
     """A turn whose answer called a tool, as the chat keeps it."""
     tool = registry.get(name)
-    wanted = tool.input_model.model_validate(data)
-    kept = tool.kept(wanted, tool.call(data, user=user))
+    requested = tool.input_model.model_validate(data)
+    kept = tool.kept(requested, tool.call(data, user=user))
     call = {"id": str(uuid4()), "name": name, "input": data, "stored": kept.text, "place": kept.place}
     turn = a_turn(user, "Keep it")
     Turn.objects.filter(pk=turn.pk).update(tool_calls=[call])

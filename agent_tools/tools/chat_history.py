@@ -85,18 +85,18 @@ class SearchChatHistoryOutput(Output):
     nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
 
 
-def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
+def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
     if user is None:
-        return _nothing(wanted.query, note=NO_CALLER)
-    mode = SearchMode(wanted.mode)
+        return _nothing(requested.query, note=NO_CALLER)
+    mode = SearchMode(requested.mode)
     found = search(
-        user=user, query=wanted.query, limit=wanted.limit, mode=mode, now=timezone.now(), rerank=wanted.rerank
+        user=user, query=requested.query, limit=requested.limit, mode=mode, now=timezone.now(), rerank=requested.rerank
     )
     if not found.matches:
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
         note = "; ".join([note, *found.notes])
-        return _nothing(wanted.query, note=note, pending=found.pending or None)
-    return _output(wanted, found)
+        return _nothing(requested.query, note=note, pending=found.pending or None)
+    return _output(requested, found)
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -119,25 +119,25 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     return f"{found}: {first_of(links)}"
 
 
-def _output(wanted: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
+def _output(requested: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
     results = [
         ChatHistoryResult(
             conversation_id=hit.key[0],
             turn_number=hit.key[1],
             snippet=hit.snippet or "",
             score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
-            relevance=round(hit.relevance, 4) if wanted.mode == "hybrid" else None,
+            relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
         )
         for hit in found.matches
     ]
     return SearchChatHistoryOutput(
         results=results,
         total_found=len(results),
-        query=wanted.query,
+        query=requested.query,
         note="; ".join(found.notes) or None,
         pending=found.pending or None,
         interpreted=interpreted(found.window),
-        reranked=found.is_reranked if wanted.rerank else None,
+        reranked=found.is_reranked if requested.rerank else None,
         nothing_relevant=found.has_nothing_relevant or None,
     )
 

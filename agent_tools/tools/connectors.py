@@ -72,10 +72,10 @@ class ConnectorDocument(Output):
     metadata: Annotated[dict[str, str], Field(description="Its source and date, and whether it was cut.")]
 
 
-def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
+def find(requested: ConnectorQuery, user: User | None) -> ConnectorResults:
     if user is None:
         return ConnectorResults(results=[])
-    request = HistoryRequest(query=wanted.query, scope=HistoryScope.ALL, max_results=RESULTS)
+    request = HistoryRequest(query=requested.query, scope=HistoryScope.ALL, max_results=RESULTS)
     found = search_history(request, user=user, now=timezone.now()).results
     return ConnectorResults(
         results=[
@@ -90,17 +90,17 @@ def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
     )
 
 
-def fetch_one(wanted: ConnectorReference, user: User | None) -> ConnectorDocument:
+def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocument:
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
-    kind, _, key = wanted.id.partition(":")
+    kind, _, key = requested.id.partition(":")
     match kind:
         case "conversation":
-            return _conversation(wanted.id, key, user)
+            return _conversation(requested.id, key, user)
         case "document":
-            return _document(wanted.id, parse_id(key), user)
+            return _document(requested.id, parse_id(key), user)
         case "record":
-            return _record(wanted.id, parse_id(key), user)
+            return _record(requested.id, parse_id(key), user)
     raise NotFound
 
 

@@ -127,16 +127,16 @@ class ListRecentConversationsOutput(Output):
     ] = None
 
 
-def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
+def get(requested: GetConversationInput, user: User | None) -> GetConversationOutput:
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
-    conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
+    conversation = find(caller=Caller(user_id=user.pk), conversation_id=requested.conversation_id)
     if conversation.expires_at is not None:
         # A temporary chat is not part of the history.
         raise NotFound
-    if wanted.around is not None and wanted.around > conversation.turn_count:
+    if requested.around is not None and requested.around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
-    window = turns_near(conversation=conversation, around=wanted.around, on_each_side=wanted.window)
+    window = turns_near(conversation=conversation, around=requested.around, on_each_side=requested.window)
     zone = user.zone
     return GetConversationOutput(
         **_in_words(conversation, zone),
@@ -147,16 +147,16 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
     )
 
 
-def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
+def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
     user = known(user)
     zone = user.zone
     period = Q()
-    if wanted.after is not None:
-        period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))
-    if wanted.before is not None:
-        period &= _before(wanted.before, zone)
+    if requested.after is not None:
+        period &= Q(last_active_at__gte=_moment("after", requested.after, zone))
+    if requested.before is not None:
+        period &= _before(requested.before, zone)
     found = Conversation.objects.for_user(user).kept().filter(period)
-    page = page_of(found, by="last_active_at", after=None, size=wanted.limit)
+    page = page_of(found, by="last_active_at", after=None, size=requested.limit)
     return ListRecentConversationsOutput(
         conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in page.rows],
         time_zone=zone.key,

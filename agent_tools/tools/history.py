@@ -170,19 +170,19 @@ class SearchHistoryOutput(Output):
     nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
 
 
-def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
+def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
     if user is None:
-        return _output(wanted, History(results=[], unfinished=[], pending=0), note=NO_CALLER)
+        return _output(requested, History(results=[], unfinished=[], pending=0), note=NO_CALLER)
     request = HistoryRequest(
-        query=wanted.query,
-        scope=HistoryScope(wanted.scope),
-        date_from=wanted.date_from,
-        date_to=wanted.date_to,
-        max_results=wanted.max_results,
-        rerank=wanted.rerank,
+        query=requested.query,
+        scope=HistoryScope(requested.scope),
+        date_from=requested.date_from,
+        date_to=requested.date_to,
+        max_results=requested.max_results,
+        rerank=requested.rerank,
     )
     history = search(request, user=user, now=timezone.now())
-    return _output(wanted, history, note="; ".join(_left_out(history)) or None)
+    return _output(requested, history, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -207,20 +207,20 @@ def _place(result: HistoryResult) -> str:
     return f"the log of {result.date}" if result.source == "daily_log" else "MEMORY.md"
 
 
-def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
+def _output(requested: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
     results = [_result(found) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
     notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
     return SearchHistoryOutput(
-        text=history_text(wanted.query, wanted.scope, results, note=notes or None),
+        text=history_text(requested.query, requested.scope, results, note=notes or None),
         results=results,
         by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
-        query=wanted.query,
-        scope=wanted.scope,
+        query=requested.query,
+        scope=requested.scope,
         note=note,
         pending=history.pending or None,
         interpreted=interpreted(history.window),
-        reranked=history.is_reranked if wanted.rerank else None,
+        reranked=history.is_reranked if requested.rerank else None,
         nothing_relevant=is_nearest_only or None,
     )
 

@@ -86,16 +86,16 @@ class SearchMemoryOutput(Output):
     ] = None
 
 
-def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
+def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
     if user is None:
         return SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
     query = MemorySearchQuery(
-        text=wanted.query,
-        top_k=wanted.top_k,
-        min_similarity=wanted.min_similarity,
-        types=wanted.types or (),
-        project_id=wanted.project_id,
-        tags=wanted.tags or (),
+        text=requested.query,
+        top_k=requested.top_k,
+        min_similarity=requested.min_similarity,
+        types=requested.types or (),
+        project_id=requested.project_id,
+        tags=requested.tags or (),
     )
     try:
         # Counted first: a record that is embedded meanwhile may be counted and found, but never missed by both.
@@ -232,13 +232,13 @@ class AppendDailyLogOutput(Output):
     ]
 
 
-def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
+def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     record = records.create(
         user=known(user),
-        content=wanted.content,
-        type=records.DEFAULT_TYPE if wanted.type is None else wanted.type,
-        project_id=wanted.project_id or "",
-        tags=wanted.tags or (),
+        content=requested.content,
+        type=records.DEFAULT_TYPE if requested.type is None else requested.type,
+        project_id=requested.project_id or "",
+        tags=requested.tags or (),
         now=timezone.now(),
     )
     length = f"{len(record.content):,} characters"
@@ -246,38 +246,38 @@ def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     return SaveMemoryOutput(record=record, text=text)
 
 
-def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
+def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = known(user), timezone.now()
-    day = user.local_time(now).date() if wanted.date is None else _day(wanted.date)
-    document = documents.append(user=user, day=day, text=wanted.text, now=now)
-    lines = len(wanted.text.splitlines())
+    day = user.local_time(now).date() if requested.date is None else _day(requested.date)
+    document = documents.append(user=user, day=day, text=requested.text, now=now)
+    lines = len(requested.text.splitlines())
     text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."
     return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
 
 
-def appended_only(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
-    return AppendDailyLogOutput(document_id=output.document_id, text=wanted.text)
+def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
+    return AppendDailyLogOutput(document_id=output.document_id, text=requested.text)
 
 
-def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall:
+def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall:
     return StoredByCall(output.record.content, {"recordId": str(output.record.id)})
 
 
-def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
+def delete_record(requested: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
     """A record that was deleted elsewhere counts as undone."""
     with suppress(NotFound):
         records.delete(user=user, record_id=UUID(place["recordId"]))
 
 
-def kept_lines(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
+def kept_lines(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
     assert output.length is not None and output.date is not None, "the chat reads"  # noqa: S101 - tells the types
-    at = output.length - len(documents.as_lines(wanted.text))
-    return StoredByCall(wanted.text, {"date": output.date.isoformat(), "at": at})
+    at = output.length - len(documents.as_lines(requested.text))
+    return StoredByCall(requested.text, {"date": output.date.isoformat(), "at": at})
 
 
-def take_back_lines(wanted: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
+def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
     day = dt.date.fromisoformat(place["date"])
-    documents.take_back(user=user, day=day, text=wanted.text, at=place["at"], now=now)
+    documents.take_back(user=user, day=day, text=requested.text, at=place["at"], now=now)
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:

@@ -336,8 +336,8 @@ def version() -> int:
 
 def _environment() -> dict[str, str]:
     """The environment of libpq's programs for the present connection: a password in a command line would be visible."""
-    wanted: dict[str, Any] = connection.get_connection_params()
-    named = {VARIABLES[name]: str(value) for name, value in wanted.items() if name in VARIABLES and value}
+    requested: dict[str, Any] = connection.get_connection_params()
+    named = {VARIABLES[name]: str(value) for name, value in requested.items() if name in VARIABLES and value}
     return {**os.environ, **named}
 
 

@@ -232,13 +232,13 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
     A product of another version has other columns in some tables, and lists of its own of what a version consists of:
     such tables are compared by their number of rows, if at all, unless the backup `was_just_restored` as it is.
     """
-    wanted = {name: TableContents(**table) for name, table in manifest["tables"].items()}
+    requested = {name: TableContents(**table) for name, table in manifest["tables"].items()}
     with backup.reading_everything():
         found = tables()
         changed = set() if was_just_restored else _changed_tables(manifest)
         is_other_version = not was_just_restored and _is_of_another_version(manifest)
-    for name in sorted(wanted.keys() | found.keys()):
-        before, now = wanted.get(name), found.get(name)
+    for name in sorted(requested.keys() | found.keys()):
+        before, now = requested.get(name), found.get(name)
         if is_other_version and (name in OF_THE_VERSION or before is None or now is None):
             continue
         if before is None or now is None:

@@ -48,8 +48,8 @@ def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[ServerConnect
     settings = environ.Env.db_url_config(url)
     if "postgresql" not in settings.get("ENGINE", ""):
         raise StackError(f"{name} does not name a PostgreSQL database: it begins with postgres://.")
-    wanted = {key: settings[key.upper()] for key in ("user", "password", "host", "port") if settings[key.upper()]}
-    options = wanted | settings.get("OPTIONS", {}) | {"connect_timeout": CONNECT_SECONDS}
+    requested = {key: settings[key.upper()] for key in ("user", "password", "host", "port") if settings[key.upper()]}
+    options = requested | settings.get("OPTIONS", {}) | {"connect_timeout": CONNECT_SECONDS}
     try:
         with psycopg.connect(dbname=settings["NAME"], autocommit=True, **options) as connection:
             yield connection

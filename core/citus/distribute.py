@@ -286,8 +286,8 @@ def _without_foreign_keys(cursor: Cursor, missing: TablePlan) -> Iterator[None]:
         # content types are never changed beside the rows that refer to them; Django deletes both together.
         if table in missing.shared and other != users:
             continue
-        wanted = _SET_NULL.sub("DEFERRABLE INITIALLY DEFERRED", definition)
-        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {wanted}")
+        requested = _SET_NULL.sub("DEFERRABLE INITIALLY DEFERRED", definition)
+        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {requested}")
 
 
 @contextmanager
@@ -311,10 +311,10 @@ def _begin_key_with_owner(cursor: Cursor, table: str) -> None:
     ((key, columns),) = [(name, columns) for name, kind, columns in constraints if kind == "p"]
     if OWNER_COLUMN in columns:
         return
-    wanted = [OWNER_COLUMN, *columns]
-    superfluous = [name for name, kind, columns in constraints if kind == "u" and columns == wanted]
+    requested = [OWNER_COLUMN, *columns]
+    superfluous = [name for name, kind, columns in constraints if kind == "u" and columns == requested]
     changes = [f"ALTER {OWNER_COLUMN} SET NOT NULL", *(f"DROP CONSTRAINT {name}" for name in (key, *superfluous))]
-    changes.append(f"ADD CONSTRAINT {key} PRIMARY KEY ({', '.join(wanted)})")
+    changes.append(f"ADD CONSTRAINT {key} PRIMARY KEY ({', '.join(requested)})")
     cursor.execute(f"ALTER TABLE {table} {', '.join(changes)}")
     # Workers and staff, who act as no user, find rows by their ids.
     cursor.execute(f"CREATE INDEX ON {table} ({', '.join(columns)})")

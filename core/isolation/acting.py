@@ -117,7 +117,7 @@ def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
 
     Inside another `acting_as` of the same caller it is free. Inside one of another user it raises `ActingAsAnother`.
     """
-    with _being(_identity(who)):
+    with _with_identity(_identity(who)):
         yield
 
 
@@ -131,13 +131,13 @@ def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
         try:
             with replica.reading_replica(identity.user_id) as is_near:
                 if is_near:
-                    with _being(identity):
+                    with _with_identity(identity):
                         return work()
         except Exception as error:
             if not _is_of_the_database(error):
                 raise
             replica.leave_alone()
-    with _being(identity):
+    with _with_identity(identity):
         return work()
 
 
@@ -159,7 +159,7 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
     on_cluster = is_cluster(database)
     messages = [[one] for one in [(_ON_NODES_TOO, ()), *statements]] if on_cluster else [statements]
     counts: list[int] = []
-    with losing_no_node(database), transaction.atomic(), database.cursor() as cursor:
+    with node_loss_as_unavailable(database), transaction.atomic(), database.cursor() as cursor:
         for message in messages:
             parameters = [each for _, its in message for each in its]
             cursor.execute("; ".join(statement for statement, _ in message), parameters)
@@ -177,12 +177,12 @@ def _set_person(user_id: int | None) -> tuple[str, Sequence[Any]]:
 @contextmanager
 def acting_as_staff() -> Iterator[None]:
     """A transaction of the staff role: it sees everybody's embeddings and their states, but no users' text."""
-    with _being(_Identity(role=settings.DATABASE_ROLES.staff)):
+    with _with_identity(_Identity(role=settings.DATABASE_ROLES.staff)):
         yield
 
 
 @contextmanager
-def _being(identity: _Identity) -> Iterator[None]:
+def _with_identity(identity: _Identity) -> Iterator[None]:
     database = _database()
     present: _Identity | None = getattr(database, "acting", None)
     if present == identity:
@@ -191,9 +191,9 @@ def _being(identity: _Identity) -> Iterator[None]:
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = database.in_atomic_block
-    with losing_no_node(database), transaction.atomic():
+    with node_loss_as_unavailable(database), transaction.atomic():
         before = _present() if is_nested else None
-        _become(identity)
+        _set_identity(identity)
         database.acting = identity
         try:
             yield
@@ -203,11 +203,11 @@ def _being(identity: _Identity) -> Iterator[None]:
         # A rollback of the transaction or of a savepoint also reverts the settings. A released savepoint leaves them to
         # the enclosing transaction.
         if before is not None and not database.needs_rollback:
-            _become(before)
+            _set_identity(before)
 
 
 @contextmanager
-def losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
+def node_loss_as_unavailable(database: BaseDatabaseWrapper) -> Iterator[None]:
     """Report a transaction that the server ended for its time, and a node that a cluster loses, as an unavailable
     database: for the first PostgreSQL, for the second Citus at a commit, raises an internal error instead.
     """
@@ -256,7 +256,7 @@ def _database() -> Any:
     return connections[DEFAULT_DB_ALIAS]
 
 
-def _become(identity: _Identity) -> None:
+def _set_identity(identity: _Identity) -> None:
     database = _database()
     statement, left = _BECOME, resilience.left()
     limit = {}

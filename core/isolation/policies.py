@@ -63,8 +63,8 @@ def _policy(table: str, name: str, role: str, condition: str) -> str:
 
 
 def _grants(table: str, roles: Roles, *, web: Rights, worker: Rights, staff: Rights) -> list[str]:
-    wanted = ((roles.web, web), (roles.worker, worker), (roles.staff, staff))
-    return [f"GRANT {', '.join(rights)} ON {table} TO {role}" for role, rights in wanted if rights]
+    requested = ((roles.web, web), (roles.worker, worker), (roles.staff, staff))
+    return [f"GRANT {', '.join(rights)} ON {table} TO {role}" for role, rights in requested if rights]
 
 
 def _revoke(table: str, roles: Roles) -> str:

@@ -123,7 +123,7 @@ def _make(server: ServerConnection, name: str, kind: str) -> None:
 def _bound(server: ServerConnection, name: str) -> None:
     """Limits for each session of the role. Before PostgreSQL 17 a server can bound a statement, not a transaction."""
     knows = server.info.server_version >= TRANSACTION_TIMEOUT_SINCE
-    wanted = {
+    requested = {
         "transaction_timeout" if knows else "statement_timeout": LONGEST_TRANSACTION,
         "idle_in_transaction_session_timeout": LONGEST_IDLE_TRANSACTION,
     }
@@ -133,7 +133,7 @@ def _bound(server: ServerConnection, name: str) -> None:
         [name],
     ).fetchone()
     present = set(row[0]) if row else set()
-    for setting, value in wanted.items():
+    for setting, value in requested.items():
         if not any(each.startswith(f"{setting}=") for each in present):
             # An administrator's own value stays. A role that somebody else made may not be ours to change.
             with suppress(psycopg.errors.InsufficientPrivilege):

@@ -104,16 +104,18 @@ def refuse_unless_fitting() -> None:
         raise DifferentTables(found)
 
 
-def _differences_of(table: str, wanted: dict[str, TableColumn], found: dict[str, TableColumn] | None) -> Iterator[str]:
+def _differences_of(
+    table: str, requested: dict[str, TableColumn], found: dict[str, TableColumn] | None
+) -> Iterator[str]:
     if found is None:
         yield f"the table {table} is missing"
         return
-    for name, column in wanted.items():
+    for name, column in requested.items():
         if name not in found:
             yield f"{table}.{name} is missing"
         elif found[name].type not in (column.type, _WIDER.get(column.type)):
             yield f"{table}.{name} is {found[name].type} instead of {column.type}"
-    for name in found.keys() - wanted.keys():
+    for name in found.keys() - requested.keys():
         if found[name].needs_a_value:
             yield f"{table}.{name} is unknown and needs a value"
 

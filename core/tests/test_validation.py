@@ -19,9 +19,9 @@ class Wanted(BaseModel):
 
 
 def test_an_integer_may_be_written_with_a_fraction_of_nothing():
-    wanted = validate(Wanted, {"count": 3.0, "share": 1.0, "inner": {"numbers": [2.0]}})
-    assert (wanted.count, wanted.share, wanted.inner.numbers) == (3, 1.0, [2])
-    assert [type(wanted.count), type(wanted.share)] == [int, float]
+    requested = validate(Wanted, {"count": 3.0, "share": 1.0, "inner": {"numbers": [2.0]}})
+    assert (requested.count, requested.share, requested.inner.numbers) == (3, 1.0, [2])
+    assert [type(requested.count), type(requested.share)] == [int, float]
 
 
 @pytest.mark.parametrize("count", [3.5, "3", True, None])

@@ -27,9 +27,9 @@ def made_up(count, weights, *, dataset="made up", seed=1):
         features = dice.random((20, SIZE))
         scores = features @ np.array(weights)
         likely = np.exp(scores - scores.max())
-        wanted = np.zeros(20, bool)
-        wanted[dice.choice(20, p=likely / likely.sum())] = True
-        asked.append(RankedQuery(dataset, features, wanted, gold=1))
+        requested = np.zeros(20, bool)
+        requested[dice.choice(20, p=likely / likely.sum())] = True
+        asked.append(RankedQuery(dataset, features, requested, gold=1))
     return asked
 
 

@@ -79,9 +79,9 @@ def test_questions_in_other_words_find_the_right_turn_among_the_first_three(real
     embed_all(report=lambda line: None)
 
     missed = {}
-    for question, wanted in QUESTIONS.items():
+    for question, requested in QUESTIONS.items():
         found = [match.snippet for match in search_chat_history(user=user, query=question, limit=3).matches]
-        if not any(snippet.startswith(wanted) for snippet in found):
+        if not any(snippet.startswith(requested) for snippet in found):
             missed[question] = found
 
     assert not missed

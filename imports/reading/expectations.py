@@ -150,57 +150,57 @@ def _conversation_differences(found: list[dict[str, Any]], expected: dict[str, A
     for repeated, times in Counter(each["external_id"] for each in left).items():
         if times > 1:
             yield f"conversation {repeated} comes {times} times"
-    for wanted in expected.get("conversations", []):
-        match = next((each for each in left if _is_same(each, wanted)), None)
+    for requested in expected.get("conversations", []):
+        match = next((each for each in left if _is_same(each, requested)), None)
         if match is None:
-            yield f"conversation {wanted['external_id']} ({wanted['title']}) is missing"
+            yield f"conversation {requested['external_id']} ({requested['title']}) is missing"
             continue
         left.remove(match)
-        yield from (f"{wanted['external_id'] or wanted['title']}: {each}" for each in _fields(match, wanted))
+        yield from (f"{requested['external_id'] or requested['title']}: {each}" for each in _fields(match, requested))
     yield from (f"conversation {each['external_id']} ({each['title']}) is not expected" for each in left)
 
 
-def _is_same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    if wanted["external_id"] is not None:
-        return bool(found["external_id"] == wanted["external_id"] or wanted["external_id"] in found["also_ids"])
-    first, first_wanted = found["messages"][0], wanted["messages"][0]
-    return _begins(first["text"], first_wanted["text"]) and _is_same_time(first["at"], first_wanted.get("at"))
+def _is_same(found: dict[str, Any], requested: dict[str, Any]) -> bool:
+    if requested["external_id"] is not None:
+        return bool(found["external_id"] == requested["external_id"] or requested["external_id"] in found["also_ids"])
+    first, first_requested = found["messages"][0], requested["messages"][0]
+    return _begins(first["text"], first_requested["text"]) and _is_same_time(first["at"], first_requested.get("at"))
 
 
-def _fields(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    if wanted["title"] is not None and _letters(found["title"]) != _letters(wanted["title"]):
-        yield f"title {found['title']!r}, not {wanted['title']!r}"
+def _fields(found: dict[str, Any], requested: dict[str, Any]) -> Iterator[str]:
+    if requested["title"] is not None and _letters(found["title"]) != _letters(requested["title"]):
+        yield f"title {found['title']!r}, not {requested['title']!r}"
     for name in ("created_at", "last_at"):
-        if wanted.get(name) and not _is_same_time(found[name], wanted[name]):
-            yield f"{name} {found[name]}, not {wanted[name]}"
-    if found["archived"] is not bool(wanted.get("archived", False)):
+        if requested.get(name) and not _is_same_time(found[name], requested[name]):
+            yield f"{name} {found[name]}, not {requested[name]}"
+    if found["archived"] is not bool(requested.get("archived", False)):
         yield f"archived {found['archived']}"
-    yield from _message_differences(found["messages"], wanted["messages"], wanted, "")
+    yield from _message_differences(found["messages"], requested["messages"], requested, "")
     yield from _message_differences(
-        found["other_branches"], wanted.get("other_branches", []), wanted, "other branch, ", is_ordered=False
+        found["other_branches"], requested.get("other_branches", []), requested, "other branch, ", is_ordered=False
     )
     shown = {message["id"] for message in (*found["messages"], *found["other_branches"])}
-    for node in wanted.get("skipped_nodes", []):
+    for node in requested.get("skipped_nodes", []):
         if node.get("id") in shown:
             yield f"node {node['id']} ({node['why']}) is shown"
 
 
 def _message_differences(
     found: list[dict[str, Any]],
-    wanted: list[dict[str, Any]],
+    requested: list[dict[str, Any]],
     conversation: dict[str, Any],
     place: str,
     *,
     is_ordered: bool = True,
 ) -> Iterator[str]:
     if is_ordered:
-        found, wanted = _joined(found), _joined(wanted)
+        found, requested = _joined(found), _joined(requested)
     else:
-        found, wanted = _by_id(found), _by_id(wanted)
-    if len(found) != len(wanted):
-        yield f"{place}{len(found)} messages, not {len(wanted)}"
+        found, requested = _by_id(found), _by_id(requested)
+    if len(found) != len(requested):
+        yield f"{place}{len(found)} messages, not {len(requested)}"
         return
-    for number, (one, other) in enumerate(zip(found, wanted, strict=True), 1):
+    for number, (one, other) in enumerate(zip(found, requested, strict=True), 1):
         yield from (f"{place}message {number}: {each}" for each in _one_message(one, other, conversation))
 
 
@@ -222,42 +222,42 @@ def _joined(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return joined
 
 
-def _one_message(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> Iterator[str]:
-    if wanted.get("id") is not None and found["id"] != wanted["id"]:
-        yield f"id {found['id']}, not {wanted['id']}"
-    if wanted.get("id") is not None and "parent" in wanted and found["parent"] != wanted["parent"]:
-        yield f"parent {found['parent']}, not {wanted['parent']}"
-    if found["role"] != wanted["role"]:
-        yield f"role {found['role']}, not {wanted['role']}"
-    yield from _text_differences(found, wanted)
-    if wanted.get("model") and found["model"] != wanted["model"]:
-        yield f"model {found['model']!r}, not {wanted['model']!r}"
-    if len(found["attachments"]) != len(wanted.get("attachments", [])):
-        yield f"{len(found['attachments'])} attachments, not {len(wanted.get('attachments', []))}"
-    if not _has_right_time(found, wanted, conversation):
-        yield f"at {found['at']}, not {wanted.get('at')}"
+def _one_message(found: dict[str, Any], requested: dict[str, Any], conversation: dict[str, Any]) -> Iterator[str]:
+    if requested.get("id") is not None and found["id"] != requested["id"]:
+        yield f"id {found['id']}, not {requested['id']}"
+    if requested.get("id") is not None and "parent" in requested and found["parent"] != requested["parent"]:
+        yield f"parent {found['parent']}, not {requested['parent']}"
+    if found["role"] != requested["role"]:
+        yield f"role {found['role']}, not {requested['role']}"
+    yield from _text_differences(found, requested)
+    if requested.get("model") and found["model"] != requested["model"]:
+        yield f"model {found['model']!r}, not {requested['model']!r}"
+    if len(found["attachments"]) != len(requested.get("attachments", [])):
+        yield f"{len(found['attachments'])} attachments, not {len(requested.get('attachments', []))}"
+    if not _has_right_time(found, requested, conversation):
+        yield f"at {found['at']}, not {requested.get('at')}"
 
 
-def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    if not _begins(found["text"], wanted["text"]):
-        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
-    end = wanted.get("last", wanted).get("end")
+def _text_differences(found: dict[str, Any], requested: dict[str, Any]) -> Iterator[str]:
+    if not _begins(found["text"], requested["text"]):
+        yield f"text begins {found['text'][:_PREFIX]!r}, not {requested['text'][:_PREFIX]!r}"
+    end = requested.get("last", requested).get("end")
     if end and not _ends(found.get("last", found)["text"], end):
         yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
 
 
-def _has_right_time(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> bool:
-    if wanted.get("at") is None:
+def _has_right_time(found: dict[str, Any], requested: dict[str, Any], conversation: dict[str, Any]) -> bool:
+    if requested.get("at") is None:
         return True
-    if _is_same_time(found["at"], wanted["at"]) or not wanted.get("at_inferred"):
-        return _is_same_time(found["at"], wanted["at"])
+    if _is_same_time(found["at"], requested["at"]) or not requested.get("at_inferred"):
+        return _is_same_time(found["at"], requested["at"])
     at, first, last = (parse_time(each) for each in (found["at"], conversation["created_at"], conversation["last_at"]))
     return at is not None and (first is None or last is None or first <= at <= last)
 
 
-def _document_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[str]:
+def _document_differences(found: list[dict[str, Any]], requested: list[dict[str, Any]]) -> Iterator[str]:
     left = {each["external_id"]: each for each in found}
-    for each in wanted:
+    for each in requested:
         match = left.pop(each["external_id"], None)
         if match is None:
             yield f"document {each['external_id']} is missing"
@@ -270,9 +270,9 @@ def _document_differences(found: list[dict[str, Any]], wanted: list[dict[str, An
     yield from (f"document {external_id} is not expected" for external_id in left)
 
 
-def _record_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[str]:
+def _record_differences(found: list[dict[str, Any]], requested: list[dict[str, Any]]) -> Iterator[str]:
     left = {each["id"]: each for each in found}
-    for each in wanted:
+    for each in requested:
         match = left.pop(each["id"], None)
         if match is None:
             yield f"record {each['id']} is missing"
@@ -281,14 +281,14 @@ def _record_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]
     yield from (f"record {record_id} is not expected" for record_id in left)
 
 
-def _is_same_day_or_time(found: str | None, wanted: str) -> bool:
-    return found is not None and (found[:10] == wanted if "T" not in wanted else _is_same_time(found, wanted))
+def _is_same_day_or_time(found: str | None, requested: str) -> bool:
+    return found is not None and (found[:10] == requested if "T" not in requested else _is_same_time(found, requested))
 
 
 def _skipped_differences(found: dict[str, Any], expected: dict[str, Any]) -> Iterator[str]:
-    wanted = [each for each in expected.get("skipped", []) if each["reason"] in _REPORTED]
+    requested = [each for each in expected.get("skipped", []) if each["reason"] in _REPORTED]
     places = {each["where"] for each in found["skipped"]} | {each["external_id"] for each in found["skipped"]}
-    for each in wanted:
+    for each in requested:
         if not any(_names(place, each) for place in places if place):
             yield f"{each['where']} ({each['reason']}) is not reported"
     at_least = expected.get("skipped_at_least", 0)
@@ -296,8 +296,8 @@ def _skipped_differences(found: dict[str, Any], expected: dict[str, Any]) -> Ite
         yield f"{len(found['skipped'])} are reported as skipped, fewer than {at_least}"
 
 
-def _names(place: str, wanted: dict[str, Any]) -> bool:
-    return place == wanted.get("external_id") or place.endswith(wanted["where"])
+def _names(place: str, requested: dict[str, Any]) -> bool:
+    return place == requested.get("external_id") or place.endswith(requested["where"])
 
 
 def _appears(secret: str, found: dict[str, Any]) -> bool:
@@ -309,17 +309,17 @@ def _letters(text: str | None) -> str:
     return "".join(filter(str.isalnum, text or ""))
 
 
-def _begins(found: str, wanted: str) -> bool:
+def _begins(found: str, requested: str) -> bool:
     """On letters and digits; the numbers of a list may come of its markup alone."""
-    return any(_letters(text).startswith(_letters(wanted)) for text in (found, _NUMBERS.sub("", found)))
+    return any(_letters(text).startswith(_letters(requested)) for text in (found, _NUMBERS.sub("", found)))
 
 
-def _ends(found: str, wanted: str) -> bool:
-    return any(_letters(text).endswith(_letters(wanted)) for text in (found, _NUMBERS.sub("", found)))
+def _ends(found: str, requested: str) -> bool:
+    return any(_letters(text).endswith(_letters(requested)) for text in (found, _NUMBERS.sub("", found)))
 
 
-def _is_same_time(found: str | None, wanted: str | None) -> bool:
-    if wanted is None:
+def _is_same_time(found: str | None, requested: str | None) -> bool:
+    if requested is None:
         return True
-    one, other = parse_time(found), parse_time(wanted)
+    one, other = parse_time(found), parse_time(requested)
     return one is not None and other is not None and abs((one - other).total_seconds()) < 1

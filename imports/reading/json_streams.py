@@ -171,7 +171,7 @@ def json_names(files: Files, at_most: int | None = None) -> list[str]:
 LOOKED_AT = 500
 
 
-def names_with(files: Files, *wanted: set[str], at_most: int | None = None) -> list[str]:
+def names_with(files: Files, *requested: set[str], at_most: int | None = None) -> list[str]:
     """Files whose beginning has all keys of one of the sets; also damaged ones, if there are others."""
     found, damaged = [], []
     error = None
@@ -182,7 +182,7 @@ def names_with(files: Files, *wanted: set[str], at_most: int | None = None) -> l
             error = error or each
             damaged.append(name)
             continue
-        if any(each <= keys for each in wanted):
+        if any(each <= keys for each in requested):
             found.append(name)
     if error and not found:
         raise error

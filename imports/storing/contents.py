@@ -63,10 +63,10 @@ def taken_back(change: ImportedChange) -> bool:
     return above is None
 
 
-def hand_over(batch: Import, user: User, *, at_most: int) -> bool:
+def reassign(batch: Import, user: User, *, at_most: int) -> bool:
     """Assign the items that a later import made longer to that one; returns whether there were any."""
-    lying_upon = ImportedChange.objects.for_user(user).values("item")
-    items = ImportedItem.objects.for_user(user).filter(batch=batch, pk__in=lying_upon).order_by("pk")[:at_most]
+    superseding = ImportedChange.objects.for_user(user).values("item")
+    items = ImportedItem.objects.for_user(user).filter(batch=batch, pk__in=superseding).order_by("pk")[:at_most]
     for item in items:
         lowest = _of(item)[0]
         ImportedItem.objects.for_user(user).filter(pk=item.pk).update(batch=lowest.batch_id)
@@ -74,7 +74,7 @@ def hand_over(batch: Import, user: User, *, at_most: int) -> bool:
     return bool(items)
 
 
-def settle(batch: Import, user: User) -> None:
+def make_permanent(batch: Import, user: User) -> None:
     """Make this import's changes permanent: it is removed from the list, and cannot be undone any more."""
     for change in ImportedChange.objects.for_user(user).filter(batch=batch).select_related("item"):
         ImportedItem.objects.for_user(user).filter(pk=change.item_id).update(batch=None)
@@ -331,7 +331,7 @@ Wanted = ImportedConversation | ImportedDocument | ImportedRecord
 
 
 @dataclass
-class LeftOut:
+class SkippedCounts:
     """The skipped items and the notices: the first hundred of each, and their numbers."""
 
     count: int = 0
@@ -386,7 +386,7 @@ def product_of(batch: Import) -> str:
         return products.recognise(files).product
 
 
-def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
+def read(batch: Import, left_out: SkippedCounts) -> Iterator[Wanted]:
     """All items that can be imported. Raises `UnreadableExport`."""
     for item in products.read(upload_path(batch), batch.product or None, reading_limits(), name=batch.filename):
         if isinstance(item, Skipped | Notice):

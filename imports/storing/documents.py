@@ -101,7 +101,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
     return added, refused
 
 
-def take_out(item: ImportedItem, user: User) -> None:
+def undo_document(item: ImportedItem, user: User) -> None:
     """Undo: the imported lines are removed, other lines stay."""
     if item.kind == ImportedItem.Kind.RECORD:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):

@@ -26,7 +26,7 @@ from imports.storing import conversations as writing
 from imports.storing.contents import (
     MAX_LISTED,
     PLACES,
-    LeftOut,
+    SkippedCounts,
     TurnAccount,
     TurnPlace,
     id_of,
@@ -35,7 +35,7 @@ from imports.storing.contents import (
     read,
 )
 from imports.storing.conversations import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
-from imports.storing.documents import KeptItem, is_changed_here, keep_all, restore, take_out
+from imports.storing.documents import KeptItem, is_changed_here, keep_all, restore, undo_document
 from intake.chats import changes as history
 from intake.chats import deleting
 from intake.models import Conversation, Turn, User
@@ -67,7 +67,7 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
         batch.updated_at = timezone.now()
         batch.save()
         chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
-        wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
+        requested = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
         others = ImportEntry.objects.for_user(user).filter(batch=batch, kind=EntryKind.CONVERSATION, is_selected=False)
         passed_over = {
             name: _PASSED_OVER.get(status, "not_chosen") for name, status in others.values_list("external_id", "status")
@@ -76,9 +76,9 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
     # A conversation counts as much as a turn: reading it takes time too.
     # Two, because the reading thread counts too.
     account, not_stored = TurnAccount(), TurnAccount()
-    writer = _Store(job, user, total=turns + len(wanted), account=account)
+    writer = _Store(job, user, total=turns + len(requested), account=account)
     # A thread reads the next batch while the database stores the last.
-    batches = _batches(_work_of(batch, wanted, passed_over, not_stored))
+    batches = _batches(_work_of(batch, requested, passed_over, not_stored))
     beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
     try:
         upcoming = beside.submit(next, batches, None)
@@ -115,11 +115,11 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
 
 
 def _work_of(
-    batch: Import, wanted: set[tuple[str, str]], passed_over: Mapping[str, TurnPlace], account: TurnAccount
+    batch: Import, requested: set[tuple[str, str]], passed_over: Mapping[str, TurnPlace], account: TurnAccount
 ) -> Iterator[TurnStretch | KeptItem]:
     """The selected conversations in stretches, and the selected documents and records; others are counted."""
-    for item in read(batch, LeftOut()):
-        if (kind_of(item), id_of(item)) not in wanted:
+    for item in read(batch, SkippedCounts()):
+        if (kind_of(item), id_of(item)) not in requested:
             if isinstance(item, ImportedConversation):
                 for turn in planned_turns(item, otherwise=batch.created_at):
                     account.add(passed_over.get(id_of(item), "not_chosen"), turn)
@@ -296,7 +296,7 @@ def _undo_changes(job: ImportJob, user: User) -> bool:
 def _hand_over(job: ImportJob, user: User) -> bool:
     with acting_as(user):
         batch = queue.keep(job, user=user, states=UNDOING_STATES)
-        return contents.hand_over(batch, user, at_most=BATCH)
+        return contents.reassign(batch, user, at_most=BATCH)
 
 
 def _brought(batch: Import, user: User) -> ImportedItemQuerySet:
@@ -356,7 +356,7 @@ def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
             .order_by("pk")[:BATCH]
         )
         for item in waiting:
-            take_out(item, user)
+            undo_document(item, user)
         _brought(batch, user).filter(pk__in=[item.pk for item in waiting]).delete()
         _note_progress(batch, user, total)
         queue.count_anew(job)

@@ -28,7 +28,7 @@ from imports.storing import job as store
 from imports.storing import job as undoing
 from imports.storing import queue
 from imports.storing.contents import (
-    LeftOut,
+    SkippedCounts,
     TurnAccount,
     Wanted,
     batches_of,
@@ -66,7 +66,7 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch = queue.keep(job, user=user, states=PREVIEW_STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out, reported_at, account = LeftOut(), time.monotonic(), TurnAccount()
+    left_out, reported_at, account = SkippedCounts(), time.monotonic(), TurnAccount()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = queue.keep(job, user=user, states=PREVIEW_STATES)
@@ -168,7 +168,7 @@ def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iter
         )
 
 
-def _save(batch: Import, left_out: LeftOut) -> None:
+def _save(batch: Import, left_out: SkippedCounts) -> None:
     """Save the present counts."""
     entries = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
     batch.found = counted(entries) | {"skipped": left_out.count}

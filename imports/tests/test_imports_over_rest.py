@@ -519,10 +519,10 @@ def test_announced_uploads_of_all_people_count_against_the_free_space(importer, 
     settings.IMPORTS_FREE_BYTES = shutil.disk_usage(settings.IMPORTS_DIR.parent).free - 2 * size - size // 2
     bob = Client()
     bob.force_login(a_person("bob@example.com"))
-    wanted = {"filename": "x.zip", "bytes": size}
-    assert importer.post("", wanted).status_code == 201
-    assert Importer(bob).post("", wanted).status_code == 201
-    refused = importer.post("", wanted)
+    requested = {"filename": "x.zip", "bytes": size}
+    assert importer.post("", requested).status_code == 201
+    assert Importer(bob).post("", requested).status_code == 201
+    refused = importer.post("", requested)
     assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
     assert abs(free - shutil.disk_usage("/").free) < size, "nothing is written for it"
     assert Import.objects.count() == 2

@@ -78,10 +78,10 @@ def use_digest(user: User, code: str) -> Authenticator | None:
         )
         if codes is None or DIGESTS not in codes.data:
             return None
-        wanted = _digest(digits, codes.data[SALT])
+        requested = _digest(digits, codes.data[SALT])
         for number, digest in enumerate(codes.data[DIGESTS]):
             used = int(codes.data.get(USED, 0))
-            if not used & 1 << number and hmac.compare_digest(digest, wanted):
+            if not used & 1 << number and hmac.compare_digest(digest, requested):
                 codes.data = {**codes.data, USED: used | 1 << number}
                 codes.save(update_fields=["data"])
                 return codes

@@ -264,9 +264,9 @@ class ChatOptions(Input):
         )
 
 
-def refuse_temporary(wanted: ChatOptions) -> None:
+def refuse_temporary(requested: ChatOptions) -> None:
     """For a chat that exists already."""
-    if wanted.temporary:
+    if requested.temporary:
         raise InvalidInput(ONLY_NEW, errors={"temporary": [ONLY_NEW]})
 
 

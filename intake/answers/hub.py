@@ -194,9 +194,9 @@ class AnswerHub:
     _drawings: dict[AnswerLog, BlockRenderer] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def start(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> AnswerWriter:
+    def start(self, turn: Turn, caller: Caller, *, is_authorized: IsAuthorized | None = None) -> AnswerWriter:
         """The caller has just begun or resumed the turn, so no other process answers this attempt."""
-        writing = AnswerWriter(turn, caller, is_still_in=is_still_in)
+        writing = AnswerWriter(turn, caller, is_authorized=is_authorized)
         self.writings[turn.pk] = writing
         self.publisher.publish(writing.log, stop=writing.stop)
         self.saver.keep(writing)
@@ -211,7 +211,7 @@ class AnswerHub:
         caller: Caller,
         *,
         after: EventId | None = None,
-        is_still_in: IsAuthorized | None = None,
+        is_authorized: IsAuthorized | None = None,
         with_blocks: bool = False,
     ) -> AsyncIterator[bytes]:
         """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""
@@ -225,7 +225,7 @@ class AnswerHub:
                     yield events
                 return
         with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
-            async for events in read(opened, after=position, view=view, is_still_in=is_still_in):
+            async for events in read(opened, after=position, view=view, is_authorized=is_authorized):
                 yield events
 
     def _log_here(self, turn: Turn) -> AnswerLog | None:
@@ -303,12 +303,12 @@ STOP_POLL_SECONDS = 0.05
 SHUTDOWN_SECONDS = 5
 
 
-def start_answer(*, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None) -> None:
+def start_answer(*, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None) -> None:
     """Start writing the answer of a turn that was just begun or resumed.
 
-    `is_still_in` is checked every two seconds, and the answer ends when its starter loses access.
+    `is_authorized` is checked every two seconds, and the answer ends when its starter loses access.
     """
-    answer_hub().start(turn, caller, is_still_in=is_still_in)
+    answer_hub().start(turn, caller, is_authorized=is_authorized)
 
 
 async def follow_answer(
@@ -316,25 +316,25 @@ async def follow_answer(
     turn: Turn,
     caller: Caller,
     after: EventId | None = None,
-    is_still_in: IsAuthorized | None = None,
+    is_authorized: IsAuthorized | None = None,
     with_blocks: bool = False,
 ) -> AsyncIterator[bytes]:
     """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
 
-    `is_still_in` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
+    `is_authorized` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
     adds `blocks`.
     """
-    following = answer_hub().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
+    following = answer_hub().follow(turn, caller, after=after, is_authorized=is_authorized, with_blocks=with_blocks)
     async for events in following:
         yield events
 
 
 async def stream_answer(
-    *, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None, with_blocks: bool = False
+    *, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None, with_blocks: bool = False
 ) -> AsyncIterator[bytes]:
     """Start the answer and follow it from the beginning."""
-    start_answer(turn=turn, caller=caller, is_still_in=is_still_in)
-    async for events in follow_answer(turn=turn, caller=caller, is_still_in=is_still_in, with_blocks=with_blocks):
+    start_answer(turn=turn, caller=caller, is_authorized=is_authorized)
+    async for events in follow_answer(turn=turn, caller=caller, is_authorized=is_authorized, with_blocks=with_blocks):
         yield events
 
 

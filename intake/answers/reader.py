@@ -232,15 +232,19 @@ CATCH_UP_SECONDS = 3
 
 
 async def read(
-    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: IsAuthorized | None = None
+    log: AnswerLog,
+    *,
+    after: int | None = None,
+    view: ReaderView | None = None,
+    is_authorized: IsAuthorized | None = None,
 ) -> AsyncIterator[bytes]:
     """Server-sent events, from `turn` (or after the position `after`) to `done` or `error`.
 
-    `is_still_in` is checked every two seconds; a reader without access gets nothing more. Ends without a last event if
-    another attempt at the answer has begun.
+    `is_authorized` is checked every two seconds; a reader without access gets nothing more. Ends without a last event
+    if another attempt at the answer has begun.
     """
     position = await _found(log, after)
-    guard = _guard(is_still_in, log.notify)
+    guard = _guard(is_authorized, log.notify)
     try:
         if position is None:
             yield encode_turn(log.turn)
@@ -254,7 +258,7 @@ async def read(
                 break
             elif not await _is_notified(log):
                 yield responses.KEEP_ALIVE
-        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_still_in)):
+        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_authorized)):
             yield encode_revoked()
         elif log.ending is not None:
             yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else NOWHERE)
@@ -310,14 +314,14 @@ async def _is_notified(log: AnswerLog) -> bool:
     return True
 
 
-def _guard(is_still_in: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
-    if is_still_in is None:
+def _guard(is_authorized: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
+    if is_authorized is None:
         return asyncio.get_running_loop().create_future()
-    guard = asyncio.create_task(wait_for_revocation(is_still_in))
+    guard = asyncio.create_task(wait_for_revocation(is_authorized))
     guard.add_done_callback(lambda _: notify())
     return guard
 
 
-async def _may_stay(is_still_in: IsAuthorized | None) -> bool:
+async def _may_stay(is_authorized: IsAuthorized | None) -> bool:
     """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
-    return is_still_in is None or await is_authorized_now(is_still_in)
+    return is_authorized is None or await is_authorized_now(is_authorized)

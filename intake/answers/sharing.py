@@ -188,10 +188,10 @@ class EventPublisher:
         for command, result in zip(commands, results, strict=True):
             _note(command, result)
         _raise_first([*results, stops])
-        for each, wanted in zip(asked, stops, strict=True):
-            if wanted is not None and int(wanted) in (ANY_ATTEMPT, each.log.turn.attempt):
+        for each, requested in zip(asked, stops, strict=True):
+            if requested is not None and int(requested) in (ANY_ATTEMPT, each.log.turn.attempt):
                 each.stop()
-            if wanted is not None and int(wanted) == ANY_ATTEMPT and each.log.is_over:
+            if requested is not None and int(requested) == ANY_ATTEMPT and each.log.is_over:
                 each.note_deletion()
 
     def _add(self, each: _Published, pipeline: Any, now: float) -> list["Command | None"]:

@@ -234,7 +234,7 @@ class Draft:
 class AnswerWriter:
     """One running answer. `log` is what readers follow; when it `is_closing`, its end is being saved."""
 
-    def __init__(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> None:
+    def __init__(self, turn: Turn, caller: Caller, *, is_authorized: IsAuthorized | None = None) -> None:
         self.log = AnswerLog(turn)
         self._turn = turn
         self.caller = caller
@@ -248,7 +248,7 @@ class AnswerWriter:
         # A task that is cancelled before its first step never runs at all, and nobody would save and close the turn.
         self._has_begun = self._is_stopped = False
         self._task = asyncio.create_task(self._write())
-        self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_revoked(is_still_in))
+        self._guard = None if is_authorized is None else asyncio.create_task(self._stop_when_revoked(is_authorized))
 
     def stop(self) -> None:
         """End the answer as it is; harmless if it has ended."""
@@ -360,8 +360,8 @@ class AnswerWriter:
             else "The database is away, and the answer could not be kept. Try again."
         )
 
-    async def _stop_when_revoked(self, is_still_in: IsAuthorized) -> None:
-        await wait_for_revocation(is_still_in)
+    async def _stop_when_revoked(self, is_authorized: IsAuthorized) -> None:
+        await wait_for_revocation(is_authorized)
         self.stop()
 
 

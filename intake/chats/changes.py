@@ -58,7 +58,7 @@ class _ChangeTeller:
     """One thread per process, started with the first change."""
 
     def __init__(self) -> None:
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._lock = threading.Lock()
         self._changes: dict[ChangedChat, None] = {}
         self._started_in: int | None = None
@@ -69,12 +69,12 @@ class _ChangeTeller:
             if self._started_in != os.getpid():
                 threading.Thread(target=self._run, name="teller of changes", daemon=True).start()
                 self._started_in = os.getpid()
-        self._wanted.set()
+        self._requested.set()
 
     def _run(self) -> None:
-        while self._wanted.wait():
+        while self._requested.wait():
             time.sleep(GATHER_SECONDS)
-            self._wanted.clear()
+            self._requested.clear()
             with self._lock:
                 changes, self._changes = list(self._changes), {}
             by_user: dict[int, list[str]] = defaultdict(list)
@@ -208,8 +208,8 @@ def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
     """The existing ones, each locked until the transaction ends."""
     if not ids:
         return {}
-    wanted = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
-    return {conversation.pk: conversation for conversation in wanted.select_for_update()}
+    requested = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
+    return {conversation.pk: conversation for conversation in requested.select_for_update()}
 
 
 def next_turn(

@@ -198,8 +198,8 @@ def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) 
     Returns the number of deleted conversations.
     """
     with transaction.atomic():
-        wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
-        gone = list(wanted.select_for_update())
+        requested = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
+        gone = list(requested.select_for_update())
         if gone:
             _delete(gone, caller)
         return len(gone)

@@ -125,25 +125,25 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded |
     """
     with _lock:
         measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
-        wanted = stored + added
-        refusal = _refusal(wanted, fills_queue=fills_queue)
+        requested = stored + added
+        refusal = _refusal(requested, fills_queue=fills_queue)
         if refusal is None and user_id in _known:
-            _known[user_id] = measured_at, wanted
+            _known[user_id] = measured_at, requested
         return refusal
 
 
-def _refusal(wanted: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
-    if settings.QUOTA_TURNS and wanted.turns > settings.QUOTA_TURNS:
+def _refusal(requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    if settings.QUOTA_TURNS and requested.turns > settings.QUOTA_TURNS:
         return QuotaExceeded(
             f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."
         )
-    if settings.QUOTA_BYTES and wanted.bytes > settings.QUOTA_BYTES:
+    if settings.QUOTA_BYTES and requested.bytes > settings.QUOTA_BYTES:
         most = filesizeformat(settings.QUOTA_BYTES)
         return QuotaExceeded(f"You may keep {most} of text here, and this would be more. Delete something first.")
     waiting = settings.QUOTA_VECTORS_WAITING
-    if fills_queue and waiting and wanted.vectors_waiting > waiting:
+    if fills_queue and waiting and requested.vectors_waiting > waiting:
         return RateLimited(
-            f"{wanted.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
+            f"{requested.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
             retry_after=RETRY_AFTER_SECONDS,
         )
     return None

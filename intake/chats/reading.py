@@ -325,13 +325,13 @@ def questions(conversation: Conversation) -> list[OutlineEntry]:
 
 def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
     """The latest 100 turns that contain each of the words, in any case, the latest first."""
-    wanted = pg_text(words).split()[:MOST_WORDS]
+    requested = pg_text(words).split()[:MOST_WORDS]
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
-    for word in wanted:
+    for word in requested:
         turns = turns.filter(Q(user_message__icontains=word) | Q(assistant_message__icontains=word))
     rows = turns.order_by("-turn_number").values_list("turn_number", "said_at", "user_message", "assistant_message")
     return [
-        OutlineEntry(number, said_at, _excerpt_around(wanted, user_text, assistant_text))
+        OutlineEntry(number, said_at, _excerpt_around(requested, user_text, assistant_text))
         for number, said_at, user_text, assistant_text in rows[:MOST_FOUND]
     ]
 

@@ -81,18 +81,18 @@ class ChatChoices:
 
     def applied_to(self, conversation: Conversation) -> list[str]:
         """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
-        wanted: dict[str, Any] = {
+        requested: dict[str, Any] = {
             "model": self.model,
             "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
             "temperature": self.temperature,
             "uses_memory": self.uses_memory,
         }
-        wanted = {name: value for name, value in wanted.items() if value is not None}
+        requested = {name: value for name, value in requested.items() if value is not None}
         if self.keeps_default_temperature:
-            wanted["temperature"] = None
-        for name, value in wanted.items():
+            requested["temperature"] = None
+        for name, value in requested.items():
             setattr(conversation, name, value)
-        return list(wanted)
+        return list(requested)
 
 
 NO_CHOICES = ChatChoices()

@@ -142,18 +142,18 @@ def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
     return found
 
 
-def leads_to(conversation: Conversation, wanted: UUID) -> bool:
-    """Whether `wanted` is this conversation, or one above it; true for a chain too long to read."""
+def leads_to(conversation: Conversation, requested: UUID) -> bool:
+    """Whether `requested` is this conversation, or one above it; true for a chain too long to read."""
     visited = {conversation.pk}
-    while conversation.pk != wanted and conversation.branched_from is not None:
-        if conversation.branched_from == wanted or len(visited) > MOST_ORIGINS:
+    while conversation.pk != requested and conversation.branched_from is not None:
+        if conversation.branched_from == requested or len(visited) > MOST_ORIGINS:
             return True
         origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
         if origin is None or origin.pk in visited:
             return False
         visited.add(origin.pk)
         conversation = origin
-    return conversation.pk == wanted
+    return conversation.pk == requested
 
 
 def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, at_most: int) -> list[Turn]:

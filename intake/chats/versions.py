@@ -53,22 +53,26 @@ class TurnRequest:
         return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 
-def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
+def begin(requested: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
     """The turn to answer. Raises the errors of the request's function."""
-    if wanted.conversation_id is not None:
-        where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id, "choices": wanted.choices}
-        if wanted.resume is not None:
-            return resume_answer(**where, turn_number=wanted.resume)
-        if wanted.regenerate is not None:
-            return regenerate(**where, turn_number=wanted.regenerate, now=now)
-        if wanted.edit is not None:
-            return edit(**where, turn_number=wanted.edit, message=wanted.message or "", now=now)
+    if requested.conversation_id is not None:
+        where: dict[str, Any] = {
+            "caller": caller,
+            "conversation_id": requested.conversation_id,
+            "choices": requested.choices,
+        }
+        if requested.resume is not None:
+            return resume_answer(**where, turn_number=requested.resume)
+        if requested.regenerate is not None:
+            return regenerate(**where, turn_number=requested.regenerate, now=now)
+        if requested.edit is not None:
+            return edit(**where, turn_number=requested.edit, message=requested.message or "", now=now)
     return services.begin_turn(
         caller=caller,
-        message=wanted.message or "",
-        conversation_id=wanted.conversation_id,
-        parent=wanted.parent,
-        choices=wanted.choices,
+        message=requested.message or "",
+        conversation_id=requested.conversation_id,
+        parent=requested.parent,
+        choices=requested.choices,
         now=now,
     )
 
@@ -205,7 +209,7 @@ class Begun:
     is_replay: bool = False
 
 
-def begin_turn_once(*, caller: Caller, key: str | None, wanted: TurnRequest, now: datetime) -> Begun:
+def begin_turn_once(*, caller: Caller, key: str | None, requested: TurnRequest, now: datetime) -> Begun:
     """`versions.begin`, unless the caller has sent this request with this key before. Then the earlier turn
 
     1. is followed from the start while it is being answered;
@@ -217,15 +221,15 @@ def begin_turn_once(*, caller: Caller, key: str | None, wanted: TurnRequest, now
     """
 
     def run() -> dict[str, int]:
-        return {"turn": begin(wanted, caller=caller, now=now).pk}
+        return {"turn": begin(requested, caller=caller, now=now).pk}
 
     if key is None:
-        return Begun(begin(wanted, caller=caller, now=now))
-    kept = once(caller=caller, key=key, operation="chat", data=wanted.as_data(), run=run, now=now)
+        return Begun(begin(requested, caller=caller, now=now))
+    kept = once(caller=caller, key=key, operation="chat", data=requested.as_data(), run=run, now=now)
     turn_id = kept.answer["turn"]
     if not kept.is_replay:
         return Begun(Turn.objects.for_caller(caller).get(pk=turn_id))
-    taken_up = services.take_up_turn(caller=caller, turn_id=turn_id, keeps_text=wanted.resume is not None)
+    taken_up = services.take_up_turn(caller=caller, turn_id=turn_id, keeps_text=requested.resume is not None)
     if taken_up is not None:
         return Begun(taken_up)
     turn = Turn.objects.for_caller(caller).filter(pk=turn_id).first()

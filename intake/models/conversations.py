@@ -123,12 +123,12 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
         if not pairs:
             return self.none()
         # As two parameters, for any number of pairs: one condition per pair takes longer to write than to run.
-        wanted = RawSQL(
+        requested = RawSQL(
             "(conversation_id, turn_number) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",
             ([key for key, _ in pairs], [number for _, number in pairs]),
             output_field=models.BooleanField(),
         )
-        return self.filter(wanted)
+        return self.filter(requested)
 
 
 def bytes_of(*names: str) -> Expression:

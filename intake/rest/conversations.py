@@ -102,25 +102,25 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
     def partial_update(self, request: Request, conversation_id: str) -> Response:
         """Give a conversation another title, pin it, archive it, or take that back; say how it is answered from now on;
         keep a temporary one. What is left out stays."""
-        wanted = validate(ChangeOfConversation, request.data)
+        requested = validate(ChangeOfConversation, request.data)
         caller, key = caller_of(request), parse_id(conversation_id)
-        values = wanted.model_fields_set
+        values = requested.model_fields_set
         if not values:
             raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`, or how it is answered.")
-        refuse_temporary(wanted)
-        choices = wanted.as_choices(caller)
+        refuse_temporary(requested)
+        choices = requested.as_choices(caller)
         if "title" in values:
-            deleting.rename_conversation(caller=caller, conversation_id=key, title=wanted.title)
+            deleting.rename_conversation(caller=caller, conversation_id=key, title=requested.title)
         arranging.arrange(
             caller=caller,
             conversation_ids=[key],
-            is_pinned=wanted.pinned if "pinned" in values else None,
-            is_archived=wanted.archived if "archived" in values else None,
+            is_pinned=requested.pinned if "pinned" in values else None,
+            is_archived=requested.archived if "archived" in values else None,
             now=timezone.now(),
         )
         with transaction.atomic():
             lock_conversation(caller, key, choices=choices)
-        if wanted.temporary is False:
+        if requested.temporary is False:
             arranging.keep(caller=caller, conversation_id=key)
         changed = get_conversation(caller=caller, conversation_id=conversation_id)
         return Response(ConversationOutput.of(changed).as_data())

@@ -151,7 +151,7 @@ async def test_a_reader_who_stopped_reading_is_thrown_out_too_and_gets_nothing_m
     model = language_model(AT_LENGTH)
     caller = Caller(user_id=person.pk)
     is_in = [True]
-    stream = hub.stream_answer(turn=await a_turn_begun(caller), caller=caller, is_still_in=lambda: is_in[0])
+    stream = hub.stream_answer(turn=await a_turn_begun(caller), caller=caller, is_authorized=lambda: is_in[0])
     assert (await anext(stream)).startswith(b"event: turn")
     assert (await anext(stream)).startswith(b"event: delta")
     is_in[0] = False

@@ -382,10 +382,10 @@ def test_no_second_factor_before_the_address_is_confirmed(client):
 
 def test_after_a_quarter_of_an_hour_a_token_waits_for_the_password_and_is_then_made(client, alice):
     client.post(LOGIN, WORKER)
-    wanted = {"name": "Claude", "scopes": ["search"], "days": "7"}
-    assert "Your new token" in client.post(TOKENS, wanted).text
+    requested = {"name": "Claude", "scopes": ["search"], "days": "7"}
+    assert "Your new token" in client.post(TOKENS, requested).text
     age_the_proof(client)
-    response = client.post(TOKENS, {**wanted, "name": "Cursor"})
+    response = client.post(TOKENS, {**requested, "name": "Cursor"})
     assert response["Location"].startswith(CONFIRM)
     assert AccessToken.objects.count() == 1
     page = client.get(response["Location"])
@@ -396,7 +396,7 @@ def test_after_a_quarter_of_an_hour_a_token_waits_for_the_password_and_is_then_m
     made = client.post(CONFIRM, {"password": "password", "next": TOKENS})
     assert "Your new token" in made.text
     assert set(AccessToken.objects.values_list("name", flat=True)) == {"Claude", "Cursor"}
-    assert client.post(TOKENS, wanted).status_code == 200
+    assert client.post(TOKENS, requested).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Admitted:
     """The admitted caller, with a check for later whether the access still holds; a visitor's cannot be revoked."""
 
     caller: Caller
-    is_still_in: IsAuthorized | None = None
+    is_authorized: IsAuthorized | None = None
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
@@ -146,7 +146,7 @@ class EventsView(StreamingView):
             turn=turn,
             caller=admitted.caller,
             after=EventId.parse(after),
-            is_still_in=admitted.is_still_in,
+            is_authorized=admitted.is_authorized,
             with_blocks=prefers_blocks(request),
         )
         return event_stream(events, lease)
@@ -274,8 +274,8 @@ class ChatMessage(ChatOptions):
         what cannot be chosen."""
         needs_message = self.regenerate is None and self.resume is None
         if needs_message != (self.message is not None):
-            wanted = "Field required" if needs_message else "Not with `regenerate` or `continue`."
-            raise InvalidInput(errors={"message": [wanted]})
+            requested = "Field required" if needs_message else "Not with `regenerate` or `continue`."
+            raise InvalidInput(errors={"message": [requested]})
         if self.conversation_id is not None:
             refuse_temporary(self)
         named = self.conversation_id
@@ -304,7 +304,7 @@ class ChatView(StreamingView):
             replay(turn=begun.turn, with_blocks=with_blocks)
             if begun.turn.has_ended
             else follow_answer(
-                turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in, with_blocks=with_blocks
+                turn=begun.turn, caller=admitted.caller, is_authorized=admitted.is_authorized, with_blocks=with_blocks
             ),
             lease,
         )
@@ -321,7 +321,7 @@ async def _open(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
         # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from intake.answers.hub import start_answer
 
-        start_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
+        start_answer(turn=begun.turn, caller=admitted.caller, is_authorized=admitted.is_authorized)
     return begun, admitted, lease
 
 
@@ -336,12 +336,12 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
         rate_limits.take_all(("visitors",))
     # Before anything is saved; a message that is refused gives it back.
     lease = rate_limits.begin_stream(request, user_id=admitted.caller.user_id)
-    wanted = validate(ChatMessage, parse_json(body_of(request)))
+    requested = validate(ChatMessage, parse_json(body_of(request)))
     key = request.headers.get(idempotency.HEADER)
     begin = partial(
         begin_turn_once,
         key=None if key is None else idempotency.clean_key(key),
-        wanted=wanted.as_request(admitted.caller),
+        requested=requested.as_request(admitted.caller),
         now=timezone.now(),
     )
     if admitted.caller.user_id is None:
@@ -383,7 +383,7 @@ class ChangesView(StreamingView):
         try:
             admitted, user_id, lease = await sync_to_async(_admit_to_changes)(request)
             # A visitor's session ends too: with the registration, or a log-in to another account.
-            is_authorized = admitted.is_still_in or SessionCheck(request.session.session_key, user_id)
+            is_authorized = admitted.is_authorized or SessionCheck(request.session.session_key, user_id)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
         return event_stream(while_authorized(_events(user_id), is_authorized), lease)

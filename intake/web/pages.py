@@ -276,25 +276,25 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     """Applies `do` to each `id`: archive, restore, export; or delete, once `sure` confirms it."""
     caller, now = caller_of(request), timezone.now()
     ids = [parse_id(text) for text in request.POST.getlist("id")]
-    wanted = request.POST.get("do")
+    requested = request.POST.get("do")
     if not ids:
         messages.error(request, gettext("Choose some chats first."))
         return HttpResponseRedirect(reverse("intake:conversations"))
-    if wanted == "delete" and request.POST.get("sure") != YES:
+    if requested == "delete" and request.POST.get("sure") != YES:
         chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()
         return render(request, "intake/delete_conversations.html", {"chosen": chosen})
-    if wanted == "delete":
+    if requested == "delete":
         arranging.delete_all(caller=caller, conversation_ids=ids)
-    elif wanted in ("archive", "restore"):
-        arranging.arrange(caller=caller, conversation_ids=ids, is_archived=wanted == "archive", now=now)
-    elif wanted == "export":
+    elif requested in ("archive", "restore"):
+        arranging.arrange(caller=caller, conversation_ids=ids, is_archived=requested == "archive", now=now)
+    elif requested == "export":
         # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
         activity.note(cast(User, request.user), Activity.EXPORTED)
         return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)
     else:
         raise InvalidInput("There is no such thing to do.")
-    messages.success(request, _done(wanted, len(set(ids))))
+    messages.success(request, _done(requested, len(set(ids))))
     return HttpResponseRedirect(reverse("intake:conversations"))
 
 
@@ -303,9 +303,9 @@ def _file(document: bytes, now: datetime) -> HttpResponse:
     return HttpResponse(document, content_type="application/json", headers={"Content-Disposition": name})
 
 
-def _done(wanted: str, count: int) -> str:
+def _done(requested: str, count: int) -> str:
     chats = "1 chat" if count == 1 else f"{count} chats"
-    done = {"delete": "deleted", "archive": "archived", "restore": "back in the list"}[wanted]
+    done = {"delete": "deleted", "archive": "archived", "restore": "back in the list"}[requested]
     return f"{chats} {done}."
 
 

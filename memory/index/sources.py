@@ -279,10 +279,10 @@ def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
     by_corpus: dict[Corpus, set[SourceKey]] = defaultdict(set)
     for key in keys:
         by_corpus[key.corpus].add(key)
-    for corpus, wanted in by_corpus.items():
+    for corpus, requested in by_corpus.items():
         reader = READERS[corpus]
-        for row in reader.rows_of(wanted):
-            yield from (text for text in reader.entry(row).texts if text.key in wanted)
+        for row in reader.rows_of(requested):
+            yield from (text for text in reader.entry(row).texts if text.key in requested)
 
 
 def cut(text: Text, embedder: Embedder) -> Iterator[tuple[PassageSpan, str]]:

@@ -528,13 +528,13 @@ def _add_changed(entry: Entry) -> set[int]:
         index: (bytes(content_hash), configuration)
         for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
     }
-    wanted = {
+    requested = {
         text.key.chunk_index: (_known_as(text), configuration_of(text.said, text.answered)) for text in entry.texts
     }
-    stale = [index for index in kept if kept[index] != wanted.get(index)]
+    stale = [index for index in kept if kept[index] != requested.get(index)]
     if stale:
         _delete(known.filter(chunk_index__in=stale))
-    changed = {index for index in wanted if kept.get(index) != wanted[index]}
+    changed = {index for index in requested if kept.get(index) != requested[index]}
     for text in entry.texts:
         if text.key.chunk_index in changed:
             _insert(row_of(text))

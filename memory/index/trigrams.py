@@ -150,8 +150,8 @@ def _confirmed(
     """Each turn with the pieces that it contains, the newest first, until every piece has `limit` turns in `found`."""
     possible = _possible(scope, pieces)
     while possible:
-        wanted = {piece for piece in pieces if len(found[piece]) < limit}
-        batch, possible = _next_batch(possible, wanted)
+        requested = {piece for piece in pieces if len(found[piece]) < limit}
+        batch, possible = _next_batch(possible, requested)
         texts = {
             (turn.conversation_id, turn.turn_number): [
                 fold(turn.user_message),
@@ -161,17 +161,17 @@ def _confirmed(
         }
         for key, can_have in batch:
             # Again, because a turn of this batch may have been a piece's last one.
-            wanted = {piece for piece in can_have if len(found[piece]) < limit}
-            yield key, [piece for piece in wanted if any(piece in text for text in texts.get(key, ()))]
+            requested = {piece for piece in can_have if len(found[piece]) < limit}
+            yield key, [piece for piece in requested if any(piece in text for text in texts.get(key, ()))]
 
 
-def _next_batch(possible: Possible, wanted: set[str]) -> tuple[Possible, Possible]:
+def _next_batch(possible: Possible, requested: set[str]) -> tuple[Possible, Possible]:
     """The next turns that can contain one of these pieces, and the rest."""
     batch: Possible = []
     for place, (key, can_have) in enumerate(possible):
         if len(batch) == AT_ONCE:
             return batch, possible[place:]
-        if not wanted.isdisjoint(can_have):
+        if not requested.isdisjoint(can_have):
             batch.append((key, can_have))
     return batch, []
 

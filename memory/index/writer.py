@@ -47,7 +47,7 @@ class Waker:
 
     def __init__(self, task: str = TASK) -> None:
         self._task = task
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._lock = threading.Lock()
         self._started_in: int | None = None
         self._request_id = ""
@@ -55,7 +55,7 @@ class Waker:
     def wake_worker(self) -> None:
         self._ensure_started()
         self._request_id = request_id.get()
-        self._wanted.set()
+        self._requested.set()
 
     def _ensure_started(self) -> None:
         if self._started_in == os.getpid():
@@ -66,8 +66,8 @@ class Waker:
                 self._started_in = os.getpid()
 
     def _run(self) -> None:
-        while self._wanted.wait():
-            self._wanted.clear()
+        while self._requested.wait():
+            self._requested.clear()
             request_id.set(self._request_id)
             try:
                 current_app.send_task(self._task, retry=False, ignore_result=True)
@@ -233,15 +233,15 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     texts = {text.key.chunk_index: text for text in entry.texts}
     outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != CUTTING_RULES}
     left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
-    wanted = {
+    requested = {
         passage.place: passage
         for chunk_index, text in texts.items()
         if chunk_index not in left_alone
         for passage in _passages(text, embedder)
     }
-    fitting = {place for place, one in wanted.items() if place in known and one.is_that_of(known[place])}
+    fitting = {place for place, one in requested.items() if place in known and one.is_that_of(known[place])}
     stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
-    missing = [passage for place, passage in wanted.items() if place not in fitting]
+    missing = [passage for place, passage in requested.items() if place not in fitting]
     _replace(rows, stale, missing, model=model, now=now)
     return bool(missing)
 

@@ -59,7 +59,7 @@ class Hit(NamedTuple):
     `at` is the time of the text, `length` its number of terms. `lexical` is its score by the query's terms, and
     `user_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
     its nearest passage, and `user_distance` that of its first one, with the user's text; None without a vector.
-    `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the wanted text; `score`, 0 to 1, also
+    `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the requested text; `score`, 0 to 1, also
     counts its source and age.
 
     `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.

@@ -167,12 +167,12 @@ def _first_centroids(points: Matrix, count: int) -> Matrix:
 
 def _scaled(centroids: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Positions (K, 2) whose distances are as near as possible to those of the centroids."""
-    wanted = np.sqrt(_squared(centroids, centroids))  # type: ignore[arg-type]  # in double precision here
+    requested = np.sqrt(_squared(centroids, centroids))  # type: ignore[arg-type]  # in double precision here
     # The first two principal components: a good starting point.
     places = np.pad(centroids[:, :2], ((0, 0), (0, max(0, 2 - centroids.shape[1]))))
     for _ in range(SCALING_ITERATIONS):
         present = np.linalg.norm(places[:, None] - places[None], axis=2)
-        ratio = np.divide(wanted, present, out=np.zeros_like(present), where=present > NOTHING)
+        ratio = np.divide(requested, present, out=np.zeros_like(present), where=present > NOTHING)
         guttman = -ratio
         np.fill_diagonal(guttman, ratio.sum(axis=1))
         places = guttman @ places / len(places)

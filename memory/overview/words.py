@@ -152,10 +152,10 @@ def _piece(
     """A block's postings by the numbers of terms and texts, without deleted texts."""
     of_terms = np.array([numbers.get(lexeme, -1) for lexeme in block.lexemes], dtype=np.int32)
     terms = np.repeat(of_terms, np.diff([0, *block.ends]))
-    wanted = np.array(block.text_ids, dtype=np.int64)
-    texts = np.searchsorted(text_ids, wanted)
+    requested = np.array(block.text_ids, dtype=np.int64)
+    texts = np.searchsorted(text_ids, requested)
     is_kept = (terms >= 0) & (texts < len(text_ids))
-    is_kept[is_kept] = text_ids[texts[is_kept]] == wanted[is_kept]
+    is_kept[is_kept] = text_ids[texts[is_kept]] == requested[is_kept]
     if not is_kept.any():
         return None
     weights = np.where(np.array(block.said) > 0, 1, ASSISTANT_WEIGHT).astype(np.float32)
@@ -174,9 +174,9 @@ def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
     return [[int(term) for term in terms if weight[term, group] > 0] for group, terms in enumerate(ranked)]
 
 
-def _samples(flat: TextIds, texts: npt.NDArray[np.int32], wanted: set[int]) -> dict[int, list[int]]:
+def _samples(flat: TextIds, texts: npt.NDArray[np.int32], requested: set[int]) -> dict[int, list[int]]:
     """For each pair of a term and a group some texts that contain it, the latest first."""
-    chosen = np.isin(flat, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
+    chosen = np.isin(flat, np.fromiter(requested, dtype=np.int64, count=len(requested)))
     found: dict[int, list[int]] = defaultdict(list)
     order = np.argsort(-texts[chosen], kind="stable")
     for pair, text in zip(flat[chosen][order].tolist(), texts[chosen][order].tolist(), strict=True):

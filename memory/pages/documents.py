@@ -440,8 +440,8 @@ def _record_editor(
 
 
 def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
-    wanted = RecordFilter(request.GET)
-    fitting = wanted.cleaned_data if wanted.is_valid() else {}
+    requested = RecordFilter(request.GET)
+    fitting = requested.cleaned_data if requested.is_valid() else {}
     found = record_service.list_records(
         user=person_of(request),
         type=fitting.get("type") or None,
@@ -450,7 +450,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         after=position_in_address(request.GET.get("after")),
         limit=RECORDS_PER_PAGE,
     )
-    context = {"found": found, "wanted": wanted, "is_narrowed": any(fitting.values()), "form": form}
-    if not wanted.is_valid():
+    context = {"found": found, "requested": requested, "is_narrowed": any(fitting.values()), "form": form}
+    if not requested.is_valid():
         status = HTTPStatus.BAD_REQUEST
     return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)

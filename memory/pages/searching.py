@@ -128,8 +128,8 @@ def search_live(request: HttpRequest) -> HttpResponse:
     if not query:
         return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
-    wanted = HistoryRequest(query=query, max_results=LIVE_RESULTS)
-    history = search_history(wanted, user=person_of(request), now=timezone.now())
+    requested = HistoryRequest(query=query, max_results=LIVE_RESULTS)
+    history = search_history(requested, user=person_of(request), now=timezone.now())
     shown = [_shown(result) for result in history.results]
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
     return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
@@ -137,7 +137,7 @@ def search_live(request: HttpRequest) -> HttpResponse:
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
     limit = MORE_RESULTS if "more" in request.GET else RESULTS
-    wanted = HistoryRequest(
+    requested = HistoryRequest(
         query=form.cleaned_data["q"],
         scope=HistoryScope(form.cleaned_data["scope"] or HistoryScope.ALL),
         date_from=form.cleaned_data["from"],
@@ -147,7 +147,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         rerank=LOOK_AGAIN in request.GET,
     )
     try:
-        history = search_history(wanted, user=person_of(request), now=timezone.now())
+        history = search_history(requested, user=person_of(request), now=timezone.now())
     except (SearchFailed, Unavailable) as error:
         return _failed(request, form, error)
     by_day = request.GET.get("order") == BY_DAY
@@ -156,7 +156,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         form,
         history=history,
         groups=_groups(history, by_day=by_day),
-        can_look_again=len(history.results) > 1 and not (wanted.rerank or by_day) and settings.RERANKER is not None,
+        can_look_again=len(history.results) > 1 and not (requested.rerank or by_day) and settings.RERANKER is not None,
         unfinished=[gettext(SOURCES[name]) for name in history.unfinished],
         can_have_more=limit < MORE_RESULTS and len(history.results) == limit,
     )

@@ -106,20 +106,20 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     def update(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date, or_complain=True)
         body = validate(DocumentBody, request.data)
-        wanted = precondition_of(request, exists=documents.exists(user=user, day=day))
-        if wanted.is_new:
+        requested = precondition_of(request, exists=documents.exists(user=user, day=day))
+        if requested.is_new:
             made = documents.create(user=user, day=day, content=body.content, now=timezone.now())
             return _response(made, status=HTTPStatus.CREATED)
         return _response(
-            documents.replace(user=user, day=day, content=body.content, expected=wanted.expected, now=timezone.now())
+            documents.replace(user=user, day=day, content=body.content, expected=requested.expected, now=timezone.now())
         )
 
     def destroy(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date)
         if not documents.exists(user=user, day=day):
             raise NotFound
-        wanted = precondition_of(request, exists=True)
-        documents.delete(user=user, day=day, expected=wanted.expected)
+        requested = precondition_of(request, exists=True)
+        documents.delete(user=user, day=day, expected=requested.expected)
         return Response(status=HTTPStatus.NO_CONTENT)
 
     def _day(self, date: str | None, *, or_complain: bool = False) -> DocumentDay:
@@ -204,8 +204,8 @@ class DailyLogViewSet(DocumentViewSet):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        wanted = validate_query(DailyLogQuery, request)
-        found = documents.list_daily_logs(user=person_of(request), before=wanted.before, limit=wanted.limit)
+        requested = validate_query(DailyLogQuery, request)
+        found = documents.list_daily_logs(user=person_of(request), before=requested.before, limit=requested.limit)
         return Response(found.model_dump(mode="json"))
 
     @extend_schema(

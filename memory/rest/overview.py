@@ -51,8 +51,8 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
         responses={200: MonthListOutput, **problems(400, 401, 404, 503)},
     )
     def month(self, request: Request, month: str) -> Response:
-        wanted = validate_query(MonthQuery, request)
-        found = reading.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
+        requested = validate_query(MonthQuery, request)
+        found = reading.read_month(user=person_of(request), first=month_of(month), skip=requested.skip)
         return _response(found)
 
     @extend_schema(

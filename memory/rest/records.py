@@ -105,14 +105,14 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        wanted = validate_query(RecordQuery, request)
+        requested = validate_query(RecordQuery, request)
         found = records.list_records(
             user=person_of(request),
-            type=wanted.type,
-            project_id=wanted.project_id,
-            tag=wanted.tag,
-            after=_position(wanted.after),
-            limit=wanted.limit,
+            type=requested.type,
+            project_id=requested.project_id,
+            tag=requested.tag,
+            after=_position(requested.after),
+            limit=requested.limit,
         )
         body = RecordList(records=found.rows, after=_as_text(found.more))
         return Response(body.model_dump(mode="json"))

@@ -161,10 +161,10 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
     spans = matcher.spans(text)
     if len(text) <= length:
         return Excerpt(text, spans)
-    wanted = matcher.literals(text)
-    if not wanted and passage is not None:
-        wanted = _within(spans, (passage[0] - left, passage[1] - left), text, length)
-    start, end = _window(text, wanted or spans, length)
+    requested = matcher.literals(text)
+    if not requested and passage is not None:
+        requested = _within(spans, (passage[0] - left, passage[1] - left), text, length)
+    start, end = _window(text, requested or spans, length)
     before = ELLIPSIS if start else ""
     after = ELLIPSIS if end < len(text) else ""
     shift = len(before) - start

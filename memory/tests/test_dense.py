@@ -70,9 +70,9 @@ def test_of_a_block_only_what_was_said_in_time_is_found(alice):
     pack_all()
     first, last = 17, 92
     period = {"since": NOW + timedelta(hours=first), "until": NOW + timedelta(hours=last)}
-    wanted = [place for place in by_brute_force(vectors, QUERY) if first <= place < last]
-    assert nearest(alice, QUERY, limit=95, **period) == wanted
-    assert nearest(alice, QUERY, limit=5, **period) == wanted[:5]
+    requested = [place for place in by_brute_force(vectors, QUERY) if first <= place < last]
+    assert nearest(alice, QUERY, limit=95, **period) == requested
+    assert nearest(alice, QUERY, limit=5, **period) == requested[:5]
 
 
 def test_hits_keep_their_order_and_figures_when_their_distances_are_measured(alice):

@@ -77,8 +77,8 @@ def test_a_turn_is_indexed_under_the_number_that_it_got_whatever_was_likely():
     ahead.turn_count = 7
     for number, one in enumerate((conversation, stale, ahead, stale), start=1):
         assert record(one, f"Cat number {number}").turn_number == number
-    wanted = [(conversation.pk, number) for number in (1, 2, 3, 4)]
-    assert places(Embedding.objects) == places(IndexedText.objects) == wanted
+    requested = [(conversation.pk, number) for number in (1, 2, 3, 4)]
+    assert places(Embedding.objects) == places(IndexedText.objects) == requested
     for text in IndexedText.objects.all():
         turn = Turn.objects.get(turn_number=text.chunk_index)
         assert words(text=text)[turn.user_message.split()[-1]] == (1, 0)

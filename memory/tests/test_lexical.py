@@ -113,9 +113,9 @@ def delete_in_the_database(turn):
 
 
 def assert_as_the_reference(user, kept, words):
-    wanted = reference([texts for _, texts in kept.values()], " ".join(words))
+    requested = reference([texts for _, texts in kept.values()], " ".join(words))
     found = {hit.key[0]: hit.lexical for hit in search(user, " ".join(words))}
-    assert found == pytest.approx({list(kept)[number]: score for number, score in wanted.items()})
+    assert found == pytest.approx({list(kept)[number]: score for number, score in requested.items()})
 
 
 def test_the_persons_share_of_a_score_is_that_of_their_words_alone():

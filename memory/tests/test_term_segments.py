@@ -39,8 +39,8 @@ def assert_counted():
     ]
     deleted = set(DeletedText.objects.values_list("user", "text_id"))
     kept = [text for text in flushed if text[:2] not in deleted]
-    wanted = IndexedText.objects.values_list("user", "pk", "said_length", "answered_length")
-    assert sorted(pending + kept) == sorted(wanted)
+    requested = IndexedText.objects.values_list("user", "pk", "said_length", "answered_length")
+    assert sorted(pending + kept) == sorted(requested)
     assert {each[:2] for each in stored_postings()} <= {text[:2] for text in flushed}
     assert all(segment.texts for segment in TermSegment.objects.all())
 

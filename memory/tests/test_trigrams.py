@@ -13,7 +13,7 @@ def may_contain(text_signature, piece):
     bits = bytes.fromhex(text_signature[1:])
     mask = masks(piece).get(8 * len(bits))
     return mask is None or all(
-        wanted & has == wanted for wanted, has in zip(bytes.fromhex(mask[1:]), bits, strict=True)
+        requested & has == requested for requested, has in zip(bytes.fromhex(mask[1:]), bits, strict=True)
     )
 
 

@@ -123,7 +123,7 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     (folder / "settings.json").write_text('{"secret": "s3cret"}')
     (path.parent / "notes.txt").write_text("s3cret")
     (path.parent / "linked.jsonl").symlink_to(folder / "settings.json")
-    assert [each.name for each in importing.wanted_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
+    assert [each.name for each in importing.requested_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
     for inside in (folder, folder / "projects"):
         status, _, err = recollect("import", inside)
         assert status == 0, err
@@ -135,7 +135,7 @@ def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path)
         path = tmp_path / "vault" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    found = importing.wanted_files(tmp_path / "vault", None)
+    found = importing.requested_files(tmp_path / "vault", None)
     assert [each.name for each in found] == ["a.md", "b/c.markdown", "conversations.json"]
 
 
@@ -295,7 +295,7 @@ def test_the_copies_of_its_history_that_codex_keeps_are_not_uploaded(tmp_path):
     path.write_text(said + copy + said)
     packed = tmp_path / "packed.zip"
     with packed.open("wb") as target:
-        importing.pack(importing.wanted_files(tmp_path, "codex"), target)
+        importing.pack(importing.requested_files(tmp_path, "codex"), target)
     with zipfile.ZipFile(packed) as archive:
         (name,) = archive.namelist()
         # The number of a line stays: messages are identified by it.

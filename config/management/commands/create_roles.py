@@ -46,9 +46,9 @@ class Command(BaseCommand):
 
 
 def _server() -> psycopg.Connection[Any]:
-    wanted = {**connection.get_connection_params(), "autocommit": True}
-    wanted.pop("cursor_factory", None)
-    return psycopg.connect(**wanted)
+    requested = {**connection.get_connection_params(), "autocommit": True}
+    requested.pop("cursor_factory", None)
+    return psycopg.connect(**requested)
 
 
 def _passwords_from_settings(roles: Roles) -> dict[str, str]:

@@ -185,6 +185,6 @@ def _first_turns(parts: Sequence[Key]) -> set[Key]:
     return set(list(dict.fromkeys(parts))[:LIMIT])
 
 
-def _recall(found: Sequence[Sequence[Key]], wanted: Sequence[set[Key]]) -> float:
-    shares = [len(set(one) & best) / len(best) for one, best in zip(found, wanted, strict=True)]
+def _recall(found: Sequence[Sequence[Key]], requested: Sequence[set[Key]]) -> float:
+    shares = [len(set(one) & best) / len(best) for one, best in zip(found, requested, strict=True)]
     return round(sum(shares) / len(shares), 4)

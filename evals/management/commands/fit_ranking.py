@@ -30,7 +30,7 @@ class Command(ReportingCommand):
         except DatasetError as error:
             raise CommandError(str(error)) from error
         every = [one for those in asked.values() for one in those]
-        if not any(one.wanted.any() for one in every):
+        if not any(one.requested.any() for one in every):
             raise CommandError("No retriever found anything that is wanted: there is nothing to fit to.")
         weights = ranking_fit.fit(every)
         slope, intercept = ranking_fit.calibrate(every, weights)
@@ -53,7 +53,7 @@ def _table(asked: dict[str, list[RankedQuery]], weights: RankingWeights) -> list
     for name, those in asked.items():
         others = [one for other, questions in asked.items() if other != name for one in questions]
         tried = {"in use": FITTED, "fitted": weights}
-        if any(one.wanted.any() for one in others):
+        if any(one.requested.any() for one in others):
             tried["fitted to the others"] = ranking_fit.fit(others)
         for by, tried_weights in tried.items():
             found = ranking_fit.recall(those, tried_weights)

@@ -20,12 +20,12 @@ def post(api, body):
 
 
 def test_a_noted_record_is_read_and_deleted(api):
-    wanted = {"content": "We chose PostgreSQL", "type": "DECISION", "project_id": "recollect", "tags": ["db", "rca"]}
-    made = post(api, wanted)
+    requested = {"content": "We chose PostgreSQL", "type": "DECISION", "project_id": "recollect", "tags": ["db", "rca"]}
+    made = post(api, requested)
     assert made.status_code == 201
     body = made.json()
-    assert {name: body[name] for name in wanted} == wanted
-    assert body.keys() == {*wanted, "id", "created_at"}
+    assert {name: body[name] for name in requested} == requested
+    assert body.keys() == {*requested, "id", "created_at"}
     url = f"{URL}{body['id']}/"
     assert api.get(url).json() == body
     assert api.get(url).headers["Cache-Control"] == "private, no-store"
