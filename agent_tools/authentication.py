@@ -283,7 +283,7 @@ class TokenShown(Output):
 
 
 class TokenMade(TokenShown):
-    secret: Annotated[str, Field(alias="token", description="The secret: it is told once, here, and kept by nobody.")]
+    secret: Annotated[str, Field(alias="token", description="The token. It is shown only in this response.")]
 
 
 def create_token(

@@ -96,7 +96,7 @@ def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
     if schema.get("type") != "object":
         return "does not describe an object"
     if must_be_closed and any(part.get("additionalProperties") is not False for part in _objects(schema)):
-        return "is not closed: it takes fields that nobody described"
+        return "is not closed: it accepts fields without a description"
     return None
 
 

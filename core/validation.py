@@ -112,7 +112,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 class Input(BaseModel):
-    """The base of what may be sent or asked for: a field that nobody knows is refused."""
+    """The base of request bodies and queries: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

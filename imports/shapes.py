@@ -77,7 +77,9 @@ class ImportOutput(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    expires_at: Annotated[datetime | None, Field(description="When the upload is deleted if nobody goes on with it.")]
+    expires_at: Annotated[
+        datetime | None, Field(description="When the upload is deleted, unless the import continues.")
+    ]
 
     @classmethod
     def of(cls, batch: Import, vectors: VectorsOutput | None = None) -> Self:

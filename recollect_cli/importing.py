@@ -258,7 +258,7 @@ def _followed(server: Server, import_id: str, show: Shows) -> dict[str, Any]:
 
 @contextmanager
 def _cancelled_by_ctrl_c(server: Server, import_id: str) -> Iterator[None]:
-    """What was uploaded goes; what has been stored stays, and can be undone."""
+    """Cancels an import: its upload is deleted; stored texts stay, and can be undone."""
     try:
         yield
     except KeyboardInterrupt:

@@ -49,7 +49,7 @@ GIGABYTE = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and what to do about it, in a sentence each."""
+    """A fault and its remedy, in a sentence each."""
 
     what: str
     remedy: str

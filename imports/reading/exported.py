@@ -230,7 +230,7 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
-    """What a conversation has besides its texts and does not fit, for the report: one line a turn."""
+    """The fields of a conversation that do not fit, without its texts: one line a turn, for the report."""
     skipped = []
     for turn in objects_of(fields.get("turns")):
         parts = []

@@ -289,7 +289,7 @@ class _Writer:
             table.has_head = table.has_head or name == "th"
 
     def _end_cell(self) -> None:
-        """What was written since the cell's beginning is its text."""
+        """Ends a cell: its text is everything since its beginning."""
         if not self._tables:
             return
         text = _SPACES.sub(" ", "".join(self._line)).strip().replace("|", "\\|")

@@ -288,7 +288,7 @@ class SessionTree:
         return min(known, default=None), max(known, default=None)
 
 
-# What a program thought and did: folded with the answer, and never its text.
+# A program's reasoning and calls: folded with the answer, and never its text.
 _NO_TEXT = {"thinking", "redacted_thinking", "reasoning", "tool_use", "toolCall", "tool_result", "toolResult"}
 _NO_TEXT |= {"server_tool_use", "function_call", "function_call_output", "think"}
 _PICTURES = {"image", "input_image", "document", "input_file", "file", "audio", "input_audio", "video"}

@@ -41,7 +41,7 @@ from intake.chats import deleting
 from intake.models import Conversation, Turn, User
 
 STORING_STATES = (Import.State.WAITING, Import.State.RUNNING)
-EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
+EXPIRED = "This import was not continued within a day, so its file was deleted. Upload the file again."
 # Why a conversation was not selected at first.
 _PASSED_OVER: Mapping[str, TurnPlace] = {ImportEntry.Status.HERE: "here", ImportEntry.Status.DELETED: "deleted"}
 # Documents and records of one transaction.

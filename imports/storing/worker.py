@@ -187,7 +187,7 @@ def counted(entries: Any) -> dict[str, int]:
 
 
 def counted_new(entries: Any) -> dict[str, int]:
-    """What a start would store of them: for an existing conversation, its new turns."""
+    """The part of them that a start would store: for an existing conversation, its new turns."""
     return _counted(entries.filter(status__in=(ImportEntry.Status.NEW, ImportEntry.Status.LONGER)), Sum("new_turns"))
 
 

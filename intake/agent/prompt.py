@@ -1,4 +1,4 @@
-"""What a model is given for one answer (its context and its prompt), what comes back as events, and a chat's title."""
+"""The context and the prompt of one answer, the events that come back, and the title of a chat."""
 
 import re
 import secrets

@@ -144,7 +144,7 @@ def _line_after_end(state: StateBlock, tag: str, start_line: int, end_line: int)
 
 
 def _parted(text: str, tag: str) -> tuple[str, str]:
-    """What is before the last end, and behind it; all of the text if it has no end yet."""
+    """The text before the last end, and the text behind it; all of it if there is no end yet."""
     ends = [found.span() for found in re.finditer(f"</{tag}>", text, re.IGNORECASE)]
     return (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else (text, "")
 

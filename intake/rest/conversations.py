@@ -101,7 +101,7 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
     )
     def partial_update(self, request: Request, conversation_id: str) -> Response:
         """Give a conversation another title, pin it, archive it, or take that back; say how it is answered from now on;
-        keep a temporary one. What is left out stays."""
+        keep a temporary one. Omitted fields keep their value."""
         requested = validate(ChangeOfConversation, request.data)
         caller, key = caller_of(request), parse_id(conversation_id)
         values = requested.model_fields_set

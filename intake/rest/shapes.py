@@ -65,7 +65,7 @@ class ConversationListOutput(Output):
 
 
 class UsageOutput(Output):
-    """What is not known is left out."""
+    """Unknown values are omitted."""
 
     model: str | None = None
     input_tokens: Annotated[int | None, Field(description="Of all requests to the model together.")] = None
@@ -158,7 +158,7 @@ class UndoneOutput(Output):
 
 
 class ChangeOfConversation(ChatOptions):
-    """What is left out stays as it is; the defaults mean nothing."""
+    """Omitted fields keep their value; the defaults mean nothing."""
 
     title: Annotated[
         str, Field(description=f"1 to {TITLE_LENGTH} characters.", json_schema_extra=text_limit(TITLE_LENGTH))

@@ -129,7 +129,7 @@ class Embedder(ABC):
     max_tokens: int
     """The longest text that is read whole, in tokens as `token_offsets` counts them."""
     calibration: Calibration | None = None
-    """None where nobody has tuned the model: search then measures one on the person's own vectors."""
+    """None for a model without tuned numbers: search then measures them on the user's own vectors."""
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:
@@ -319,7 +319,7 @@ def _build(name: str) -> Embedder:
     if not isinstance(embedder, Embedder):
         raise EmbedderMisconfigured(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
     if embedder.calibration is None:
-        logger.warning("Nobody has tuned search for %s: it is measured on each person's own vectors", embedder.name)
+        logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", embedder.name)
     return embedder
 
 

@@ -23,7 +23,7 @@ AWAKE_MICROSECONDS = 100
 # A few megabytes: most words of a text are common ones, and the tokenizer takes ten times as long for a word.
 WORDS_REMEMBERED = 16_384
 # As the model's tokenizer cuts a text before it looks for words that it knows: a word is letters and digits, which are
-# remembered, or a mark. What is next to a character beyond ASCII, or a control character, is cut by it up to a space.
+# remembered, or a mark. Text next to a character beyond ASCII, or a control character, is cut by it up to a space.
 _WORD = re.compile(
     r"(?P<word>[0-9A-Za-z]{1,24}+)(?![^\t\n\r !-/:-@\[-`{-~]) | (?P<mark>[!-/:-@\[-`{-~]) | (?P<other>[^\t\n\r\ ]+)",
     re.VERBOSE,

@@ -339,7 +339,7 @@ class WordOutput(Shape):
 
 
 class MonthOutput(Shape):
-    """What there is of a month; `words` tell it from the other months, the most telling first."""
+    """The texts of a month; `words` tell it from the other months, the most telling first."""
 
     # Its first day. MEMORY.md counts as a note of the month in which it was last changed.
     first: Annotated[

@@ -60,7 +60,7 @@ class TakeBackBody(Input):
 
 
 class AppendedOutput(BaseModel):
-    """The answer to a token that may write and not read: nothing of what was there before."""
+    """The response for a token that may write and not read: nothing that was stored before."""
 
     id: UUID
     text: Annotated[str, Field(description="What was appended.")]
@@ -173,7 +173,8 @@ class MemoryViewSet(DocumentViewSet):
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
-        description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes it if need be.",
+        description="Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. Creates the "
+        "document if it does not exist.",
         parameters=[ETAG],
         request=AppendBody,
         responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
@@ -211,7 +212,8 @@ class DailyLogViewSet(DocumentViewSet):
     @extend_schema(
         operation_id="append_to_daily_log",
         summary="Append to a day's log",
-        description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes the log if need be.",
+        description="Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. Creates the log "
+        "if it does not exist.",
         parameters=[DATE, ETAG],
         request=AppendBody,
         responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},

@@ -50,7 +50,7 @@ class RecordBody(Input):
 
 
 class RecordChange(Input):
-    """What is to be changed of a record; what is left out stays."""
+    """Fields to change. Omitted fields keep their value."""
 
     content: Annotated[str | None, CONTENT_LIMIT] = None
     type: Annotated[str | None, LABEL_LIMIT] = None
@@ -145,7 +145,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="change_record",
         summary="Change a memory record",
-        description="What is left out stays. With If-Match, only if it is as its ETag said.",
+        description="Omitted fields keep their value. With If-Match, only if the record still has that ETag.",
         parameters=[RECORD_ID, IF_MATCH, ETAG],
         request=RecordChange,
         responses={200: RecordOutput, **problems(400, 401, 404, 412, 413, 415, 503)},
