@@ -203,8 +203,8 @@ def _limits(schema: dict[str, Any]) -> list[str]:
 def arguments(model: type[BaseModel], data: Any) -> Any:
     """The arguments with everything that has one possible meaning in the form that `model` expects.
 
-    Raises `InvalidInput` for two fields of one meaning. A value without a single meaning stays as it is, for `validate` to
-    refuse.
+    Raises `InvalidInput` for two fields of one meaning. A value without a single meaning stays as it is: `validate`
+    refuses it.
     """
     if not isinstance(data, dict):
         return data

@@ -209,6 +209,7 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     "intake.web.sentences": lambda: [
         sentences._pattern(text) for text in sentences.SENTENCES if "%(" in text and text.count("%(") == 1
     ],
+    "config.ops.variables": lambda: [re.compile(f"LLM_{chosen}_MODEL") for chosen in ("[A-Z0-9_]+", "A")],
     "config.ops.doctor": lambda: [re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") for value in ("a", "a.b", "[[[")],
     "recollect_cli.importing": lambda: [
         re.compile(each, re.IGNORECASE) for each in (*importing.WANTED.values(), importing.ANY)
