@@ -232,7 +232,11 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
 }
 
 
-METHODS = {"intake.web.sentences": ("fullmatch",), "recollect_cli.importing": ("fullmatch",)}
+METHODS = {
+    "config.ops.variables": ("fullmatch",),
+    "intake.web.sentences": ("fullmatch",),
+    "recollect_cli.importing": ("fullmatch",),
+}
 """How the expressions of these modules are used."""
 
 
