@@ -119,6 +119,7 @@ def served(django_db_setup, tmp_path_factory):
             "RATE_LIMIT_CHAT": "",
             "RATE_LIMIT_CHAT_ADDRESS": "",
             "CONCURRENT_ANSWERS": "0",
+            "CONCURRENT_CALLS": "0",
             "STREAMS_PER_PERSON": "0",
             "STREAMS_PER_ADDRESS": "0",
         }

@@ -63,7 +63,7 @@ def test_an_archived_conversation_comes_in_archived(person):
 
 def test_what_came_in_is_found_by_its_words_at_once_and_waits_for_vectors(person):
     bring(person, a_conversation(turns=2))
-    hits = score(Scope(person, (Corpus.CHAT,)), query="question", limit=10).hits
+    hits = score(Scope(person, (Corpus.CHAT,)), query="question", limit=10)[0]
     assert len(hits) == 2
     assert Embedding.objects.filter(user=person, vector=None).count() == 2
 
@@ -95,7 +95,7 @@ def test_an_answer_that_was_being_written_is_completed(person):
         a_conversation(messages=(asked, message("a", "assistant", "First."), message("b", "assistant", "Then."))),
     )
     assert texts(person) == [("Why?", "First.\n\nThen.")]
-    assert score(Scope(person, (Corpus.CHAT,)), query="then first", limit=10).hits
+    assert score(Scope(person, (Corpus.CHAT,)), query="then first", limit=10)[0]
 
 
 def test_a_turn_changed_here_is_left_alone(person):
