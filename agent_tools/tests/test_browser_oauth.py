@@ -11,7 +11,7 @@ from agent_tools.tests.test_oauth import CHALLENGE, register
 from testing.browser import Trespasses
 from testing.serving import serving
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def a_client(leads_on_to):

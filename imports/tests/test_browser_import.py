@@ -19,6 +19,8 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
 from testing.accessibility import bring_axe, look_at
 
+pytestmark = pytest.mark.slow
+
 DROP = """
 ([name, data]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
