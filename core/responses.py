@@ -1,4 +1,7 @@
-"""Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields."""
+"""Responses that endpoints share: problem documents, preconditions and ETags, server-sent events, the site's address.
+
+Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields.
+"""
 
 import json
 import re
@@ -194,7 +197,7 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     TAGS,
     OpenApiParameter.HEADER,
-    description="The ETag of what you have read. Required where the document exists; `*` for whatever is there.",
+    description="The ETag of what you have read. Required where the document exists; `*` accepts any version.",
 )
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", TAGS, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."

@@ -1,4 +1,4 @@
-"""`manage.py doctor`: what is wrong with an installation is said with what to do, and nobody's words or secrets are."""
+"""`manage.py doctor` names each fault of an installation with its remedy, and prints no user's text and no secret."""
 
 import os
 import re
