@@ -1,4 +1,6 @@
-"""Authenticates a request: as the owner of a token with its scopes, or as the user of a session with all scopes.
+"""Authenticates tokens and sessions; creates, lists and revokes tokens.
+
+Authenticates a request: as the owner of a token with its scopes, or as the user of a session with all scopes.
 
 `verify` is the only place that turns a secret into a caller, or says why not. `admit` also counts the call under its
 owner's limit; every request with a token uses it, over REST and over MCP.

@@ -1,4 +1,7 @@
-"""`/settings/tokens/`: creates and revokes tokens, and shows how to connect an agent."""
+"""The page `/settings/tokens/`, and the configuration lines for each client.
+
+`/settings/tokens/`: creates and revokes tokens, and shows how to connect an agent.
+"""
 
 import json
 from dataclasses import dataclass
@@ -147,7 +150,7 @@ print(answer.content[0].text)
 """
 
 
-# --- `/settings/tokens/`: creates and revokes tokens, and shows how to connect an agent ---
+# --- `/settings/tokens/` ---
 
 SCOPES = [(scope.value, _(meaning)) for scope, meaning in MEANINGS.items()]
 OFFERED = {

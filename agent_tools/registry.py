@@ -1,4 +1,6 @@
-"""One registry of tools: each is described once, and REST, the chat and MCP publish the same schema.
+"""The registry of tools, each described once; and database work that stops with its caller.
+
+One registry of tools: each is described once, and REST, the chat and MCP publish the same schema.
 
 Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
 one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI

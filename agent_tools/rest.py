@@ -1,4 +1,7 @@
-"""`GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input."""
+"""The API of tools and tokens, with the tools' formats and examples.
+
+`GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -301,7 +304,7 @@ def examples_of(tool_name: str) -> list[OpenApiExample]:
     ]
 
 
-# --- `GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input ---
+# --- `GET /api/v1/tools/` lists the tools ---
 
 UNUSABLE_INPUT = (400, 413, 415)
 # As in the request: `request.headers` would build a mapping of all headers for each request.

@@ -30,7 +30,7 @@ api_urls: list[URLPattern | URLResolver] = [
 ]
 
 
-# --- The root URLs: pages, the API under /api/v1/, the admin ---
+# --- The root URLs ---
 
 handler400 = "intake.web.middleware.bad_request"
 handler403 = "intake.web.middleware.permission_denied"

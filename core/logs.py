@@ -1,8 +1,10 @@
-"""Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote.
+"""The logs and the metrics of a process: formats, request ids, counters, and a check of the database's own log.
+
+Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote.
 
 An exception's message may quote the value that it is about: pydantic's an input, the database's a row, Django's the
 arguments of an address. So a line says an exception's type and where it was raised, and not its message. A request is
-said by its route, because the path of a missing page is whatever somebody typed.
+logged by its route, because the path of a missing page can hold any text that a visitor typed.
 """
 
 import json
@@ -52,9 +54,6 @@ def named(text: str) -> str:
 
 
 # --- Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote ---
-# An exception's message may quote the value that it is about: pydantic's an input, the database's a row, Django's the
-# arguments of an address. So a line says an exception's type and where it was raised, and not its message. A request is
-# said by its route, because the path of a missing page is whatever somebody typed.
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 # What Celery says about a task besides its name and id: its arguments, its result and its exception.

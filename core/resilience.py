@@ -1,4 +1,6 @@
-"""Guards every call of a network endpoint: none inside a transaction, and none for a while after repeated time-outs.
+"""Keeps one slow or failing part from stopping others: endpoints, Redis clients, periodic tasks, deadlines, priority.
+
+Guards every call of a network endpoint: none inside a transaction, and none for a while after repeated time-outs.
 
 A transaction holds one of the few connections of the pool. A call inside it would hold the connection as long as the
 endpoint likes, and three slow calls a second would leave none for log-ins.
@@ -235,7 +237,7 @@ def for_each(
     seconds: float | None = None,
     postpone: Callable[[T], object] | None = None,
 ) -> Round:
-    """Do `work` for each item, whatever happens to the others, for at most so many seconds.
+    """Do `work` for each item for at most so many seconds. One that fails does not stop the others.
 
     `task` names the round in the log, and must be another one for each round within a task.
 
@@ -267,7 +269,7 @@ def for_each(
 
 
 def steps(task: str, *work: Callable[[], object]) -> Round:
-    """The parts of a task, each whatever happens to the others."""
+    """The parts of a task: one that fails does not stop the others."""
     return for_each(task, work, lambda step: step())
 
 

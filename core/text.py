@@ -1,4 +1,6 @@
-"""Cleans text and JSON from outside so that PostgreSQL can store them, and cuts text between signs.
+"""Texts at the border: what PostgreSQL can store, Markdown that a program reads back, and zips that are streamed.
+
+Cleans text and JSON from outside so that PostgreSQL can store them, and cuts text between signs.
 
 A sign is what a reader sees as one (a grapheme cluster, https://unicode.org/reports/tr29/): a letter with its accents,
 a flag, a family.

@@ -1,4 +1,7 @@
-"""Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences."""
+"""Reads requests: strict JSON and queries by pydantic models, and the position in a list that is read by pages.
+
+Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences.
+"""
 
 import ipaddress
 import json

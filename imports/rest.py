@@ -1,4 +1,7 @@
-"""`/api/v1/imports/`: creates, uploads, previews, starts and undoes imports, for a session or a token with `import`."""
+"""The API of imports, and the stream of an import's progress.
+
+`/api/v1/imports/`: creates, uploads, previews, starts and undoes imports, for a session or a token with `import`.
+"""
 
 import asyncio
 import hashlib

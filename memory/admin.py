@@ -103,8 +103,7 @@ def _requeue_batch(ids: list[int], now: datetime) -> int:
         )
 
 
-# --- The admin of embeddings: the origin and state of each row, and statistics of its vector ---
-# Staff can look, and can return rows to the queue. Only the configuration changes the models.
+# --- The admin of embeddings ---
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for the type checker, not when it runs

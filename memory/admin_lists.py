@@ -1,4 +1,6 @@
-"""The list of embeddings at any size: an indexed order, a limited count, and no vectors loaded.
+"""The admin's list of embeddings at any size, and its filters.
+
+The list of embeddings at any size: an indexed order, a limited count, and no vectors loaded.
 
 And what lies near a vector: the way to see that an embedding means something without reading its text.
 """

@@ -1,4 +1,6 @@
-"""MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction.
+"""Documents: MEMORY.md, daily logs and notes, with their earlier versions; each write is indexed.
+
+MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction.
 
 A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
 overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs

@@ -1,4 +1,7 @@
-"""Asks a server over its REST API; every failure is a sentence for the person at the terminal."""
+"""The command line's client, what it remembers, and what it shows.
+
+Asks a server over its REST API; every failure is a sentence for the person at the terminal.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,7 @@
-"""`recollect import PATH`: upload in chunks, look, store, report; Ctrl-C ends it cleanly."""
+"""`recollect import` and `recollect sync`: packing, uploading, storing, reporting.
+
+`recollect import PATH`: upload in chunks, look, store, report; Ctrl-C ends it cleanly.
+"""
 
 import contextlib
 import hashlib
@@ -116,7 +119,7 @@ def _messages(content: IO[bytes]) -> Iterator[bytes]:
             yield b"\n"
 
 
-# --- `recollect import PATH`: upload in chunks, look, store, report; Ctrl-C ends it cleanly ---
+# --- `recollect import PATH` ---
 
 IMPORTS = "/api/v1/imports/"
 # A proxy that takes less at once is of no use.

@@ -1,4 +1,6 @@
-"""The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK.
+"""The endpoint `/mcp`, and the cancelling of a call by another request.
+
+The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK.
 
 1. The site: Host and Origin (`agent_tools.oauth.addresses`).
 2. The caller: a bearer token, or 401.
@@ -88,14 +90,7 @@ def cancelled_id(body: bytes) -> RequestId | None:
     return request_id if isinstance(request_id, str | int) else None
 
 
-# --- The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK ---
-# 1. The site: Host and Origin (`agent_tools.oauth.addresses`).
-# 2. The caller: a bearer token, or 401.
-# 3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
-#    keeps no session, so there is none to DELETE: any process can answer any request. Official clients send both
-#    without being asked, so they count under no limit.
-# 4. The response: one JSON document, or one event for a client that accepts only a stream; never cached. The work stops
-#    when the caller disconnects or the token is revoked.
+# --- The endpoint `/mcp` ---
 
 ConnectionScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -1,4 +1,7 @@
-"""The SDK's server with the registry's tools, the same for every transport, which only supplies the caller."""
+"""The MCP server: the SDK's, its results, and standard input and output.
+
+The SDK's server with the registry's tools, the same for every transport, which only supplies the caller.
+"""
 
 import json
 import logging
@@ -86,7 +89,7 @@ def _problem_data(error: RecollectError) -> dict[str, Any]:
     return problem
 
 
-# --- The SDK's server with the registry's tools, the same for every transport, which only supplies the caller ---
+# --- The SDK's server with the registry's tools ---
 
 Context = ServerRequestContext[Any, Any]
 # Called in a thread, because it may query the database.

@@ -1,4 +1,7 @@
-"""Names and addresses in OAuth: this server's own, and the redirect addresses of clients."""
+"""Names, addresses and secrets in OAuth, and the check of Host and Origin.
+
+Names and addresses in OAuth: this server's own, and the redirect addresses of clients.
+"""
 
 import hashlib
 import secrets

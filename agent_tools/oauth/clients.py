@@ -1,4 +1,7 @@
-"""Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept."""
+"""The clients of OAuth: registration, documents, and the sweep of old data.
+
+Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept.
+"""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any

@@ -1,4 +1,7 @@
-"""Records, lists and ends the agents that a user has connected."""
+"""The agents that a user has connected, and the user of an access token.
+
+Records, lists and ends the agents that a user has connected.
+"""
 
 import re
 from collections.abc import Collection

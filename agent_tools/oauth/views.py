@@ -1,4 +1,7 @@
-"""The page on which a user allows an agent, or refuses it."""
+"""The endpoints of OAuth: consent, exchange, revocation, metadata.
+
+The page on which a user allows an agent, or refuses it.
+"""
 
 import json
 from http import HTTPStatus

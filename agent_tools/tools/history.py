@@ -1,4 +1,7 @@
-"""The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
+"""The tool `search_history`, its input and its ranking's text.
+
+The tool `search_history`: a user's messages and notes, from every source, in one ranking.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -124,7 +127,7 @@ class SearchHistoryInput(Input):
         return min(value, MAX_RESULTS) if value > 0 else DEFAULT_RESULTS
 
 
-# --- The tool `search_history`: a user's messages and notes, from every source, in one ranking ---
+# --- The tool `search_history` ---
 
 NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
 NEAREST = "Nothing was found about this, and these results are only the nearest"

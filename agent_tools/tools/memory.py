@@ -1,4 +1,7 @@
-"""The tool `search_memory`: a user's own memory records by meaning, filtered by type, project and tags."""
+"""The tools of notes: `search_memory`, `save_memory`, `append_daily_log`.
+
+The tool `search_memory`: a user's own memory records by meaning, filtered by type, project and tags.
+"""
 
 import datetime as dt
 import logging

@@ -1,4 +1,7 @@
-"""Texts that the tools share: the note for visitors, and links in summaries."""
+"""Texts that tools share, and marks around stored text.
+
+Texts that the tools share: the note for visitors, and links in summaries.
+"""
 
 import re
 import unicodedata

@@ -1,4 +1,6 @@
-"""The file format of a backup: a tar of a manifest, the dump in parts, and their hashes; encrypted on request.
+"""Makes a backup: the file's format, the snapshot of the database, and the commands' inputs.
+
+The file format of a backup: a tar of a manifest, the dump in parts, and their hashes; encrypted on request.
 
 It is written and read as a stream, so that it can go through a pipe. It is never completely in memory, nor on disk
 unencrypted.
@@ -46,13 +48,7 @@ class BackupError(Exception):
 CARRIED = "restored_from_backup"
 
 
-# --- The file format of a backup: a tar of a manifest, the dump in parts, and their hashes; encrypted on request ---
-# It is written and read as a stream, so that it can go through a pipe. It is never completely in memory, nor on disk
-# unencrypted.
-#
-# An encrypted file is in the age format (age-encryption.org/v1), except for its first two lines: they contain the
-# secret key for the rest, which only the passphrase opens. age's own way to use a passphrase takes as much memory as a
-# second allows, on a fast machine more than a gigabyte.
+# --- The file format of a backup ---
 
 MANIFEST, HASHES, DUMP = "manifest.json", "hashes.json", "dump/"
 PART_BYTES = 8 * 2**20

@@ -1,4 +1,7 @@
-"""`GET /healthz`: reports to supervisors and load balancers whether this process can work."""
+"""The endpoints for operators: `/healthz`, `/metrics` and `/.well-known/security.txt`.
+
+`GET /healthz`: reports to supervisors and load balancers whether this process can work.
+"""
 
 import hmac
 import ipaddress

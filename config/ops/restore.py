@@ -1,4 +1,6 @@
-"""Carries the rows of a backup of another version into the tables of this one, column by column.
+"""Restores a backup: carries its rows into this version's tables, and compares the contents.
+
+Carries the rows of a backup of another version into the tables of this one, column by column.
 
 A backup's own migrations say which tables it holds. Those of this version, run over the backup's tables, would be right
 only if every applied one is the file that this version has: otherwise the tables that this version makes are filled.

@@ -1,4 +1,7 @@
-"""PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up."""
+"""The servers of `make up`: PostgreSQL with pgvector, and Valkey as the broker.
+
+PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up.
+"""
 
 import locale
 import os

@@ -1,4 +1,6 @@
-"""Distributes the migrated schema over a Citus cluster, in one transaction: all of it is placed or nothing changes.
+"""Distributes the schema over a Citus cluster: the plan, its obstacles, the placing, and the check afterwards.
+
+Distributes the migrated schema over a Citus cluster, in one transaction: all of it is placed or nothing changes.
 
 1. Look for obstacles, and change nothing where there is one (`core.citus.distribute`).
 2. Take away the foreign keys: Citus makes none between a table that it has placed and one that it has not.

@@ -1,4 +1,6 @@
-"""Adds the user to a connection's statements, so that a cluster can route each statement to one node.
+"""What a Citus cluster needs at run time: its metadata, and the user in each statement.
+
+Adds the user to a connection's statements, so that a cluster can route each statement to one node.
 
 `acting_as` sets it for everything within (core/isolation/acting.py). A worker acts as no user and sets it with `about`
 when it works on one user's rows. It grants no access: the policies do.

@@ -55,13 +55,7 @@ class Caller:
         return self.user_id is not None and not self.is_visitor
 
 
-# --- The only access to personal rows: sets, for one transaction, which user is asking ---
-# Row-level security compares each row with that setting in every query. The setting ends with the transaction, so a
-# connection that returns to the pool carries nothing. Without the setting, personal tables are empty.
-#
-# Pages, the API, tools, the chat's stream, staff pages and commands use this module once they know their caller.
-# Asynchronous code calls it inside `sync_to_async`. A stream does not keep it open: no transaction may stay open while
-# it lasts.
+# --- The only access to personal rows ---
 
 T = TypeVar("T")
 

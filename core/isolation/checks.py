@@ -1,4 +1,6 @@
-"""Checks that the database refuses rows of other users, before a process serves or works.
+"""Checks row-level security before a process serves, and connects as another role for a while.
+
+Checks that the database refuses rows of other users, before a process serves or works.
 
 `manage.py check --database default` runs the same checks. They read the database's catalogue, not the migrations: a
 migration that once ran does not prove the present state.

@@ -1,4 +1,6 @@
-"""Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
+"""The files of an export: folders, zips, zips in zips, and their limits.
+
+Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
 
 A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
 """
@@ -275,8 +277,7 @@ def _check_directory(stream: IO[bytes], budget: Budget) -> None:
     stream.seek(0)
 
 
-# --- Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths ---
-# A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
+# --- Opens the files of an export ---
 
 _CHUNK = 65536
 _BEGINNING = 4

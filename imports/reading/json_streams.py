@@ -1,4 +1,6 @@
-"""Streams the values of JSON files: one element in memory at a time, no recursion, broken text repaired.
+"""Streams JSON files and JSON Lines, one value in memory at a time.
+
+Streams the values of JSON files: one element in memory at a time, no recursion, broken text repaired.
 
 A single object is read as a list of one, because products export either.
 """

@@ -1,4 +1,7 @@
-"""Reads a note in any encoding, and the title and date from its front matter or its name."""
+"""Notes in any encoding, and Takeout's activity list as a web page.
+
+Reads a note in any encoding, and the title and date from its front matter or its name.
+"""
 
 import codecs
 import html

@@ -1,4 +1,6 @@
-"""Splits a conversation's tree into the current branch and all other messages.
+"""Conversations from trees of messages: branches, folded tool calls, the finished draft.
+
+Splits a conversation's tree into the current branch and all other messages.
 
 No function recurses, and a circle ends a walk: the input may contain a chain of 100,000 nodes, or a node that is its
 own parent.

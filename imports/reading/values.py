@@ -1,4 +1,7 @@
-"""Reads JSON values of unknown type: the expected text, list or object, or an empty one."""
+"""Values and times of unknown form, read or refused.
+
+Reads JSON values of unknown type: the expected text, list or object, or an empty one.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,7 @@
-"""Reads an import's export in batches, and counts the skipped items."""
+"""The contents of an export as it is stored: batches, keys, turns, and what later imports changed.
+
+Reads an import's export in batches, and counts the skipped items.
+"""
 
 import hashlib
 from collections import Counter

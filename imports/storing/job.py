@@ -1,4 +1,6 @@
-"""Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most.
+"""Stores the selected items of an export, and undoes an import.
+
+Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most.
 
 1. The export is read from its beginning, also by a worker that continues after another was killed: a stored item is
    recognised by its key, which costs one look-up.

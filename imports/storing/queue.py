@@ -1,4 +1,6 @@
-"""The queue of imports: a row for each import that needs a worker, claimed under a lease.
+"""The queue of imports, their uploads on disk, and the vectors that still wait.
+
+The queue of imports: a row for each import that needs a worker, claimed under a lease.
 
 A worker acts as a user only once it has claimed that user's job. It renews its lease in the transaction of each batch.
 If it has lost the lease, to a cancellation or to another worker, the batch is rolled back and the worker stops.

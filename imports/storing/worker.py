@@ -1,4 +1,6 @@
-"""Runs the importing worker: claims the job that has waited longest and does the step of its import's state.
+"""The importing worker: claims a job, previews its export, and runs its step.
+
+Runs the importing worker: claims the job that has waited longest and does the step of its import's state.
 
 Steps of different users take turns.
 
@@ -201,10 +203,7 @@ def _line(text: str) -> str:
     return " ".join(pg_text(text[: 4 * MAX_TITLE]).split())[:MAX_TITLE]
 
 
-# --- Runs the importing worker: claims the job that has waited longest and does the step of its import's state ---
-# Steps of different users take turns.
-#
-# Every failure becomes a sentence that the user reads in the import; a bug is logged and retried.
+# --- Runs the importing worker ---
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,6 @@
-"""The audit log of each account: records events, shows them to the owner, and removes them after a year.
+"""The audit log of each account, and the names of its devices.
+
+The audit log of each account: records events, shows them to the owner, and removes them after a year.
 
 Each row is added in the transaction of its event, if there is one. Rows contain no user's text.
 """
@@ -68,8 +70,7 @@ def _first(names: dict[str, str], text: str) -> str | None:
     return next((name for mark, name in names.items() if mark.lower() in text.lower()), None)
 
 
-# --- The audit log of each account: records events, shows them to the owner, and removes them after a year ---
-# Each row is added in the transaction of its event, if there is one. Rows contain no user's text.
+# --- The audit log of each account ---
 
 PAGE = 50
 # A policy lets a worker remove what is older than a year, and nothing else (intake/migrations/0004_isolation.py).

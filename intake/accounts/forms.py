@@ -1,4 +1,7 @@
-"""Account forms: django-allauth's forms with this product's texts, limits and counters."""
+"""The forms of accounts, and the log-in methods beside the password.
+
+Account forms: django-allauth's forms with this product's texts, limits and counters.
+"""
 
 import hashlib
 import hmac
@@ -92,7 +95,7 @@ def _digest(code: str, salt: str) -> str:
     return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **SCRYPT).hex()
 
 
-# --- Account forms: django-allauth's forms with this product's texts, limits and counters ---
+# --- Account forms ---
 
 LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80

@@ -1,4 +1,7 @@
-"""Decides who may register, by `settings.REGISTRATION`: everybody, invited people, or nobody."""
+"""Registration: who may register, and how a visitor's chats move to the account.
+
+Decides who may register, by `settings.REGISTRATION`: everybody, invited people, or nobody.
+"""
 
 from datetime import datetime, timedelta
 from enum import StrEnum

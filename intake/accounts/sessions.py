@@ -1,4 +1,7 @@
-"""Lists the sessions of a user and ends them; ends whatever was made before the owner of an address proved it."""
+"""The sessions of a user, and when their identity was last proved.
+
+Lists the sessions of a user and ends them; ends whatever was made before the owner of an address proved it.
+"""
 
 import time
 from collections.abc import Callable

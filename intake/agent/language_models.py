@@ -1,4 +1,6 @@
-"""Lists the language models to choose from: configured ones, and those that their servers list.
+"""The language models to choose from, and the choices of a chat.
+
+Lists the language models to choose from: configured ones, and those that their servers list.
 
 This module loads no vendor's package, so a page can offer the models quickly.
 """

@@ -1,4 +1,7 @@
-"""Produces one answer: asks the model, runs its tool calls, and streams every event."""
+"""Produces one answer: the rounds of model and tools, their limits, and the events.
+
+Produces one answer: asks the model, runs its tool calls, and streams every event.
+"""
 
 import json
 import logging
@@ -173,7 +176,7 @@ def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
 
 
-# --- Produces one answer: asks the model, runs its tool calls, and streams every event ---
+# --- Produces one answer ---
 
 logger = logging.getLogger(__name__)
 

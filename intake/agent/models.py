@@ -1,4 +1,6 @@
-"""Builds the models behind the names (`intake/agent/language_models.py`), or recall mode if no model is configured.
+"""Builds the models behind the names, and recall mode, which answers without one.
+
+Builds the models behind the names (`intake/agent/language_models.py`), or recall mode if no model is configured.
 
 Also mends streams of servers that are compatible with OpenAI's except for the numbers of tool calls.
 """

@@ -1,4 +1,7 @@
-"""Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers."""
+"""Holds a process's answers, follows those of other processes, and warms the process up.
+
+Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers.
+"""
 
 import asyncio
 import logging
@@ -177,7 +180,7 @@ def _entries(found: Any, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
     return list(entries)
 
 
-# --- Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers
+# --- Holds the answers of one event loop ---
 
 # How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
 KEPT_SECONDS = 60

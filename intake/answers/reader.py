@@ -1,4 +1,6 @@
-"""Streams an answer's log to one reader, at the reader's own pace.
+"""Reads an answer's log for one reader: the events as they are sent, their HTML, and the pace.
+
+Streams an answer's log to one reader, at the reader's own pace.
 
 A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
 """
@@ -223,7 +225,6 @@ class ReaderView:
 
 
 # --- Streams an answer's log to one reader, at the reader's own pace ---
-# A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
 
 KEEP_ALIVE_SECONDS = 15
 # The shortest time between two messages to a reader.

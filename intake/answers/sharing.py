@@ -1,4 +1,6 @@
-"""Shares an answer between processes through Redis: its events, the lease of its writer, and requests to stop.
+"""Shares answers between processes through Redis: streams of events, leases, and the publisher.
+
+Shares an answer between processes through Redis: its events, the lease of its writer, and requests to stop.
 
 All keys contain the turn's id. The ids of a stream's entries are those of the events (attempt and position), so Redis
 itself refuses entries of a writer that another attempt has replaced. All keys expire. While Redis is unavailable

@@ -1,4 +1,6 @@
-"""Writes an answer from the saved question to the saved end: runs the agent loop in its own task, and logs every event.
+"""Writes an answer in a task of its own: the loop, the saved progress, the end, and what follows it.
+
+Writes an answer from the saved question to the saved end: runs the agent loop in its own task, and logs every event.
 
 The task belongs to the turn. It ends with the answer, or earlier if
 1. a reader requests it (`stop`), in this process or through Redis;
@@ -157,14 +159,7 @@ def _untitled(turn: Turn, caller: Caller) -> ConversationQuerySet:
     return Conversation.objects.for_caller(caller).filter(pk=turn.conversation_id, titled_by=TitledBy.LINE)
 
 
-# --- Writes an answer from the saved question to the saved end: runs the agent loop in its own task, and logs every
-# event ---
-# The task belongs to the turn. It ends with the answer, or earlier if
-# 1. a reader requests it (`stop`), in this process or through Redis;
-# 2. the session or token of the question is no longer valid;
-# 3. the turn has been deleted or closed meanwhile;
-# 4. the process stops.
-# In every case the text written so far is saved.
+# --- Writes an answer from the saved question to the saved end ---
 
 
 # How many seconds the last save is retried while the database is away, and the pauses in between, which double. Giving

@@ -1,4 +1,7 @@
-"""Organises chats: pins, archives and deletes several at once."""
+"""Organises chats: pinned, archived, temporary.
+
+Organises chats: pins, archives and deletes several at once.
+"""
 
 from collections.abc import Collection
 from datetime import datetime

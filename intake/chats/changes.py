@@ -1,4 +1,6 @@
-"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
+"""Tells open pages which chats have changed, and saves imported history.
+
+Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
 
 A change is sent over Redis from a separate thread, so that an unavailable Redis delays no request; pages then see the
 change when they are loaded again. Each web process subscribes once, for all its open pages.

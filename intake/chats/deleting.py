@@ -1,4 +1,6 @@
-"""Deletes a turn, a conversation or an account, with all data derived from it.
+"""Deletes turns, chats and accounts, on request or by age, with all data derived from them.
+
+Deletes a turn, a conversation or an account, with all data derived from it.
 
 These rules hold under concurrent writes:
 1. A conversation's row is locked before its turns are changed, as everywhere, so that no turn is added meanwhile.

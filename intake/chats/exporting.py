@@ -1,4 +1,6 @@
-"""Exports an account as one JSON document, in pieces, with only a small part in memory.
+"""Exports an account: one JSON document, or a zip of Markdown files, streamed.
+
+Exports an account as one JSON document, in pieces, with only a small part in memory.
 
 `settings.ACCOUNT_EXPORTS` lists the parts: each is a function that yields JSON values. An iterator inside a value
 becomes an array that is written while it is read.

@@ -1,4 +1,7 @@
-"""Reads a limited part of a user's conversations, for a page or a result."""
+"""Reads conversations: a window of turns, the list of chats, the outline of a long chat.
+
+Reads a limited part of a user's conversations, for a page or a result.
+"""
 
 from bisect import bisect_left
 from collections.abc import Collection

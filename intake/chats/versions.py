@@ -1,4 +1,6 @@
-"""Versions of turns: another answer, an edited message, a continued answer, another path, a branch.
+"""Versions of turns, messages that are sent again, and the undoing of a tool call.
+
+Versions of turns: another answer, an edited message, a continued answer, another path, a branch.
 
 Everything happens under the lock of the conversation's row, like every other write to its turns.
 """

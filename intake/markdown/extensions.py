@@ -1,4 +1,6 @@
-"""Draws what answers use beyond CommonMark: a few HTML elements, `==marks==`, callouts, and folded thoughts.
+"""Markdown beyond CommonMark: a few elements, callouts, folded thoughts, and formulas.
+
+Draws what answers use beyond CommonMark: a few HTML elements, `==marks==`, callouts, and folded thoughts.
 
 Nothing here lets HTML through: each element is read by name and made anew, without attributes, and always with its end.
 All searches are bounded, so that the time grows with the text's length alone.

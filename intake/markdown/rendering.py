@@ -1,4 +1,7 @@
-"""Renders Markdown block by block, without raw HTML and cleaned by an allow-list. Each block is one element."""
+"""Renders Markdown to HTML, for stored answers and while one is written.
+
+Renders Markdown block by block, without raw HTML and cleaned by an allow-list. Each block is one element.
+"""
 
 import re
 import threading

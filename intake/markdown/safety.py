@@ -1,4 +1,7 @@
-"""The allow-lists for all rendered HTML: nothing on them runs code, loads data or misleads."""
+"""Keeps rendered Markdown safe and quick: allow-lists, code blocks, and a bound on processor time.
+
+The allow-lists for all rendered HTML: nothing on them runs code, loads data or misleads.
+"""
 
 import re
 import time
@@ -108,7 +111,7 @@ def _coloured(source: str, language: str) -> str | None:
     return str(format_tokens(spend(lexer.get_tokens(source), at_most=COLOURING_SECONDS), _formatter))
 
 
-# --- The allow-lists for all rendered HTML: nothing on them runs code, loads data or misleads ---
+# --- The allow-lists for all rendered HTML ---
 
 LINK_REL = "noopener noreferrer nofollow"
 

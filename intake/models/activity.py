@@ -1,4 +1,7 @@
-"""The audit log of an account: its owner reads it, and the web process can only add to it."""
+"""What an account keeps beside its chats: the audit log, and preferences for answers.
+
+The audit log of an account: its owner reads it, and the web process can only add to it.
+"""
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models

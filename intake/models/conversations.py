@@ -1,4 +1,7 @@
-"""Conversations and their turns. Each row names its owner; a personal query starts at `for_caller` or `for_user`."""
+"""Conversations, their turns, and the kept responses of repeated requests.
+
+Conversations and their turns. Each row names its owner; a personal query starts at `for_caller` or `for_user`.
+"""
 
 import operator
 from collections.abc import Iterable

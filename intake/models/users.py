@@ -1,4 +1,7 @@
-"""The user model: an account with email and password, or a visitor with only a session."""
+"""Users, visitors and invitations.
+
+The user model: an account with email and password, or a visitor with only a session.
+"""
 
 import hashlib
 import secrets

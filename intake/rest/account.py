@@ -1,4 +1,7 @@
-"""`/api/v1/account/`: export and deletion of the account."""
+"""The API of the account: models, export, deletion; and the base of every view that acts as its caller.
+
+`/api/v1/account/`: export and deletion of the account.
+"""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
@@ -126,7 +129,7 @@ def _step(user: User, pieces: Iterator[bytes]) -> bytes:
         connections.close_all()
 
 
-# --- `/api/v1/account/`: export and deletion of the account ---
+# --- `/api/v1/account/` ---
 
 # By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {

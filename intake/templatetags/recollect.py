@@ -1,4 +1,7 @@
-"""Template tags and filters: safe Markdown, tool calls in words, addresses and icons."""
+"""Template tags and filters, and for whom a page was made.
+
+Template tags and filters: safe Markdown, tool calls in words, addresses and icons.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

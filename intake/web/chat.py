@@ -1,4 +1,7 @@
-"""`POST /api/v1/intake/chat`: accepts a message and streams the answer as events."""
+"""The streaming endpoints: the chat, a running answer, a user's changes; and who is admitted to them.
+
+`POST /api/v1/intake/chat`: accepts a message and streams the answer as events.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -216,7 +219,7 @@ def _private(data: dict[str, object]) -> HttpResponse:
     return JsonResponse(data, status=HTTPStatus.OK, headers={"Cache-Control": "private, no-store"})
 
 
-# --- `POST /api/v1/intake/chat`: accepts a message and streams the answer as events ---
+# --- `POST /api/v1/intake/chat` ---
 
 TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 

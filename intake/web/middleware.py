@@ -1,4 +1,7 @@
-"""Middleware of every request: expected failures, the language of pages, rate limits, and response headers."""
+"""The middleware of every request, and the error responses.
+
+Middleware of every request: expected failures, the language of pages, rate limits, and response headers.
+"""
 
 import logging
 import re
@@ -187,7 +190,7 @@ def _is_api(request: HttpRequest) -> bool:
     return request.path.startswith("/api/")
 
 
-# --- Middleware of every request: expected failures, the language of pages, rate limits, and response headers ---
+# --- Middleware of every request ---
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 LOGGED_OUT = "You are logged out. Log in."

@@ -1,4 +1,7 @@
-"""The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations."""
+"""The chat's pages: reading, organising, renaming, deleting; and the files of the installable application.
+
+The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -123,7 +126,7 @@ def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
     return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))
 
 
-# --- The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations ---
+# --- The chat's pages, rendered from the database ---
 
 EXAMPLES = [
     _("Help me plan a dinner for six on Friday. Two are vegetarian."),

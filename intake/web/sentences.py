@@ -1,4 +1,6 @@
-"""Translates English sentences of the API and the database into the language of the page.
+"""Sentences in the reader's language: those of the API and the database, and tool calls in words.
+
+Translates English sentences of the API and the database into the language of the page.
 
 Failures and tool calls are described once, in English, in the API and in the database. A page translates them when it
 shows them; its scripts do the same (static/intake/language.js) with the catalog that they load.

@@ -1,4 +1,6 @@
-"""The configured embedding models, each shared by a process's threads; one of them is active.
+"""Embedding models: their interface, the configured ones, and a fake one for tests.
+
+The configured embedding models, each shared by a process's threads; one of them is active.
 
 Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
 says which of the two is active (docs/decisions/0016).
@@ -190,8 +192,6 @@ class FakeEmbedder(Embedder):
 
 
 # --- The configured embedding models, each shared by a process's threads; one of them is active ---
-# Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
-# says which of the two is active (docs/decisions/0016).
 
 __all__ = [
     "Calibration",

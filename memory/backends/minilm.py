@@ -1,4 +1,7 @@
-"""The built-in model, all-MiniLM-L6-v2 in int8 on onnxruntime: no network, no key, no GPU."""
+"""The built-in models on onnxruntime: the embedder all-MiniLM-L6-v2, and the reranker.
+
+The built-in model, all-MiniLM-L6-v2 in int8 on onnxruntime: no network, no key, no GPU.
+"""
 
 import importlib.util
 import re

@@ -1,4 +1,6 @@
-"""The interface of rerankers, and the configured one: a model that reads the query and a text together.
+"""Rerankers: their interface, the configured one, and the client of an endpoint.
+
+The interface of rerankers, and the configured one: a model that reads the query and a text together.
 
 A process's threads share it. An installation may have none.
 """

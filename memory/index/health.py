@@ -1,4 +1,6 @@
-"""The health of the index, in figures that cost the same for a thousand rows and for a million.
+"""The health of the index in figures, and the switch to another embedding model.
+
+The health of the index, in figures that cost the same for a thousand rows and for a million.
 
 Every count has a limit: a set is read up to `CAP` rows along an index. A larger one is shown as such ("10,000+") or
 estimated by the query planner ("about 970,000").

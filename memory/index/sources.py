@@ -1,4 +1,6 @@
-"""Reads the texts to index: one reader per corpus.
+"""The texts to index: a reader per corpus, and the chunks of a document.
+
+Reads the texts to index: one reader per corpus.
 
 Texts stay in their own tables: turns, documents and records. A reader says which rows are indexed and how each one
 reads. No other code depends on the number of corpora.
@@ -115,9 +117,7 @@ def _cut(line: str) -> list[str]:
     return [*stretches, line[start:]]
 
 
-# --- Reads the texts to index: one reader per corpus ---
-# Texts stay in their own tables: turns, documents and records. A reader says which rows are indexed and how each one
-# reads. No other code depends on the number of corpora.
+# --- Reads the texts to index ---
 
 AnyRow = TypeVar("AnyRow", bound=Model)
 

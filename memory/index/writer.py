@@ -1,4 +1,6 @@
-"""The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text.
+"""The writer of the index, in the transaction of a save; and the message that wakes a worker.
+
+The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text.
 
 1. `terms.add` stores the terms, so that searches by words find the text from then on.
 2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
@@ -79,10 +81,7 @@ class Waker:
 wake_worker = Waker().wake_worker
 
 
-# --- The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text ---
-# 1. `terms.add` stores the terms, so that searches by words find the text from then on.
-# 2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
-# 3. After the commit a worker is woken.
+# --- The only writer of the index ---
 
 
 # For the longest texts, which have thousands.

@@ -1,4 +1,7 @@
-"""The texts that users or their agents save: MEMORY.md, daily logs, and records."""
+"""Documents, records, the corpora of the index, the scope of a search, and its hits.
+
+The texts that users or their agents save: MEMORY.md, daily logs, and records.
+"""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -94,7 +97,7 @@ class Place:
     chunk_index: int | None = None
 
 
-# --- The texts that users or their agents save: MEMORY.md, daily logs, and records ---
+# --- The texts that users or their agents save ---
 
 # Limits the cost of an append, which reads the whole text, and fits a request's body in any script.
 MAX_DOCUMENT_LENGTH = 500_000

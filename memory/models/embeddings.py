@@ -1,4 +1,6 @@
-"""The vectors of the index: one row per passage, pending until a worker stores its vector; and blocks of vectors.
+"""The vectors of the index, and the stored data of the map and the timeline.
+
+The vectors of the index: one row per passage, pending until a worker stores its vector; and blocks of vectors.
 
 An exact scan reads blocks of ten vectors. Most of its time is for rows and not for distances, because PostgreSQL passes
 each row through the nodes of the plan. So a worker packs a user's vectors into blocks, each about a page, and the scan

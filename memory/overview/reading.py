@@ -1,4 +1,6 @@
-"""Reads the map: the clusters with their words, all points, and single texts.
+"""Reads the map and the timeline, and describes their texts.
+
+Reads the map: the clusters with their words, all points, and single texts.
 
 Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
 to date.
@@ -146,9 +148,7 @@ def _beginning(text: str) -> str:
     return shortened(line, SNIPPET)
 
 
-# --- Reads the map: the clusters with their words, all points, and single texts ---
-# Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
-# to date.
+# --- Reads the map ---
 
 # The task's name as a string: the tasks import the module that wakes their workers.
 TASK = "memory.draw_maps"

@@ -1,4 +1,7 @@
-"""Shared code of the memory pages: access, days in addresses, and links to results."""
+"""What the memory pages share: access, links, and the forms.
+
+Shared code of the memory pages: access, days in addresses, and links to results.
+"""
 
 from datetime import date
 from functools import wraps

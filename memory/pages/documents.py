@@ -1,4 +1,6 @@
-"""Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
+"""Pages of documents, their earlier versions, notes and records.
+
+Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
 
 An edit carries the state that was read, so that no other change is overwritten.
 """

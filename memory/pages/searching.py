@@ -1,4 +1,7 @@
-"""The page `/search/`: `search_history` for people. Its address contains the whole query, so it can be bookmarked."""
+"""The search page, the timeline and the map.
+
+The page `/search/`: `search_history` for people. Its address contains the whole query, so it can be bookmarked.
+"""
 
 import re
 from collections import defaultdict

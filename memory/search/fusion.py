@@ -1,4 +1,6 @@
-"""Combines terms and meaning into one ranking: a relevance for every text, of any source, on one scale.
+"""Ranks hits, as plain arithmetic: one relevance for terms and meaning, and one list without repetitions.
+
+Combines terms and meaning into one ranking: a relevance for every text, of any source, on one scale.
 
     relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
 

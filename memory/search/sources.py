@@ -1,4 +1,6 @@
-"""The sources of `search_history`: their interface, two that use the search by terms and meaning, and the sessions.
+"""The sources of `search_history`: their interface, notes and messages, and sessions.
+
+The sources of `search_history`: their interface, two that use the search by terms and meaning, and the sessions.
 
 Each source finds hits by its own measure, and reads the texts of the best hits. `Memories` are notes: MEMORY.md,
 the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns

@@ -1,4 +1,7 @@
-"""Reads the texts for excerpts: both sides of a turn, and the inflected forms of the query's words."""
+"""Reads the texts of hits for excerpts, and reranks the best of them.
+
+Reads the texts for excerpts: both sides of a turn, and the inflected forms of the query's words.
+"""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
