@@ -22,8 +22,9 @@ from evals.retrieval import NOT_IN_HEADLINE
 from memory.backends.embedders import RankingWeights, get_embedder
 from memory.models import Corpus
 from memory.models.documents import Scope
-from memory.search.chat_history import gather
+from memory.search.chat_history import gather, matcher_of
 from memory.search.fusion import features_of
+from memory.search.time_windows import preferred_times
 
 Numbers = npt.NDArray[np.float64]
 
@@ -56,7 +57,11 @@ def questions(dataset: Dataset, loaded: Loaded) -> list[RankedQuery]:
             vector = embedder.embed_query(query.text)
             found = gather(Scope(user, (Corpus.CHAT,)), query=query.text, vector=vector, embedder=embedder)
         features = features_of(
-            found.hits, ideal=found.ideal, unrelated=found.unrelated, convincing=found.calibration.convincing
+            found.hits,
+            ideal=found.ideal,
+            unrelated=found.unrelated,
+            convincing=found.calibration.convincing,
+            times=matcher_of(preferred_times(query.text), user),
         )
         requested = [loaded.origins[hit.key] in query.gold for hit in found.hits]
         asked.append(RankedQuery(dataset.name, np.array(features), np.array(requested, bool), len(query.gold)))

@@ -32,7 +32,7 @@ from core.isolation import schema
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
 from intake.agent.language_models import is_recall_mode
-from memory.backends.embedders import EmbedderError, configured_embedders, require_active
+from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
 
 DATABASE_AWAY = (DatabaseError, PoolTimeout)
@@ -259,13 +259,20 @@ def _look_at_the_disk(report: Report) -> None:
 
 def _look_at_the_models(report: Report, *, has_database: bool) -> None:
     report.say("Chat", "recall mode" if is_recall_mode() else "has a language model")
-    report.say("Embedding model", "at an endpoint" if settings.EMBEDDING_BASE_URL else "built-in")
+    built_in = f"built-in, {settings.EMBEDDING_LANGUAGES}"
+    report.say("Embedding model", "at an endpoint" if settings.EMBEDDING_BASE_URL else built_in)
     try:
         embedders = configured_embedders()
         for embedder in embedders:
             embedder.warm_up()
         if has_database:
             require_active(*(embedder.name for embedder in embedders))
+            if settings.EMBEDDER_BEFORE and read_active_name() not in (None, embedders[0].name):
+                report.complain(
+                    "The index was made with another built-in model than EMBEDDING_LANGUAGES names, and is searched "
+                    "with that one.",
+                    "Run `manage.py switch_embedding_model`: everything is found meanwhile.",
+                )
     except EmbedderError as error:
         report.complain(f"The embedding model is of no use: {_without_values(str(error))}", "Correct EMBEDDING_….")
     except DatabaseError as error:

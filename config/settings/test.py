@@ -10,6 +10,7 @@ TIME_ZONE = "Pacific/Auckland"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.backends.embedders.FakeEmbedder"}
+EMBEDDER_BEFORE = None
 # An OpenID Connect service for log-in; the tests that use it run one.
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 OIDC_APP = {"provider_id": "oidc", "name": "Example ID", "client_id": "recollect", "secret": "for tests only"}

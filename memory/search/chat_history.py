@@ -34,7 +34,7 @@ from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import fuse
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together
-from memory.search.time_windows import TimeWindow, find_window, moments_of
+from memory.search.time_windows import PreferredTimes, TimeWindow, find_window, moments_of, preferred_times
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|�
 _FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
 _AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
+UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
 WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
@@ -124,8 +125,9 @@ def search_chat_history(
 
     `rerank` reorders the best results of a hybrid search, if there is a reranker and it is in time.
 
-    A query that names a time is searched among those days; one that names only a time gets their turns in order.
-    Without `now` dates are not read, because only the caller knows the meaning of "yesterday".
+    Turns of a month or a day that a query names are preferred; one that names only a time gets its turns in order.
+    Without `now` only dates of the calendar are read, because only the caller knows the meaning of "yesterday". A
+    semantic search has nothing to weigh a date against: it is searched among the days alone.
 
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`), a hybrid search goes by terms alone and says so.
@@ -156,7 +158,9 @@ class _Search:
     def run(self, query: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
         scope, window = Scope(self.user, (Corpus.CHAT,)), None
         if now is not None:
-            scope, window = self._step(lambda: in_window(scope, query, now=now))
+            is_hard = self.mode is not SearchMode.HYBRID
+            scope, window = self._step(lambda: in_window(scope, query, now=now, is_hard=is_hard))
+        times = preferred_times(query, window)
         query = query if window is None else window.topic or query
         embedder, vector = embedded(query, needs_vector=self.mode is not SearchMode.HYBRID)
         if self.mode is SearchMode.SEMANTIC and vector is not None:
@@ -166,7 +170,7 @@ class _Search:
         is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
         notes = [] if vector is not None else [WORDS_ALONE]
         found, passages = self._step(
-            lambda: self._candidates(scope, query, vector, embedder, is_ranked=is_ranked, rerank=rerank)
+            lambda: self._candidates(scope, query, vector, embedder, times, is_ranked=is_ranked, rerank=rerank)
         )
         hits, is_reranked = found.hits, False
         if asks_for_a_time:
@@ -180,11 +184,21 @@ class _Search:
         return ChatHistory(shown, found.pending, window, is_reranked, is_nothing, tuple(notes))
 
     def _candidates(
-        self, scope: Scope, query: str, vector: Vector | None, embedder: Embedder, *, is_ranked: bool, rerank: bool
+        self,
+        scope: Scope,
+        query: str,
+        vector: Vector | None,
+        embedder: Embedder,
+        times: PreferredTimes,
+        *,
+        is_ranked: bool,
+        rerank: bool,
     ) -> tuple[Found, dict[Key, str]]:
         """The hits in their first order, and for the best of them the passages that a reranker reads."""
-        rank = by_terms if self.mode is SearchMode.LEXICAL else by_terms_and_meaning
-        found = rank(scope, query=query, vector=vector, embedder=embedder)
+        if self.mode is SearchMode.LEXICAL:
+            found = by_terms(scope, query=query, vector=vector, embedder=embedder)
+        else:
+            found = by_terms_and_meaning(scope, query=query, vector=vector, embedder=embedder, times=times)
         if not is_ranked:
             return found, {}
         found = found._replace(hits=_chosen_first(self.user, found.hits))
@@ -248,14 +262,18 @@ def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple
     return again + others, bool(again)
 
 
-def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
-    """The days that the query itself names, if the scope has texts of them; and the scope narrowed to them."""
+def in_window(scope: Scope, query: str, *, now: datetime, is_hard: bool = False) -> tuple[Scope, TimeWindow | None]:
+    """The days that the query itself names, if the scope has texts of them; and the scope, narrowed to them if the
+    query names nothing else, or if `is_hard`: otherwise their texts are only preferred.
+    """
     window = find_window(query, today=lambda: scope.user.local_time(now).date())
     if window is None:
         return scope, None
     since, until = moments_of(*window.days, scope.user.zone)
     narrowed = replace(scope, since=since, until=until)
-    return (narrowed, window) if IndexedText.objects.in_scope(narrowed).exists() else (scope, None)
+    if not IndexedText.objects.in_scope(narrowed).exists():
+        return scope, None
+    return narrowed if is_hard or not window.topic else scope, window
 
 
 def searched_pieces(query: str) -> tuple[list[str], list[str]]:
@@ -301,11 +319,24 @@ def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embed
     return found._replace(hits=[hit._replace(relevance=hit.lexical) for hit in found.hits])
 
 
-def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:
-    """The texts that either retriever found, the most relevant first."""
+def by_terms_and_meaning(
+    scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, times: PreferredTimes
+) -> Found:
+    """The texts that either retriever found, the most relevant first; those of the preferred times more so."""
     found = gather(scope, query=query, vector=vector, embedder=embedder)
-    fused = fuse(found.hits, ideal=found.ideal, unrelated=found.unrelated, calibration=found.calibration)
+    fused = fuse(
+        found.hits,
+        ideal=found.ideal,
+        unrelated=found.unrelated,
+        calibration=found.calibration,
+        times=matcher_of(times, scope.user),
+    )
     return found._replace(hits=fused)
+
+
+def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[float, float]] | None:
+    """Whether a moment is of the preferred times, in the user's time zone; None if there are none."""
+    return (lambda at: times.match(user.local_time(at).date())) if times else None
 
 
 def gather(
@@ -314,7 +345,7 @@ def gather(
     """The best texts by terms and those of the nearest passages, before ranking."""
     best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
     hits, unrelated, pending = vectors.distances(
-        scope, model=embedder.name, vector=vector, passages=passages, further=further_of(embedder), hits=best
+        scope, model=embedder.name, vector=_usable(vector), passages=passages, further=further_of(embedder), hits=best
     )
     return Found(hits, pending, _calibration(embedder, hits, unrelated), ideal, unrelated or 0.0)
 
@@ -332,10 +363,15 @@ def nearest_passages(
     scope: Scope, vector: Vector | None, embedder: Embedder, keys: Collection[Key]
 ) -> dict[Key, PassageSpan]:
     """For each of these texts of `scope`, the passage nearest to the query in meaning; none without a vector."""
-    if vector is None:
+    if (vector := _usable(vector)) is None:
         return {}
     further = further_of(embedder)
     return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
+
+
+def _usable(vector: Vector | None) -> Vector | None:
+    """None for the vector of characters that the model does not know, which has no direction."""
+    return vector if vector is not None and vector.any() else None
 
 
 def further_of(embedder: Embedder) -> float:
@@ -344,6 +380,8 @@ def further_of(embedder: Embedder) -> float:
 
 
 def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> ChatHistory:
+    if not vector.any():
+        return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
     hits, pending = vectors.nearest(
         scope,
         model=embedder.name,

@@ -5,8 +5,8 @@ Combines terms and meaning into one ranking: a relevance for every text, of any 
     relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
 
 The features are the fields of `RankingWeights`, each about 0 to 1. They measure how near a text is in meaning, how much
-of the query's terms it contains, and whether it is more than a few words. The relevance is the likelihood that a text
-is the wanted one. Three ideas are in the features:
+of the query's terms it contains, whether it is more than a few words, and whether it is of a time that the query names.
+The relevance is the likelihood that a text is the wanted one. Three ideas are in the features:
 
 1. The weight of terms depends on their reliability in this query: on the best text's share of the query's terms, on its
    lead over the others, and on the rarity of the terms. A question in other words than the text shares a few common
@@ -21,7 +21,7 @@ docs/decisions/0009.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -53,13 +53,20 @@ LENGTH_SCALE = 5.0
 OWN_SIDE = 0.5
 
 
-def fuse(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, calibration: "Calibration") -> "list[Hit]":
+def fuse(
+    hits: "Sequence[Hit]",
+    *,
+    ideal: float,
+    unrelated: float,
+    calibration: "Calibration",
+    times: Callable[[datetime], tuple[float, float]] | None = None,
+) -> "list[Hit]":
     """The hits with their relevance, the best first.
 
     `ideal` is the highest score that any text could have by its terms, `unrelated` the distance from which meaning
-    counts nothing.
+    counts nothing. `times`: whether a time is of a month, and of a day, that the query names; None if it names none.
     """
-    features = features_of(hits, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing)
+    features = features_of(hits, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing, times=times)
     fused = [
         hit._replace(relevance=_relevance(values, calibration)) for hit, values in zip(hits, features, strict=True)
     ]
@@ -67,7 +74,14 @@ def fuse(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, calibration: 
     return sorted(fused, key=lambda hit: (-hit.relevance, inf if hit.distance is None else hit.distance, hit.key))
 
 
-def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convincing: float) -> list[tuple[float, ...]]:
+def features_of(
+    hits: "Sequence[Hit]",
+    *,
+    ideal: float,
+    unrelated: float,
+    convincing: float,
+    times: Callable[[datetime], tuple[float, float]] | None = None,
+) -> list[tuple[float, ...]]:
     """For each hit the features that `RankingWeights` weighs, in the order of its fields.
 
     Terms and nearness are relative to the query's best. If nothing is convincingly near, the nearest counts less.
@@ -87,6 +101,7 @@ def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convin
         near if hit.user_distance is None else unit * max(0.0, unrelated - hit.user_distance)
         for hit, near in zip(hits, nearness, strict=True)
     ]
+    of_times = [(0.0, 0.0) if times is None else times(hit.at) for hit in hits]
     shortness = [1 / (1 + (hit.length / REMARK_TERMS) ** 2) for hit in hits]
     columns = (
         nearness,
@@ -99,6 +114,8 @@ def features_of(hits: "Sequence[Hit]", *, ideal: float, unrelated: float, convin
         [own * telling for own in _own_side(terms_of_user, terms, shortness)],
         [short * of_terms * telling for short, of_terms in zip(shortness, _beside(hits, terms), strict=True)],
         [log1p(min(hit.length, LONG_ENOUGH)) / LENGTH_SCALE for hit in hits],
+        [month for month, _ in of_times],
+        [day for _, day in of_times],
     )
     return list(zip(*columns, strict=True))
 

@@ -36,7 +36,7 @@ from memory.search.sources import (
 )
 from memory.search.texts import NOW_BESIDE_SCORE, SEARCHED_LENGTH, Inflections, second_scores, together
 from memory.search.texts import passages as passages_of
-from memory.search.time_windows import TimeWindow, moments_of
+from memory.search.time_windows import NO_TIMES, TimeWindow, moments_of, preferred_times
 
 T = TypeVar("T")
 
@@ -105,15 +105,17 @@ class History:
     """`results`: the best first. `unfinished`: the sources that were not searched completely, by name.
 
     `pending`: the number of texts in scope without a vector, which only their words can find. `window`: the days that
-    the query itself names, if any. `is_reranked`: whether the reranker ran. `has_nothing_relevant`: the results are
-    only the nearest texts. `is_by_meaning_alone`: no text in scope has any of the query's words. `is_by_words_alone`:
-    the embedding model's endpoint is left alone. `left_out`: the exact pieces of the query that were not searched.
+    the query itself names, if any. `preferred`: its words for the times that are preferred. `is_reranked`: whether the
+    reranker ran. `has_nothing_relevant`: the results are only the nearest texts. `is_by_meaning_alone`: no text in
+    scope has any of the query's words. `is_by_words_alone`: the embedding model's endpoint is left alone. `left_out`:
+    the exact pieces of the query that were not searched.
     """
 
     results: list[HistoryMatch]
     unfinished: list[str]
     pending: int
     window: TimeWindow | None = None
+    preferred: Sequence[str] = ()
     is_reranked: bool = False
     has_nothing_relevant: bool = False
     is_by_meaning_alone: bool = False
@@ -135,8 +137,8 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     2. The hits become one ranking: by their source's best, its weight, their age.
     3. From the top, texts are read, and those that repeat a better one dropped, until there are enough.
 
-    A query that says when ("the roof, three weeks ago") is searched among those days; one that says nothing else ("what
-    did we talk about yesterday") gets what was said then, in order. Days on which nothing was said narrow nothing.
+    Texts of the days that a query names ("the roof, three weeks ago") are preferred; a query that says nothing else
+    ("what did we talk about yesterday") gets what was said then, in order.
 
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`) it goes by words alone.
@@ -161,6 +163,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             unfinished,
             pending=count_pending(asked.scope, model=asked.embedder.name),
             window=window,
+            preferred=() if asked.wants_everything else asked.times.words,
             is_reranked=is_reranked,
             has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
             is_by_meaning_alone=bool(hits)
@@ -239,9 +242,10 @@ def _asked(
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
     since, until = moments_of(request.date_from, request.date_to, user.zone)
-    scope, window = Scope(user, CORPORA_IN[request.scope], since, until), None
+    scope, window, times = Scope(user, CORPORA_IN[request.scope], since, until), None, NO_TIMES
     if request.reads_time and not scope.is_dated:
         scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
+        times = preferred_times(query, window)
     if window is not None:
         query = window.topic or query
     embedder, vector = embedded(query[:SEARCHED_LENGTH])
@@ -251,6 +255,7 @@ def _asked(
         vector=vector,
         embedder=embedder,
         wants_everything=window is not None and not window.topic,
+        times=times,
     )
     return asked, window
 

@@ -43,6 +43,7 @@ from memory.search.chat_history import (
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Segment
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
+from memory.search.time_windows import NO_TIMES, PreferredTimes
 
 T = TypeVar("T")
 
@@ -82,7 +83,8 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 class HistoryQuestion:
     """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
 
-    `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
+    `wants_everything`: it names only a time, so everything of that time is relevant. `times`: those that it prefers.
+    `vector` is None while the model's
     endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
     """
 
@@ -91,6 +93,7 @@ class HistoryQuestion:
     vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
+    times: PreferredTimes = NO_TIMES
 
     @property
     def user(self) -> User:
@@ -119,7 +122,11 @@ class HistoryQuestion:
 
     def _find(self) -> Found:
         return by_terms_and_meaning(
-            self.scope, query=self.query[:SEARCHED_LENGTH], vector=self.vector, embedder=self.embedder
+            self.scope,
+            query=self.query[:SEARCHED_LENGTH],
+            vector=self.vector,
+            embedder=self.embedder,
+            times=self.times,
         )
 
     @cached_property

@@ -3,6 +3,9 @@
 A small grammar of our own and not a library: a wrong window hides the answer, so only phrases that clearly mean a time
 in the past count. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about the past.
 
+A question that says more than a time ("the roof, in March") hides nothing: texts of that time are only preferred. For
+that, the months and days that it names are read without today's date as well (`preferred_times`).
+
 English, German, Spanish and French. Pure: the input is a text and today's date, the output the days and their words.
 """
 
@@ -32,6 +35,9 @@ DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
 # "1,000 years ago" is before anything that a user wrote here.
 MOST = 200
+# A window of fewer days than this is a day and those beside it.
+SHORT = timedelta(days=3)
+MONTHS_OF_YEAR, LONGEST_MONTH = 12, 31
 
 
 class Days(NamedTuple):
@@ -102,6 +108,71 @@ def _fold(text: str) -> str:
 def _fold_character(character: str) -> str:
     folded = unicodedata.normalize("NFD", character.lower())[:1]
     return folded or " "
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTimes:
+    """The months and days that a question names; a year is None where it names none, and then each year's counts.
+
+    `windows`: days relative to today, such as those of "last week". `words`: the words of the question for them.
+    """
+
+    months: tuple[tuple[int | None, int], ...] = ()
+    days: tuple[tuple[int | None, int, int], ...] = ()
+    windows: tuple[Days, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.months or self.days or self.windows)
+
+    def match(self, day: date) -> tuple[float, float]:
+        """Whether a text of this day is of a named month or a longer window, and within a day of a named day: 1 or 0.
+
+        Conversations go on past midnight, and a time zone may be another one than then: hence the day beside it.
+        """
+        is_of_month = any(day.month == month and year in (None, day.year) for year, month in self.months)
+        is_of_month = is_of_month or any(first <= day <= last for first, last in self.windows)
+        near = (day - DAY, day, day + DAY)
+        is_of_day = any(
+            each.month == month and each.day == number and year in (None, each.year)
+            for year, month, number in self.days
+            for each in near
+        )
+        is_of_day = is_of_day or any(
+            first <= each <= last for first, last in self.windows if last - first < SHORT for each in near
+        )
+        return float(is_of_month), float(is_of_day)
+
+
+NO_TIMES = PreferredTimes()
+
+
+def preferred_times(query: str, window: TimeWindow | None = None) -> PreferredTimes:
+    """All months and days that the question names by the calendar, and the window that it names relative to today."""
+    folded = _fold(query)
+    days, months, words = [], [], []
+    for pattern in NAMED_DAYS:
+        for match in pattern.finditer(folded):
+            parts = match.groupdict()
+            year = int(parts["y"]) if parts.get("y") else None
+            month = int(parts["m"]) if parts.get("m") else MONTHS[parts["month"]]
+            number = parts["day"]
+            day = int(number) if number.isdigit() else ORDINAL_DAYS[number]
+            if 1 <= month <= MONTHS_OF_YEAR and 1 <= day <= LONGEST_MONTH:
+                days.append((year, month, day))
+                words.append(query[match.start() : match.end()].strip())
+        folded = pattern.sub(lambda found: " " * len(found[0]), folded)
+    for pattern in NAMED_MONTHS:
+        for match in pattern.finditer(folded):
+            months.append((int(match["y"]) if match["y"] else None, MONTHS[match["month"]]))
+            words.append(query[match.start() : match.end()].strip())
+        folded = pattern.sub(lambda found: " " * len(found[0]), folded)
+    # A day is of its month as well.
+    months += [(year, month) for year, month, _ in days]
+    windows = () if window is None or months else (window.days,)
+    if window is not None and not words:
+        words.append(window.words)
+    return PreferredTimes(tuple(months), tuple(days), windows, tuple(words))
 
 
 class Rule(NamedTuple):
@@ -423,4 +494,27 @@ RULES = (
     ),
     _rule(rf"(?:in|im|en|{_LAST}) {_MONTH}{_YEAR}(?! of)", _month, needs_past=True),
     _rule(r"(?:in|im jahr|en) (?P<year>(?:19|20)\d\d)", _year, needs_past=True),
+)
+
+
+# What a question names by the calendar, whatever day it is. A month alone needs a word before it, since "may", "march"
+# and "April" are words and names too.
+_BEFORE_MONTH = (
+    r"in|of|on|during|since|until|till|from|by|between|and|to|early|mid|late|last|this|next|im|anfang|mitte|ende|seit|bis"
+    r"|und|zwischen|en|de|del|desde|hasta|entre|y|au|du|et|depuis|fin|the month of|letzten|vergangenen|diesen|nachsten"
+)
+_NAMED_YEAR = r"(?:,? (?:(?:of|de|del|in) )?(?P<y>(?:19|20)\d\d))"
+_DAY = rf"(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})"
+NAMED_DAYS = tuple(
+    re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
+    for pattern in (
+        r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<day>\d\d)",
+        r"(?P<day>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<y>(?:19|20)\d\d)",
+        rf"{_DAY}(?:st|nd|rd|th|\.)?(?: of| de)? {_MONTH}{_NAMED_YEAR}?",
+        rf"{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_NAMED_YEAR}?(?!\d)",
+    )
+)
+NAMED_MONTHS = tuple(
+    re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
+    for pattern in (rf"{_MONTH}{_NAMED_YEAR}", rf"(?:{_BEFORE_MONTH}) {_MONTH}(?P<y>)")
 )

@@ -11,6 +11,7 @@ from memory.models.documents import Scope
 from memory.search import chat_history
 from memory.search.chat_history import by_terms_and_meaning
 from memory.search.history import HistoryRequest, search_history
+from memory.search.time_windows import PreferredTimes
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +34,11 @@ def untuned():
 def calibration_for(user):
     embedder = get_embedder()
     found = by_terms_and_meaning(
-        Scope(user, (Corpus.CHAT,)), query="cat", vector=embedder.embed_query("cat"), embedder=embedder
+        Scope(user, (Corpus.CHAT,)),
+        query="cat",
+        vector=embedder.embed_query("cat"),
+        embedder=embedder,
+        times=PreferredTimes(),
     )
     return found.calibration
 

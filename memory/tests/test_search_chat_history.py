@@ -1,7 +1,8 @@
 """Searching one's own turns: the right order, one result a turn, nobody else's, by meaning and by words."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,10 +11,10 @@ from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
-from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
-from memory.search.chat_history import EmbeddingModelAway, exact_pieces
+from memory.search.chat_history import UNKNOWN_CHARACTERS, EmbeddingModelAway, exact_pieces
 from testing.emptying import delete_past_signals
 
 pytestmark = pytest.mark.django_db
@@ -216,8 +217,8 @@ def test_a_hybrid_search_puts_turns_with_the_exact_piece_first():
     assert "AB-1234-CD" in found.matches[0].snippet
 
 
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_query_that_says_when_is_searched_among_those_days(mode):
+@pytest.mark.parametrize(("mode", "count"), [(SearchMode.SEMANTIC, 1), (SearchMode.LEXICAL, 1), (SearchMode.HYBRID, 2)])
+def test_a_query_that_says_when_gets_those_days_first(mode, count):
     alice, bob = a_person("alice"), a_person("bob")
     a_turn(alice, "The roof is tight again")
     a_turn(bob, "The roof of Bob")
@@ -232,7 +233,40 @@ def test_a_query_that_says_when_is_searched_among_those_days(mode):
     found = search_chat_history(
         user=alice, query="the roof, yesterday", limit=5, mode=mode, now=NOW + timedelta(days=1)
     )
-    assert [match.snippet for match in found.matches] == ["The roof is tight again"]
+    assert [match.snippet for match in found.matches] == ["The roof is tight again", "The roof leaks"][:count]
     assert found.window.words == "yesterday"
     anytime = search_chat_history(user=alice, query="the roof, yesterday", limit=5, mode=mode)
     assert (len(anytime.matches), anytime.window) == (2, None)
+
+
+@pytest.mark.parametrize(
+    "query", ["What leaked in March?", "Was hat im März geleckt?", "¿Qué goteaba en marzo de 2025?"]
+)
+def test_a_month_that_a_query_names_is_preferred_without_a_clock(query):
+    alice = a_person()
+    for number, month in enumerate((2, 3, 4), start=1):
+        conversation = Conversation.objects.create(user=alice, title="Roof")
+        services.save_exchange(
+            conversation=conversation,
+            user_message=f"The roof leaks, number {number}",
+            assistant_message="Oh.",
+            said_at=datetime(2025, month, 14, 12, tzinfo=UTC),
+        )
+    index.embed_pending()
+
+    found = search_chat_history(user=alice, query=query, limit=5, mode=SearchMode.HYBRID)
+
+    assert [found.matches[0].snippet, len(found.matches)] == ["The roof leaks, number 2", 3]
+
+
+def test_characters_that_the_model_does_not_know_are_said_to_have_no_meaning(monkeypatch):
+    alice = a_person()
+    a_turn(alice, "The roof is tight again 𒀱")
+    index.embed_pending()
+    monkeypatch.setattr(FakeEmbedder, "embed_query", lambda self, text: np.zeros(self.dimensions, np.float32))
+
+    semantic = search_chat_history(user=alice, query="𒀱", limit=5)
+    hybrid = search_chat_history(user=alice, query="roof", limit=5, mode=SearchMode.HYBRID)
+
+    assert (semantic.matches, semantic.notes) == ([], (UNKNOWN_CHARACTERS,))
+    assert [match.distance for match in hybrid.matches] == [None]

@@ -255,6 +255,42 @@ def _found_as(user, query):
         return found(user, query)
 
 
+def test_an_index_of_the_other_built_in_model_is_searched_and_written_with_it(settings, alice, client):
+    a_turn(alice, "I adopted a cat")
+    index.embed_pending()
+    settings.EMBEDDER, settings.EMBEDDER_BEFORE = NEXT, {"BACKEND": FAKE}
+    a_turn(alice, "I adopted a dog")
+    index.embed_pending()
+
+    assert get_embedder().name == "fake"
+    assert models() == {"fake"}
+    assert found(alice, "adopted a dog") == ["I adopted a dog", "I adopted a cat"]
+    assert check_embedding_model(databases=["default"]) == []
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_switches_from_the_other_built_in_model(settings, alice, capsys, monkeypatch):
+    monkeypatch.setattr(embedders, "ACTIVE_NAME_SECONDS", 0.01)
+    a_turn(alice, "I adopted a cat")
+    index.embed_pending()
+    settings.EMBEDDER, settings.EMBEDDER_BEFORE = NEXT, {"BACKEND": FAKE}
+
+    for _ in range(2):
+        call_command("switch_embedding_model")
+        assert get_embedder().name == "next"
+        assert models() == {"next"}
+        assert "There is nothing else to do." in capsys.readouterr().out
+
+
+def test_a_new_index_is_made_with_the_model_that_is_set(settings, alice):
+    settings.EMBEDDER, settings.EMBEDDER_BEFORE = NEXT, {"BACKEND": FAKE}
+    a_turn(alice, "I adopted a cat")
+
+    assert get_embedder().name == "next"
+    assert models() == {"next"}
+
+
 def test_without_a_next_model_the_command_says_what_to_do():
     with pytest.raises(CommandError, match="Name the next model in EMBEDDING_NEXT_"):
         call_command("switch_embedding_model")

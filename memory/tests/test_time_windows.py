@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from memory.search.time_windows import find_window
+from memory.search.time_windows import find_window, preferred_times
 
 # A Monday.
 TODAY = date(2026, 11, 23)
@@ -129,3 +129,52 @@ def test_no_window_begins_after_today_or_ends_after_it_on_any_day_of_four_years(
         for query in queries:
             window = find_window(f"what did we say {query}", today=lambda day=today: day)
             assert window is None or window.days.first <= window.days.last <= today
+
+
+@pytest.mark.parametrize(
+    ("query", "months", "days"),
+    [
+        ("What did she cook in May 2023?", [(2023, 5)], []),
+        ("What happened during August", [(None, 8)], []),
+        ("between March and May 2024", [(2024, 5), (None, 3)], []),
+        ("dinner on 5 July, 2023", [(2023, 7)], [(2023, 7, 5)]),
+        ("the party of July 12th", [(None, 7)], [(None, 7, 12)]),
+        ("2026-02-14 dinner", [(2026, 2)], [(2026, 2, 14)]),
+        ("Was habe ich am 3. Februar geschrieben?", [(None, 2)], [(None, 2, 3)]),
+        ("Rechnung vom 24.12.2025", [(2025, 12)], [(2025, 12, 24)]),
+        ("¿Qué hice en marzo de 2024?", [(2024, 3)], []),
+        ("Qu'ai-je fait en août ?", [(None, 8)], []),
+        ("May I ask about the march?", [], []),
+        ("April said that June is her sister", [], []),
+        ("order 2026-13-45", [], []),
+        ("the year 2024", [], []),
+    ],
+)
+def test_months_and_days_of_the_calendar_are_read_without_today(query, months, days):
+    times = preferred_times(query)
+    assert (list(times.months), list(times.days)) == (months, days)
+
+
+@pytest.mark.parametrize(
+    ("query", "day", "match"),
+    [
+        ("in May 2023", date(2023, 5, 31), (1, 0)),
+        ("in May 2023", date(2024, 5, 1), (0, 0)),
+        ("in May", date(2024, 5, 1), (1, 0)),
+        ("on 31 May 2023", date(2023, 5, 31), (1, 1)),
+        ("on 31 May 2023", date(2023, 6, 1), (0, 1)),
+        ("on 31 May 2023", date(2023, 6, 2), (0, 0)),
+        ("on January 1", date(2022, 12, 31), (0, 1)),
+    ],
+)
+def test_a_text_is_of_a_named_month_and_within_a_day_of_a_named_day(query, day, match):
+    assert preferred_times(query).match(day) == match
+
+
+@pytest.mark.parametrize(
+    ("query", "offset", "match"),
+    [("the roof yesterday", 1, (1, 1)), ("the roof yesterday", 3, (0, 0)), ("the roof last month", 25, (1, 0))],
+)
+def test_days_relative_to_today_are_preferred_likewise(query, offset, match):
+    window = find_window(query, today=lambda: TODAY)
+    assert preferred_times(query, window).match(TODAY - offset * DAY) == match

@@ -1,7 +1,10 @@
-"""`manage.py switch_embedding_model`: makes the model of EMBEDDING_NEXT_… the active one."""
+"""`manage.py switch_embedding_model`: makes the model of EMBEDDING_NEXT_… the active one, or the built-in model that is
+set, where the other one made the index.
+"""
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from core.isolation.checks import connected_as_worker
@@ -9,12 +12,14 @@ from memory.backends.embedders import EmbedderError, get_next_embedder
 from memory.index.health import PartsRefused, Switch
 
 AFTERWARDS = "Now name it in EMBEDDING_… instead of EMBEDDING_NEXT_…, and start everything again."
+NOTHING_ELSE = "Everything is searched by it now. There is nothing else to do."
 
 
 class Command(BaseCommand):
     help = (
-        "Embed everything with the model of EMBEDDING_NEXT_…, beside the vectors that are searched meanwhile; then "
-        "make it the active one in one step, and delete the former one's vectors. Safe to interrupt and to repeat."
+        "Embed everything with the model of EMBEDDING_NEXT_…, or with the built-in one where an older index has the "
+        "other, beside the vectors that are searched meanwhile; then make it the active one in one step, and delete "
+        "the former one's vectors. Safe to interrupt and to repeat."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -35,7 +40,7 @@ class Command(BaseCommand):
             raise CommandError(f"{error}") from error
         except PartsRefused as error:
             raise CommandError(f"{error} The admin shows them; --despite-refused switches all the same.") from error
-        self.stdout.write(AFTERWARDS)
+        self.stdout.write(AFTERWARDS if settings.EMBEDDER_NEXT else NOTHING_ELSE)
 
     def _tell(self, sentence: str) -> None:
         self.stdout.write(sentence)

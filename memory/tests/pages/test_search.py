@@ -353,12 +353,15 @@ def test_the_days_that_the_query_named_are_shown_and_can_be_taken_away(client, a
     index.embed_pending()
     query = {"q": "risotto, yesterday", "scope": "sessions"}
     page = page_of(client, **query)
-    assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Sunday 1 March 2026 ', page)
+    assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Prefers Sunday 1 March 2026 ', page)
     assert results_on(page)
     assert "Best first" in page
     everything = page_of(client, q="what did we talk about yesterday", scope="sessions")
     assert "Oldest first" in everything and "Best first" not in everything
     assert "We eat risotto" in everything and "<mark>" not in everything
+    assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Sunday 1 March 2026 ', everything)
+    calendar = page_of(client, q="risotto next march 2026", scope="sessions")
+    assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Prefers “march 2026” ', calendar)
     without = page_of(client, **query, anytime="1")
     assert 'class="chip"' not in without
     assert results_on(without)
