@@ -138,6 +138,6 @@ def _read_tensors(data: memoryview, place: int) -> dict[str, _Tensor]:
 def _from_q4(blocks: npt.NDArray[np.uint8]) -> Array:
     """Shape (n, BLOCK_BYTES) becomes (n, BLOCK)."""
     scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
-    halves = blocks[:, 2:]
-    levels = np.concatenate([halves & 0x0F, halves >> 4], axis=1).astype(np.float32) - 8
+    nibbles = blocks[:, 2:]
+    levels = np.concatenate([nibbles & 0x0F, nibbles >> 4], axis=1).astype(np.float32) - 8
     return levels * scales

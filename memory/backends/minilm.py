@@ -161,6 +161,7 @@ class CrossEncoder(Reranker):
     """
 
     name = "ms-marco-MiniLM-L-12-v2/int8"
+    reads_english_alone = True
 
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = threads

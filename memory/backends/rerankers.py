@@ -36,6 +36,8 @@ class Reranker(ABC):
     """One instance serves all threads of a process."""
 
     name: str
+    reads_english_alone: bool = False
+    """Its scores of a query in another language say nothing, so it is not asked."""
 
     @abstractmethod
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:

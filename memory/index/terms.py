@@ -424,7 +424,11 @@ def configuration_of(*sides: str) -> str:
     """The configuration for a text, whose sides are one text here."""
     if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
         return str(settings.TEXT_SEARCH_CONFIG)
-    text = "\n".join(side[:LOOKED_AT] for side in sides)
+    return language_of("\n".join(side[:LOOKED_AT] for side in sides))
+
+
+def language_of(text: str) -> str:
+    """The language of a text as one of the configurations; English if it cannot be told."""
     return (None if text.isascii() else _by_script(text)) or _by_function_words(text)
 
 

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Greatest, Lower, NullIf, StrInd
 from intake.models import Turn, User
 from memory.backends.rerankers import RerankerError, get_reranker
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
-from memory.index.terms import configuration_of, indexed_form
+from memory.index.terms import ENGLISH, configuration_of, indexed_form, language_of
 from memory.models.documents import Key
 from memory.search.excerpts import Highlight, Matcher, Segment, matching, show
 from memory.search.fusion import SHARPNESS
@@ -153,16 +153,25 @@ logger = logging.getLogger(__name__)
 def second_scores(query: str, texts: Sequence[str]) -> list[float]:
     """The reranker's log odds of the first `passages`: of fewer than all if the time was up. Asks an endpoint.
 
-    Empty without a reranker, or if it fails; the search then keeps its first order.
+    Empty without a reranker, or if it fails or does not read the query's language; the search then keeps its first
+    order.
     """
     try:
         reranker = get_reranker()
         if reranker is None or not texts:
             return []
+        if reranker.reads_english_alone and not _is_english(query):
+            return []
         return reranker.scores(query, texts, seconds=settings.RERANK_SECONDS)
     except RerankerError as error:
         logger.warning("The results are not reranked: %s", error)
         return []
+
+
+def _is_english(query: str) -> bool:
+    """Also a query whose language cannot be told, if most of its letters are in English words."""
+    letters = [character for character in query if character.isalpha()]
+    return 2 * sum(map(str.isascii, letters)) >= len(letters) and language_of(query) == ENGLISH
 
 
 def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:

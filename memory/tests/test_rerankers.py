@@ -18,7 +18,7 @@ from memory.backends.minilm import BATCH, CrossEncoder
 from memory.backends.rerankers import RerankEndpoint, RerankerError, RerankerMisconfigured, get_reranker
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
-from memory.search.texts import LOOKED_AT
+from memory.search.texts import LOOKED_AT, second_scores
 from memory.tests.served import ServedEndpoint
 
 BUILT_IN = {"BACKEND": "memory.backends.minilm.CrossEncoder"}
@@ -64,6 +64,23 @@ def test_its_threads_have_stepped_back_behind_those_of_requests():
 
 def threads_of_this_process():
     return {int(thread.name) for thread in Path("/proc/self/task").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("query", "is_asked"),
+    [
+        ("Where do I live?", True),
+        ("AB-1234-CD", True),
+        ("Wo wohne ich und was ist mein Beruf?", False),
+        ("¿Dónde está mi pasaporte y para qué es?", False),
+        ("私はどこに住んでいますか", False),
+        ("Где я живу?", False),
+    ],
+)
+def test_the_english_reranker_is_asked_about_english_alone(settings, query, is_asked):
+    settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
+
+    assert bool(second_scores(query, [ANSWER])) is is_asked
 
 
 def test_many_threads_load_it_once_and_get_the_same_scores():
