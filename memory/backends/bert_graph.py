@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from memory.backends.e5_file import E5File
+from memory.backends.e5_file import E5_MEAN, E5File
 
 WORDS = "embeddings.word_embeddings.weight"
 HEADS = 12
@@ -47,8 +47,13 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     return tensors
 
 
-def build_model(weights: dict[str, Array], *, is_quantised: bool, name: str = "all-MiniLM-L6-v2") -> onnx.ModelProto:
-    """Return the whole model, without a word table if `weights` has none; float32 throughout unless `is_quantised`."""
+def build_model(
+    weights: dict[str, Array], *, is_quantised: bool, name: str = "all-MiniLM-L6-v2", mean: Array | None = None
+) -> onnx.ModelProto:
+    """Return the whole model, without a word table if `weights` has none; float32 throughout unless `is_quantised`.
+
+    `mean`: what all vectors of the model have in common, shape (WIDTH,); it is subtracted from each.
+    """
     graph = _Graph(weights, is_quantised=is_quantised)
     if WORDS in weights:
         reads = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
@@ -59,7 +64,12 @@ def build_model(weights: dict[str, Array], *, is_quantised: bool, name: str = "a
     for layer in range(sum(key.endswith("intermediate.dense.weight") for key in weights)):
         hidden = graph.encoder_layer(layer, hidden)
     graph.node("ReduceMean", [hidden, graph.constant("token_axis", np.array([1]))], "mean", keepdims=0)
-    graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
+    if mean is None:
+        graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
+    else:
+        graph.node("LpNormalization", ["mean"], "direction", axis=-1, p=2)
+        graph.node("Sub", ["direction", graph.constant("common", mean)], "difference")
+        graph.node("LpNormalization", ["difference"], "vector", axis=-1, p=2)
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
@@ -162,5 +172,6 @@ if __name__ == "__main__":
     if source.suffix == ".safetensors":
         model = build_model(read_safetensors(source), is_quantised=True)
     else:
-        model = build_model(E5File(source).encoder_weights(), is_quantised=True, name="multilingual-e5-small")
+        weights, mean = E5File(source).encoder_weights(), np.load(E5_MEAN)
+        model = build_model(weights, is_quantised=True, name="multilingual-e5-small", mean=mean)
     Path(sys.argv[2]).write_bytes(model.SerializeToString(deterministic=True))

@@ -1,5 +1,6 @@
 """The built-in models of English on onnxruntime: the embedder all-MiniLM-L6-v2, and the reranker."""
 
+import contextlib
 import re
 import threading
 import time
@@ -176,19 +177,22 @@ class CrossEncoder(Reranker):
         ends = time.monotonic() + seconds
         if not self._running.acquire(timeout=seconds):
             return []
-        try:
-            return self._thread.submit(self._scores_until, ends, query, texts).result()
-        finally:
-            self._running.release()
+        scores: list[float] = []
+        running = self._thread.submit(self._score_until, ends, query, texts, scores)
+        # A batch that takes longer than the time, on a busy machine, ends without anybody who waits for it.
+        running.add_done_callback(lambda _: self._running.release())
+        with contextlib.suppress(TimeoutError):
+            running.result(timeout=max(0.0, ends - time.monotonic()))
+        return scores[:]
 
     def warm_up(self) -> None:
         """See Reranker."""
-        self.scores("warm", ["warm"], seconds=0)
+        self._thread.submit(self._score_until, 0.0, "warm", ["warm"], []).result()
 
-    def _scores_until(self, ends: float, query: str, texts: Sequence[str]) -> list[float]:
+    def _score_until(self, ends: float, query: str, texts: Sequence[str], scores: list[float]) -> None:
+        """Adds to `scores` batch by batch."""
         tokenizer, session = self._parts()
         asked = _ids(tokenizer, query)[:QUERY_TOKENS]
-        scores: list[float] = []
         for start in range(0, len(texts), BATCH):
             took = time.monotonic()
             batch = [_ids(tokenizer, text)[:TEXT_TOKENS] for text in texts[start : start + BATCH]]
@@ -197,7 +201,6 @@ class CrossEncoder(Reranker):
             # Another batch takes about as long.
             if now + (now - took) > ends:
                 break
-        return scores
 
     def _parts(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         """Runs in that thread only, so that the session's own threads inherit its priority."""

