@@ -16,19 +16,16 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 
 from memory.backends.e5_file import E5File
-from memory.backends.embedders import UNRELATED as UNRELATED_ENGLISH
-from memory.backends.embedders import Calibration, EmbedderMisconfigured, Span
+from memory.backends.embedders import TUNED, EmbedderMisconfigured, Span
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.model_files import E5, E5_GRAPH, E5_SHA256, check_file, find_package, load_graph
-from memory.backends.on_device import ConcatenatedEmbedder, Inputs, OnDeviceEmbedder, Part
+from memory.backends.on_device import ConcatenatedEmbedder, Inputs, OnDeviceEmbedder
 
 messages: Any = _model_pb2  # generated, without types
 
 WEIGHTS = "e5-small-q4.bin"
 # The model was trained with one of these in front of each text.
 QUERY, DOCUMENT = "query: ", "passage: "
-# Three in ten of a user's passages are farther from a query than this.
-UNRELATED = 0.224
 _WORD = re.compile(r"\S+")
 _SPACES = re.compile(" {2,}")
 # Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
@@ -149,8 +146,8 @@ class BuiltInEmbedder(ConcatenatedEmbedder):
         multilingual = E5Embedder(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
         english = MiniLMEmbedder(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
         super().__init__(
-            Part(multilingual, weight=0.7, unrelated=UNRELATED),
-            Part(english, weight=0.3, unrelated=UNRELATED_ENGLISH),
+            (multilingual, 0.7),
+            (english, 0.3),
             name="multilingual-e5-small+all-MiniLM-L6-v2/int8",
-            calibration=Calibration(convincing=0.116, far=0.248, further=0.02),
+            calibration=TUNED,
         )

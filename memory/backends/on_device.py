@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,28 +126,19 @@ def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSes
         ) from error
 
 
-class Part(NamedTuple):
-    """A model of a concatenation. `weight` is its share of the nearness; `unrelated` puts its cosines on one scale."""
-
-    embedder: Embedder
-    weight: float
-    unrelated: float
-
-
 class ConcatenatedEmbedder(Embedder):
-    """Several models as one: their vectors side by side, so that a cosine is the weighted mean of theirs.
+    """Several models as one: their vectors side by side, so that a cosine is the mean of theirs, by their weights.
 
     The first model decides where passages end. One that knows no token of a query leaves its place to the others.
     """
 
-    def __init__(self, *parts: Part, name: str, calibration: Calibration) -> None:
+    def __init__(self, *parts: tuple[Embedder, float], name: str, calibration: Calibration) -> None:
         self.name = name
         self.calibration = calibration
-        self._embedders = [part.embedder for part in parts]
+        self._embedders = [embedder for embedder, _ in parts]
+        self._factors = [sqrt(weight) for _, weight in parts]
         self.dimensions = sum(embedder.dimensions for embedder in self._embedders)
         self.max_tokens = self._embedders[0].max_tokens
-        shares = [part.weight / part.unrelated for part in parts]
-        self._factors = [sqrt(share / sum(shares)) for share in shares]
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""

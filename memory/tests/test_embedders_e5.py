@@ -15,7 +15,7 @@ from memory.backends.e5 import WEIGHTS, BuiltInEmbedder, E5Embedder
 from memory.backends.e5_file import E5_MEAN, E5File
 from memory.backends.embedders import Embedder, EmbedderMisconfigured, FakeEmbedder
 from memory.backends.minilm import MiniLMEmbedder
-from memory.backends.on_device import ConcatenatedEmbedder, Part, start_session
+from memory.backends.on_device import ConcatenatedEmbedder, start_session
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "darwin" and not (model_files.is_installed(model_files.E5)), reason="no package for this machine"
@@ -231,7 +231,7 @@ class Fixed(FakeEmbedder):
 
 
 def concatenation(*embedders: Embedder):
-    parts = [Part(embedder, weight, 1.0) for embedder, weight in zip(embedders, (0.7, 0.3), strict=True)]
+    parts = zip(embedders, (0.7, 0.3), strict=True)
     return ConcatenatedEmbedder(*parts, name="two", calibration=FakeEmbedder.calibration)
 
 
@@ -246,13 +246,6 @@ def test_a_cosine_is_the_weighted_mean_of_the_models_cosines():
         0.7 * cosines[0] + 0.3 * cosines[1], abs=1e-5
     )
     assert np.linalg.norm(two.embed_documents(texts), axis=1) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_scales_put_two_models_on_one():
-    parts = [Part(FakeEmbedder(dimensions=8), 0.5, 0.2), Part(FakeEmbedder(dimensions=8), 0.5, 0.8)]
-    vector = ConcatenatedEmbedder(*parts, name="two", calibration=FakeEmbedder.calibration).embed_query("cat")
-
-    assert (vector[:8] ** 2).sum() == pytest.approx(0.8, abs=1e-5)
 
 
 def test_a_model_that_knows_nothing_of_a_query_leaves_it_to_the_other():
