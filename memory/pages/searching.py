@@ -6,7 +6,7 @@ The page `/search/`: `search_history` for people. Its address contains the whole
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from http import HTTPStatus
 from itertools import compress, groupby
@@ -59,14 +59,15 @@ NAMES = {
 }
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
-# The number of results of one conversation in a row; the others are folded.
-LISTED_OF_A_CONVERSATION = 3
-# Strong, struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an
-# empty line, which a short excerpt has no room for.
+# Strong, struck out, code with the name of its language; a link; emphasis; the mark of a heading, a quotation or a list
+# at a line's beginning; the edges of a table's row, and the row under its head; and an empty line, which a short excerpt
+# has no room for.
 _MARKUP = re.compile(
-    r"\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
+    r"^[ \t]*(?:```|~~~)[^\n`]*\n?|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"
+    r"|^[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|)+(?:[ \t]*:?-{3,}:?[ \t]*)?(?:\n|$)"
+    r"|^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$"
     r"|\n[ \t]*(?=\n)",
     re.MULTILINE,
 )
@@ -90,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One result in the list."""
+    """A card in the list. A conversation has one: its best message, or its title if none of its messages was found."""
 
     path: str
     title: str | SafeString
@@ -99,7 +100,8 @@ class Shown:
     day: date
     lines: Sequence[Line]
     conversation_id: UUID | None
-    # The results folded below this one, because a list of one conversation alone does not help.
+    is_title: bool = False
+    # The other messages of the conversation, folded: a list of one conversation alone does not help.
     more: list["Shown"] = field(default_factory=list)
 
 
@@ -133,7 +135,7 @@ def search_live(request: HttpRequest) -> HttpResponse:
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     requested = HistoryRequest(query=query, max_results=LIVE_RESULTS)
     history = search_history(requested, user=person_of(request), now=timezone.now())
-    shown = [_shown(result) for result in history.results]
+    shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
     return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
 
@@ -189,17 +191,23 @@ def _groups(history: History, *, by_day: bool) -> list[Group]:
 
 
 def _folded(results: Sequence[Shown]) -> list[Shown]:
-    """The first three of each conversation, and the others folded below the third."""
-    listed: list[Shown] = []
-    of_conversation: dict[UUID, list[Shown]] = defaultdict(list)
+    """One card for each conversation, in the place of its best result."""
+    cards: list[Shown] = []
+    of_conversation: dict[UUID, int] = {}
     for result in results:
-        before = of_conversation[result.conversation_id] if result.conversation_id else []
-        if len(before) < LISTED_OF_A_CONVERSATION:
-            listed.append(result)
-            before.append(result)
+        place = of_conversation.get(result.conversation_id) if result.conversation_id else None
+        if place is None:
+            if result.conversation_id:
+                of_conversation[result.conversation_id] = len(cards)
+            cards.append(result)
+        elif cards[place].is_title:
+            # The passage says more than the beginning of the chat. The title has its matches marked.
+            cards[place] = replace(result, title=cards[place].title)
+        elif result.is_title:
+            cards[place] = replace(cards[place], title=result.title)
         else:
-            before[-1].more.append(result)
-    return listed
+            cards[place].more.append(result)
+    return cards
 
 
 def _shown(result: HistoryMatch) -> Shown:
@@ -220,6 +228,7 @@ def _shown(result: HistoryMatch) -> Shown:
             if piece.own.text
         ],
         conversation_id=reference.conversation_id,
+        is_title=reference.kind is Kind.SESSION,
     )
 
 

@@ -46,7 +46,7 @@ def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_
     page = page_of(client, q="risotto", scope="sessions")
     result = next(each for each in results_on(page) if "Message" in each)
     path = conversation_path(turn.conversation_id, turn_number=1)
-    assert f'<h2><a href="{path}">We eat risotto on Friday</a></h2>' in result
+    assert f'<h2><a href="{path}">We eat <mark>risotto</mark> on Friday</a></h2>' in result
     assert '<span class="who">You</span> We eat <mark>risotto</mark> on Friday' in result
     assert '<span class="who">Recollect</span> <mark>Risotto</mark> it is.' in result
     assert '<time datetime="2026-03-01">1 March 2026</time>' in result
@@ -72,7 +72,6 @@ def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
     links = links_on(page_of(client, q="cello"))
     assert set(links) == {
         conversation_path(turn.conversation_id, turn_number=1),
-        conversation_path(turn.conversation_id),
         reverse("memory:memory"),
         reverse("memory:log", args=["2026-02-03"]),
         reverse("memory:record", args=[record.id]),
@@ -84,7 +83,8 @@ def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
 def test_the_title_of_a_chat_is_marked_in_its_heading(client, alice):
     turn = a_turn(alice, "Cello plans")
     page = page_of(client, q="cello", scope="sessions")
-    assert f'<a href="{conversation_path(turn.conversation_id)}"><mark>Cello</mark> plans</a>' in page
+    path = conversation_path(turn.conversation_id, turn_number=1)
+    assert f'<a href="{path}"><mark>Cello</mark> plans</a>' in page
 
 
 def test_scope_and_dates_narrow_the_search_and_stay_in_the_form(client, alice):
@@ -228,12 +228,12 @@ def test_a_title_is_shown_without_the_marks_of_markdown_too(client, alice):
     turn = a_turn(alice, "The **basil** wilts, see [<b>](x)")
     index.embed_pending()
     path = conversation_path(turn.conversation_id, turn_number=1)
-    assert f'<h2><a href="{path}">The basil wilts, see &lt;b&gt;</a></h2>' in page_of(
+    assert f'<h2><a href="{path}">The <mark>basil</mark> wilts, see &lt;b&gt;</a></h2>' in page_of(
         client, q="basil", scope="sessions"
     )
 
 
-def test_of_one_conversation_three_results_are_listed_and_the_others_folded_under_the_third(client, alice):
+def test_a_conversation_has_one_card_and_its_other_messages_are_folded_in_it(client, alice):
     turn = a_turn(alice, "Basil number 1 wilts")
     for number in range(2, 6):
         a_turn(alice, f"Basil number {number} wilts in pot {number * 7}", conversation=turn.conversation)
@@ -242,10 +242,34 @@ def test_of_one_conversation_three_results_are_listed_and_the_others_folded_unde
     page = page_of(client, q="basil wilts", scope="sessions")
     folded = re.search(r'<details class="more-from">.*?</details>', page, re.DOTALL).group()
     count = len(results_on(folded))
-    assert f"{count} more from this conversation" in folded
+    assert f"{count} more messages here" in folded
     own = f"/c/{turn.conversation_id}/"
-    assert sum(own in link for link in links_on(page.replace(folded, ""))) == 3
+    assert sum(own in link for link in links_on(page.replace(folded, ""))) == 1
     assert all(own in link for link in links_on(folded))
+
+
+def test_a_title_that_matches_stands_on_the_card_of_the_message_that_was_found(client, alice):
+    turn = a_turn(alice, "The pot of basil wilts")
+    index.embed_pending()
+
+    page = page_of(client, q="basil", scope="sessions")
+
+    assert len(results_on(page)) == 1
+    assert links_on(page) == [conversation_path(turn.conversation_id, turn_number=1)]
+    assert '<p class="result-line"><span class="who">You</span> The pot of <mark>basil</mark> wilts</p>' in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("| herb | water |\n|---|---:|\n| basil | daily |", "herb | water\n<mark>basil</mark> | daily"),
+        ("```python\nbasil = 1\n```\nDone", "<mark>basil</mark> = 1\nDone"),
+        ("a | basil | c", "a | <mark>basil</mark> | c"),
+    ],
+)
+def test_tables_and_code_are_shown_as_text(text, shown):
+    place = text.index("basil")
+    assert marked(Excerpt(text, [(place, place + 5)])).strip() == shown
 
 
 def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
