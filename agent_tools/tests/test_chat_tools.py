@@ -348,8 +348,8 @@ def test_what_a_failed_try_stored_can_be_taken_back_after_the_next(person, log_i
     assert not MemoryRecord.objects.exists()
 
 
-def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, settings):
-    settings.CHAT_FAR_DISTANCE = "builtins.float"  # 0: everything is far
+def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, monkeypatch):
+    monkeypatch.setattr("memory.hooks.far_distance", lambda: 0.0)
     a_turn(person, "My cat is called Miso")
     index.embed_pending()
     events = log_in(person).events("The cat")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from django.utils.module_loading import import_string
 from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.exceptions import (
     AgentRunError,
@@ -64,6 +63,7 @@ from intake.agent.prompt import (
     circumstances,
     introduction,
 )
+from intake.ports import chat_tools
 
 # --- Formats a tool's result as plain text for the model, with every field by its name ---
 # Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.
@@ -223,9 +223,7 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
     No text at all is a valid output for the library, so that `_require_words` decides what it means.
     """
     common = model_settings(deps.model, temperature=deps.temperature)
-    tools = import_string(settings.CHAT_TOOLSET)(
-        deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary
-    )
+    tools = chat_tools.get().toolset(deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary)
     agent: Agent[ChatDeps, str | None] = Agent(
         model,
         deps_type=ChatDeps,

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.conf import settings
 from django.contrib import auth
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 from redis.exceptions import RedisError
 
 from core.isolation.acting import Caller, acting_as
+from intake import ports
 from intake.agent import loop, models
 from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
@@ -392,8 +391,8 @@ async def warm_up() -> None:
 
 
 def _load() -> None:
-    for path in (settings.CHAT_TOOLSET, settings.CHAT_NOTES, settings.CHAT_FAR_DISTANCE):
-        import_string(path)
+    ports.chat_tools.get()
+    ports.memory.get()
     auth.get_backends()
     render(SAMPLE)
     render_blocks(SAMPLE)
