@@ -215,6 +215,7 @@ class AnswerHub:
         after: EventId | None = None,
         is_authorized: IsAuthorized | None = None,
         with_blocks: bool = False,
+        language: str = "en",
     ) -> AsyncIterator[bytes]:
         """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""
         has_part = after is not None and after.attempt == turn.attempt and after.position != NOWHERE
@@ -223,11 +224,11 @@ class AnswerHub:
         if log is None and turn.has_ended:
             log = await log_of_ended(turn) if position is not None else None
             if log is None:
-                async for events in replay(turn=turn, with_blocks=with_blocks):
+                async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
                     yield events
                 return
         with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
-            async for events in read(opened, after=position, view=view, is_authorized=is_authorized):
+            async for events in read(opened, after=position, view=view, is_authorized=is_authorized, language=language):
                 yield events
 
     def _log_here(self, turn: Turn) -> AnswerLog | None:
@@ -320,13 +321,16 @@ async def follow_answer(
     after: EventId | None = None,
     is_authorized: IsAuthorized | None = None,
     with_blocks: bool = False,
+    language: str = "en",
 ) -> AsyncIterator[bytes]:
     """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
 
     `is_authorized` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
-    adds `blocks`.
+    adds `blocks`; `language` is that of the reader's page.
     """
-    following = answer_hub().follow(turn, caller, after=after, is_authorized=is_authorized, with_blocks=with_blocks)
+    following = answer_hub().follow(
+        turn, caller, after=after, is_authorized=is_authorized, with_blocks=with_blocks, language=language
+    )
     async for events in following:
         yield events
 

@@ -19,7 +19,7 @@ from django.db.models import Model, QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
-from core.text import END, ArchiveFile, cut, write_head, write_section, zipped
+from core.text import END, ArchiveFile, cut, without_values, write_head, write_section, zipped
 from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, User
 from intake.ports import memory
 
@@ -161,10 +161,10 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
             "reasoning": turn.reasoning,
-            "tool_calls": turn.tool_calls,
+            "tool_calls": [without_values(call) for call in turn.tool_calls],
             "status": turn.status,
             "is_recall": turn.is_recall,
-            "error": turn.error,
+            "error": turn.error and without_values(turn.error),
             "usage": turn.usage,
         }
 

@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import Caller, acting_as
+from core.text import gettext_noop
 from intake.models import Turn
 from intake.ports import Holdings, memory
 
@@ -120,18 +121,16 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded |
 
 def _refusal(requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
     if settings.QUOTA_TURNS and requested.turns > settings.QUOTA_TURNS:
-        return QuotaExceeded(
-            f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."
-        )
+        message = gettext_noop("You may keep %(count)s messages with their answers here. Delete some first.")
+        return QuotaExceeded(message, count=settings.QUOTA_TURNS)
     if settings.QUOTA_BYTES and requested.bytes > settings.QUOTA_BYTES:
         most = filesizeformat(settings.QUOTA_BYTES)
-        return QuotaExceeded(f"You may keep {most} of text here, and this would be more. Delete something first.")
+        message = gettext_noop("You may keep %(size)s of text here, and this would be more. Delete something first.")
+        return QuotaExceeded(message, size=most)
     waiting = settings.QUOTA_VECTORS_WAITING
     if fills_queue and waiting and requested.vectors_waiting > waiting:
-        return RateLimited(
-            f"{requested.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
-            retry_after=RETRY_AFTER_SECONDS,
-        )
+        message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
+        return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=RETRY_AFTER_SECONDS)
     return None
 
 

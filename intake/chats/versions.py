@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
 from core.isolation.acting import Caller
+from core.text import gettext_noop as _
 from core.text import shortened
 from intake.chats import services
 from intake.chats.idempotency import once
@@ -24,7 +25,7 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.ports import chat_tools
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
-IS_WHOLE = "There is no answer here that broke off or was cut."
+IS_WHOLE = _("There is no answer here that broke off or was cut.")
 BRANCH_TITLE = "{title} (branch)"
 
 
