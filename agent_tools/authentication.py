@@ -30,6 +30,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.ids import parse_id
 from core.isolation.acting import node_loss_as_unavailable
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
+from core.text import Sentence, gettext_noop
 from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
@@ -299,7 +300,8 @@ def create_token(
     requested = sorted(set(scopes))
     _validate(name, requested, days)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
-        raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
+        message = gettext_noop("There are %(count)s tokens already. Revoke one that is no longer used.")
+        raise InvalidInput(message, count=MOST_TOKENS)
     expiry = timezone.now() + timedelta(days=days)
     token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(requested), expiry=expiry)
     activity.note(user, Activity.TOKEN_MADE)
@@ -322,8 +324,12 @@ def revoke_token(*, user: User, token_id: str) -> None:
 
 def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
     if len(name) > LONGEST_NAME:
-        raise InvalidInput(errors={"name": [f"At most {LONGEST_NAME} characters."]})
+        raise InvalidInput(
+            errors={"name": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_NAME)]}
+        )
     if not scopes:
         raise InvalidInput(errors={"scopes": ["Choose what the token may do."]})
     if not 1 <= days <= LONGEST_DAYS:
-        raise InvalidInput(errors={"expiresInDays": [f"From 1 to {LONGEST_DAYS} days."]})
+        raise InvalidInput(
+            errors={"expiresInDays": [Sentence(gettext_noop("From 1 to %(most)s days."), most=str(LONGEST_DAYS))]}
+        )

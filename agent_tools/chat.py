@@ -1,4 +1,4 @@
-"""The tools of the chat: the registry as the agent loop's toolset, bound to one caller."""
+"""`intake.ports.ChatTools`: the registry as the agent loop's toolset, bound to one caller."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ NOTHING_IS_KEPT = "\n\nThis chat is temporary: you can look things up, and save 
 
 
 def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) -> FunctionToolset[ChatDeps]:
-    """`settings.CHAT_TOOLSET`: no tools without the memory, and none that stores where storing is not allowed."""
+    """No tools without the memory, and none that stores where storing is not allowed."""
     if not uses_memory:
         return FunctionToolset(instructions=FOR_A_CHAT_WITHOUT_MEMORY)
     tools = [_for_model(tool, caller) for tool in registry if may_save or tool.is_read_only]
@@ -66,10 +66,6 @@ def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) 
 
 
 def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
-    """`settings.CHAT_UNDO`: undo the data that the call `name(data)` stored at `place`.
-
-    Raises `Conflict` if it has been changed since, `NotFound` if the tool does not exist any more.
-    """
     tool = registry.get(name)
     if tool is None or tool.undo is None:
         raise NotFound

@@ -31,9 +31,9 @@ from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
 from agent_tools.oauth.addresses import MCP_PATH
 from agent_tools.oauth.connections import end_connection, list_connections
 from core.errors import InvalidInput
+from core.text import in_page_language
 from intake.accounts.identity import person_of
 from intake.accounts.sessions import requires_recent_proof
-from intake.web.sentences import in_page_language
 
 # --- The configuration lines for each client, with the server's real address and a token if there is one ---
 

@@ -18,6 +18,8 @@ from core.logs import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
 from core.rate_limits import address_of
 from core.resilience import TOO_LATE, RequestDeadline, deadline
 from core.responses import CONTENT_TYPE, problem, retry_after
+from core.text import PAGE_LANGUAGE, page_language
+from core.text import gettext_noop as _
 from intake.web.middleware import page_for
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ class _Budget:
         """Raises `Unavailable`, which a client may repeat in a moment."""
         is_full = self.total + count > settings.BODIES_BYTES
         if is_full or self.by_address[address] + count > settings.BODIES_BYTES_PER_ADDRESS:
-            raise Unavailable("Too many requests with long bodies are under way. Try again in a moment.")
+            raise Unavailable(_("Too many requests with long bodies are under way. Try again in a moment."))
         self.total += count
         self.by_address[address] += count
 
@@ -245,7 +247,11 @@ def _announced(scope: ConnectionScope) -> int:
 async def refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
     """Closes the connection too: the rest of the body would be read as the next request."""
     if scope["path"].startswith(("/api/", "/mcp")):
-        kind, body = CONTENT_TYPE, json.dumps(problem(error)).encode()
+        language = dict(scope["headers"]).get(PAGE_LANGUAGE.lower().encode(), b"").decode("latin-1")
+        kind, body = (
+            CONTENT_TYPE,
+            json.dumps(problem(error, language=page_language({PAGE_LANGUAGE: language}))).encode(),
+        )
     else:
         kind, body = "text/html; charset=utf-8", page_for(error).encode()
     headers = {

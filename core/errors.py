@@ -3,17 +3,27 @@
 from http import HTTPStatus
 from typing import ClassVar
 
+from core.text import Sentence, Value
+from core.text import gettext_noop as _
+
 
 class RecollectError(Exception):
-    """The base of all expected failures. Endpoints turn it into a problem document, a tool result or a stream event."""
+    """The base of all expected failures. Endpoints turn it into a problem document, a tool result or a stream event.
+
+    `detail` is a message with named fields, whose values follow by name: `TooLong("At most %(count)s.", count=3)`. It
+    is then the English sentence, which a page says in its own language (`core/text.py`).
+    """
 
     code: ClassVar[str]
     status: ClassVar[HTTPStatus]
     default_detail: ClassVar[str]
     retryable: ClassVar[bool] = False
 
-    def __init__(self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None) -> None:
-        self.detail = detail or self.default_detail
+    def __init__(
+        self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None, **values: Value
+    ) -> None:
+        message = detail or self.default_detail
+        self.detail = Sentence(message, **values) if values else message
         self.errors = errors
         # Additional members of the problem document that the caller needs to continue.
         self.more: dict[str, int] = {}
@@ -25,13 +35,13 @@ class RecollectError(Exception):
 class InvalidInput(RecollectError):
     code = "validation_error"
     status = HTTPStatus.BAD_REQUEST
-    default_detail = "The input is not valid."
+    default_detail = _("The input is not valid.")
 
 
 class AuthenticationRequired(RecollectError):
     code = "authentication_required"
     status = HTTPStatus.UNAUTHORIZED
-    default_detail = "Log in, or send a valid token."
+    default_detail = _("Log in, or send a valid token.")
 
 
 class InsufficientScope(RecollectError):
@@ -39,7 +49,7 @@ class InsufficientScope(RecollectError):
 
     code = "insufficient_scope"
     status = HTTPStatus.FORBIDDEN
-    default_detail = "This token may not do that."
+    default_detail = _("This token may not do that.")
 
 
 class NotFound(RecollectError):
@@ -47,7 +57,7 @@ class NotFound(RecollectError):
 
     code = "not_found"
     status = HTTPStatus.NOT_FOUND
-    default_detail = "Not found."
+    default_detail = _("Not found.")
 
 
 class Conflict(RecollectError):
@@ -55,7 +65,7 @@ class Conflict(RecollectError):
 
     code = "conflict"
     status = HTTPStatus.PRECONDITION_FAILED
-    default_detail = "It has been changed since it was read. Read it again, and write again."
+    default_detail = _("It has been changed since it was read. Read it again, and write again.")
 
 
 class PreconditionRequired(RecollectError):
@@ -71,7 +81,7 @@ class StillRunning(RecollectError):
 
     code = "still_running"
     status = HTTPStatus.CONFLICT
-    default_detail = "The same request is still running. Try again shortly."
+    default_detail = _("The same request is still running. Try again shortly.")
     retryable = True
 
 
@@ -84,25 +94,25 @@ class IdempotencyKeyReused(RecollectError):
 class TooLarge(RecollectError):
     code = "too_large"
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    default_detail = "The request is too large."
+    default_detail = _("The request is too large.")
 
 
 class RateLimited(RecollectError):
     code = "rate_limited"
     status = HTTPStatus.TOO_MANY_REQUESTS
-    default_detail = "Too many requests. Try again in a moment."
+    default_detail = _("Too many requests. Try again in a moment.")
     retryable = True
 
-    def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
+    def __init__(self, detail: str | None = None, *, retry_after: int | None = None, **values: Value) -> None:
         """`retry_after` is in seconds, if known."""
         self.retry_after = retry_after
-        super().__init__(detail)
+        super().__init__(detail, errors=None, **values)
 
 
 class TooSlow(RecollectError):
     code = "timeout"
     status = HTTPStatus.REQUEST_TIMEOUT
-    default_detail = "The request took too long to arrive."
+    default_detail = _("The request took too long to arrive.")
     retryable = True
 
 
@@ -111,19 +121,19 @@ class Broken(RecollectError):
 
     code = "internal_error"
     status = HTTPStatus.INTERNAL_SERVER_ERROR
-    default_detail = "Something went wrong here. It has been written to the log."
+    default_detail = _("Something went wrong here. It has been written to the log.")
 
 
 class SearchFailed(RecollectError):
     code = "search_error"
     status = HTTPStatus.INTERNAL_SERVER_ERROR
-    default_detail = "Search failed."
+    default_detail = _("Search failed.")
 
 
 class Unavailable(RecollectError):
     code = "unavailable"
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    default_detail = "The service is away for the moment. Try again shortly."
+    default_detail = _("The service is away for the moment. Try again shortly.")
     retryable = True
 
 
@@ -132,7 +142,7 @@ class WrongState(RecollectError):
 
     code = "wrong_state"
     status = HTTPStatus.CONFLICT
-    default_detail = "This cannot be done with the import at the moment."
+    default_detail = _("This cannot be done with the import at the moment.")
 
 
 class WrongOffset(RecollectError):
@@ -156,8 +166,9 @@ class ContinuedSince(RecollectError):
 
     def __init__(self, conversations: int) -> None:
         super().__init__(
-            f"{conversations:,} of what was imported has been continued or changed here since. With `force` it is "
-            "undone all the same: what was said here stays, and what was imported goes."
+            "%(count)s of what was imported has been continued or changed here since. With `force` it is "
+            "undone all the same: what was said here stays, and what was imported goes.",
+            count=conversations,
         )
         self.more = {"continued_since": conversations}
 
@@ -165,20 +176,20 @@ class ContinuedSince(RecollectError):
 class TooManyImports(RecollectError):
     code = "too_many_imports"
     status = HTTPStatus.CONFLICT
-    default_detail = "Other imports are still open. Finish, cancel or delete one first."
+    default_detail = _("Other imports are still open. Finish, cancel or delete one first.")
 
 
 class QuotaExceeded(TooLarge):
     """The user has reached a quota."""
 
     code = "quota_exceeded"
-    default_detail = "The file is larger than this server takes."
+    default_detail = _("The file is larger than this server takes.")
 
 
 class NoRoom(RecollectError):
     code = "no_room"
     status = HTTPStatus.INSUFFICIENT_STORAGE
-    default_detail = "The server's disk has no room for this file at the moment. Ask the server's administrator."
+    default_detail = _("The server's disk has no room for this file at the moment. Ask the server's administrator.")
 
 
 STATUSES: dict[str, HTTPStatus] = {

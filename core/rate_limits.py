@@ -34,6 +34,7 @@ from rest_framework.throttling import BaseThrottle
 
 from core import resilience
 from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
+from core.text import gettext_noop as _
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -320,8 +321,8 @@ running_calls = RunningCalls()
 
 
 def too_many_calls() -> RateLimited:
-    detail = f"{settings.CONCURRENT_CALLS} of your calls are running. Wait for one to end."
-    return RateLimited(detail, retry_after=1)
+    detail = _("%(count)s of your calls are running. Wait for one to end.")
+    return RateLimited(detail, count=settings.CONCURRENT_CALLS, retry_after=1)
 
 
 @contextmanager

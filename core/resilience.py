@@ -32,6 +32,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from core.errors import Unavailable
+from core.text import gettext_noop as _
 
 # After so many time-outs in a row an endpoint is left alone for so many seconds. Then one more is enough.
 MOST_TIMEOUTS = 3
@@ -304,7 +305,7 @@ def _say_once(task: str, error: Exception) -> str:
 # at its next query: `config.database` checks the deadline before each, and `acting_as` has the server end a transaction
 # that is still running then.
 
-TOO_LATE = "This took longer than the server allows, and was stopped. Try again in a moment."
+TOO_LATE = _("This took longer than the server allows, and was stopped. Try again in a moment.")
 
 
 class RequestDeadline:

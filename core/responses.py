@@ -35,6 +35,8 @@ from core.errors import (
     Unavailable,
 )
 from core.rate_limits import client_address, counted_refusal
+from core.text import Sentence, in_language, page_language
+from core.text import gettext_noop as _
 
 CONTENT_TYPE = "application/problem+json"
 # The scheme that every tool for agents understands; `Token` is accepted too.
@@ -42,25 +44,31 @@ CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
 
 
-def problem(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
-    """The body: `type, title, status, detail, code, retryable`, and `errors` per field if the input is wrong."""
+def problem(error: RecollectError, *, status: int | None = None, language: str = "en") -> dict[str, Any]:
+    """The body: `type, title, status, detail, code, retryable`, and `errors` per field if the input is wrong.
+
+    `language`: that of the page whose script gets it (`core.text.page_language`).
+    """
     http_status = HTTPStatus(status or error.status)
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": http_status.phrase,
         "status": http_status.value,
-        "detail": error.detail,
+        "detail": in_language(error.detail, language),
         "code": error.code,
         "retryable": error.retryable,
     }
     if error.errors:
-        body["errors"] = error.errors
+        body["errors"] = {
+            field: [in_language(sentence, language) for sentence in sentences]
+            for field, sentences in error.errors.items()
+        }
     return body | error.more
 
 
-def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:
+def problem_response(error: RecollectError, request: HttpRequest, *, status: int | None = None) -> HttpResponse:
     """For views that are not DRF's."""
-    body = problem(error, status=status)
+    body = problem(error, status=status, language=page_language(request.headers))
     return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
@@ -83,12 +91,12 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     status = exc.status_code if isinstance(exc, exceptions.APIException) else None
     if isinstance(error, AuthenticationRequired):
         error, status = counted_refusal(error, address=client_address(context["request"])), None
-    body = problem(error, status=status)
+    body = problem(error, status=status, language=page_language(context["request"].headers))
     return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
-DATABASE_AWAY = "The database is away for the moment. Try again shortly."
-DISK_FULL = "The disk is full. The administrator of this server has to make room on it."
+DATABASE_AWAY = _("The database is away for the moment. Try again shortly.")
+DISK_FULL = _("The disk is full. The administrator of this server has to make room on it.")
 # PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
 LEAST_FREE_BYTES = 20 * 2**20
 
@@ -177,7 +185,7 @@ def _header(request: Request, name: str) -> str | None:
     """Raises `InvalidInput` for a header that is too long."""
     value = request.headers.get(name)
     if value is not None and len(value) > LONGEST_HEADER:
-        raise InvalidInput(errors={name: [f"At most {LONGEST_HEADER:,} characters."]})
+        raise InvalidInput(errors={name: [Sentence(_("At most %(count)s characters."), count=LONGEST_HEADER)]})
     return value
 
 

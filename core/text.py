@@ -1,4 +1,4 @@
-"""Texts at the border: what PostgreSQL can store, Markdown that a program reads back, and zips that are streamed.
+"""Texts at the border: what PostgreSQL can store, Markdown that a program reads back, zips, and translated sentences.
 
 Cleans text and JSON from outside so that PostgreSQL can store them, and cuts text between signs.
 
@@ -11,10 +11,14 @@ import math
 import re
 import unicodedata
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
+
+from django.conf import settings
+from django.utils.formats import date_format, number_format
+from django.utils.translation import get_language, gettext, override
 
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
@@ -271,3 +275,136 @@ class _Outbox:
         taken = bytes(self._waiting)
         self._waiting.clear()
         return taken
+
+
+# --- Sentences that programs read in English, and people in the language of their page ---
+# An error, a tool's summary and a line of an import's report are such sentences. Code marks a message for translation
+# where it says it (`gettext_noop`), and gives its values beside it. The API, the tools and the database have the
+# English text. A page formats the message again with its translation (`in_page_language`). A text without values is its
+# own message, so it stays an ordinary `str`.
+
+
+def gettext_noop(message: str) -> str:
+    """Marks a message for translation. Django's own reads the settings, which import modules with messages."""
+    return message
+
+
+# A name or another text of the user, which stays as it is; another sentence; a number; a day; several of these.
+Value = str | int | date | Sequence["Value"]
+
+# The language of the page whose script asks. Requests of programs have no such header, and get English.
+PAGE_LANGUAGE = "X-Recollect-Language"
+
+
+class Sentence(str):
+    """An English text that knows its message, such as "At most %(count)s characters.", and the values in it."""
+
+    __slots__ = ("message", "values")
+
+    message: str
+    values: dict[str, Value]
+
+    def __new__(cls, message: str, /, **values: Value) -> "Sentence":
+        text = message % {name: _in_english(value) for name, value in values.items()} if values else message
+        sentence = super().__new__(cls, text)
+        sentence.message, sentence.values = message, values
+        return sentence
+
+
+def _in_english(value: Value) -> str:
+    match value:
+        case str():
+            return str(value)
+        case int():
+            return f"{value:,}"
+        case date():
+            return value.isoformat()
+    return ", ".join(map(_in_english, value))
+
+
+def in_page_language(text: str) -> str:
+    """In the active language; unchanged if that is English or has no translation."""
+    if not text or (get_language() or "en").startswith("en"):
+        return str(text)
+    if isinstance(text, Sentence) and text.values:
+        return gettext(text.message) % {name: _in_language(value) for name, value in text.values.items()}
+    return gettext(text)
+
+
+def _in_language(value: Value) -> str:
+    match value:
+        case Sentence():
+            return in_page_language(value)
+        case str():
+            return value
+        case int():
+            return number_format(value, force_grouping=True)
+        case date():
+            return date_format(value, "DATE_FORMAT")
+    return ", ".join(map(_in_language, value))
+
+
+def page_language(headers: Mapping[str, str]) -> str:
+    """The language in which a response's sentences are: of the page whose script asks, or else English."""
+    language = headers.get(PAGE_LANGUAGE, "")
+    return language if language in dict(settings.LANGUAGES) else str(settings.LANGUAGE_CODE)
+
+
+def in_language(text: str, language: str) -> str:
+    if language.startswith("en"):
+        return str(text)
+    with override(language):
+        return in_page_language(text)
+
+
+def sentence_of(error: Exception) -> str:
+    """The sentence that an exception was raised with; `str(error)` has lost its values."""
+    return str(error) if not error.args or not isinstance(error.args[0], str) else error.args[0]
+
+
+# --- Keeps a sentence in a JSON column: the English text, with the message and the values of new rows beside it ---
+
+
+def kept(text: str) -> dict[str, Any]:
+    """What a row has beside its text: `{"sentence": {"message", "values"}}`, or nothing for a text without values."""
+    return {"sentence": as_json(text)} if isinstance(text, Sentence) and text.values else {}
+
+
+def restored(row: Mapping[str, Any], name: str) -> str:
+    """The sentence of a row whose field `name` has the text. A row of an earlier version has the text alone."""
+    text = row[name]
+    try:
+        sentence = _from_json(row.get("sentence"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return str(text)
+    # Of a text that was cut or changed, the values say too much.
+    return sentence if isinstance(sentence, Sentence) and sentence == text else str(text)
+
+
+def without_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as programs get it."""
+    return {name: value for name, value in row.items() if name != "sentence"}
+
+
+def as_json(value: Value) -> Any:
+    match value:
+        case Sentence():
+            return {"message": value.message, "values": {name: as_json(each) for name, each in value.values.items()}}
+        case str() | int():
+            return value
+        case date():
+            return {"date": value.isoformat()}
+    return [as_json(each) for each in value]
+
+
+def _from_json(value: Any) -> Value:
+    match value:
+        case {"message": str(message), "values": dict(values)}:
+            return Sentence(message, **{name: _from_json(each) for name, each in values.items()})
+        case {"date": str(day)}:
+            return date.fromisoformat(day)
+        case list():
+            return [_from_json(each) for each in value]
+        case str() | int():
+            return value
+    raise ValueError("not a value of a sentence")

@@ -24,6 +24,8 @@ from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
 from core.errors import InvalidInput, NotFound
+from core.text import Sentence
+from core.text import gettext_noop as _
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -40,7 +42,7 @@ MOST_FIELDS_NAMED = 50
 # The length of an id, a page's cursor or a time, with room for an invalid one.
 LONGEST_REFERENCE = 100
 NO_JSON = "The body is not valid JSON."
-NO_NUL = "A text cannot have a NUL character (U+0000)."
+NO_NUL = _("A text cannot have a NUL character (U+0000).")
 
 
 def text_limit(characters: int) -> dict[str, Any]:
@@ -223,13 +225,13 @@ def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = Fals
 
 def _complaint(text: str, *, max_length: int, may_be_blank: bool) -> str:
     if not may_be_blank and not text.strip():
-        return "Write something."
+        return _("Write something.")
     if len(text) > max_length:
-        return f"At most {max_length:,} characters; this has {len(text):,}."
+        return Sentence(_("At most %(count)s characters; this has %(length)s."), count=max_length, length=len(text))
     if "\0" in text:
         return NO_NUL
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        return "A text cannot have half of a surrogate pair (U+D800 to U+DFFF)."
+        return _("A text cannot have half of a surrogate pair (U+D800 to U+DFFF).")
     return ""
 
 
@@ -293,7 +295,7 @@ def position_in_address(text: str | None) -> Position | None:
     is too long.
     """
     if text and len(text) > LONGEST_REFERENCE:
-        raise InvalidInput(errors={"after": [f"At most {LONGEST_REFERENCE} characters."]})
+        raise InvalidInput(errors={"after": [Sentence(_("At most %(count)s characters."), count=LONGEST_REFERENCE)]})
     try:
         return Position.parse(text) if text else None
     except ValueError:

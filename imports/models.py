@@ -9,6 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from core.ids import uuid7
+from core.text import restored
 from intake.models.conversations import OwnedQuerySet
 
 # Enough of a digest that no two tokens of a person are confused.
@@ -72,8 +73,9 @@ class Import(models.Model):
     progress = models.FloatField(default=0.0, help_text="0 to 1 within the state.")
     first_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
+    # Texts; `{text, sentence}` for one with values (`core.text.kept`); and of the error `{error, sentence}`.
     notices: "models.JSONField[Any, Any]" = models.JSONField(default=list)
-    # The first hundred, each `{where, reason, external_id}`; `found` counts all.
+    # The first hundred, each `{where, reason, external_id}` and perhaps `sentence`; `found` counts all.
     skipped: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     error = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
@@ -95,6 +97,16 @@ class Import(models.Model):
         return self.state in self.State.at_rest()
 
     @property
+    def notice_sentences(self) -> list[str]:
+        return [restored(each, "text") if isinstance(each, dict) else each for each in self.notices if _is_notice(each)]
+
+    @property
+    def error_sentence(self) -> str:
+        """The sentence of `error`, whose values stand among the notices."""
+        own = [each for each in self.notices if not _is_notice(each) and each["error"] == self.error]
+        return restored(own[0], "error") if own else self.error
+
+    @property
     def can_be_undone(self) -> bool:
         has_ended = self.state in (self.State.DONE, self.State.CANCELLED, self.State.FAILED)
         return has_ended and any((self.stored or {}).values())
@@ -105,6 +117,10 @@ class Import(models.Model):
         if self.state not in (self.State.UPLOADING, self.State.READY):
             return None
         return self.updated_at + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS)
+
+
+def _is_notice(each: Any) -> bool:
+    return isinstance(each, str) or "error" not in each
 
 
 class ImportJob(models.Model):

@@ -33,6 +33,7 @@ from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
 from core.isolation.acting import acting_as
 from core.responses import KEEP_ALIVE, as_recollect_error, problem_response
+from core.text import page_language
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
 from imports.models import BEGUN_BY_LENGTH, EntryKind, Import, ImportEntry
@@ -105,7 +106,9 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     def look(self, request: Request) -> Response:
         after = position_in_address(request.query_params.get("after"))
         page = services.list_imports(user=person_of(request), after=after)
-        return Response(ImportListOutput.of(page).model_dump(mode="json", by_alias=True))
+        return Response(
+            ImportListOutput.of(page, language=page_language(request.headers)).model_dump(mode="json", by_alias=True)
+        )
 
     @extend_schema(
         operation_id="begin_import",
@@ -124,7 +127,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
             now=timezone.now(),
             begun_by=_token_of(request),
         )
-        return _answer(batch, status=HTTPStatus.CREATED)
+        return _answer(request, batch, status=HTTPStatus.CREATED)
 
     @extend_schema(
         operation_id="read_import",
@@ -135,7 +138,10 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     def retrieve(self, request: Request, import_id: str) -> Response:
         user = person_of(request)
         batch = services.get(user=user, import_id=import_id)
-        return Response(data_of(batch), headers={"Upload-Offset": str(batch.bytes_received)})
+        return Response(
+            data_of(batch, language=page_language(request.headers)),
+            headers={"Upload-Offset": str(batch.bytes_received)},
+        )
 
     @extend_schema(
         operation_id="delete_import",
@@ -171,7 +177,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         batch = services.receive(
             user=person_of(request), import_id=import_id, data=data, first=first, total=total, now=timezone.now()
         )
-        return _answer(batch)
+        return _answer(request, batch)
 
     @extend_schema(
         operation_id="preview_import",
@@ -191,7 +197,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         batch = services.get(user=person_of(request), import_id=import_id)
         page = services.entries_of(batch, validate_query(EntryQuestion, request))
         shown = PreviewOutput(
-            import_=ImportOutput.of(batch),
+            import_=ImportOutput.of(batch, language=page_language(request.headers)),
             newest=page.newest,
             comes_in=page.comes_in,
             items=[EntryOutput.of(entry) for entry in page.entries],
@@ -216,7 +222,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
             since=requested.since,
             now=timezone.now(),
         )
-        return _answer(batch, status=HTTPStatus.ACCEPTED)
+        return _answer(request, batch, status=HTTPStatus.ACCEPTED)
 
     @extend_schema(
         operation_id="cancel_import",
@@ -229,7 +235,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     def cancel(self, request: Request, import_id: str) -> Response:
         user = person_of(request)
         _refuse_to_remove(request, services.get(user=user, import_id=import_id))
-        return _answer(services.cancel(user=user, import_id=import_id), status=HTTPStatus.ACCEPTED)
+        return _answer(request, services.cancel(user=user, import_id=import_id), status=HTTPStatus.ACCEPTED)
 
     @extend_schema(
         operation_id="undo_import",
@@ -244,17 +250,17 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         user = person_of(request)
         _refuse_to_remove(request, services.get(user=user, import_id=import_id))
         batch = services.undo(user=user, import_id=import_id, force=requested.force, now=timezone.now())
-        return _answer(batch, status=HTTPStatus.ACCEPTED)
+        return _answer(request, batch, status=HTTPStatus.ACCEPTED)
 
 
-def data_of(batch: Import, *, counts_vectors: bool = True) -> dict[str, Any]:
+def data_of(batch: Import, *, counts_vectors: bool = True, language: str = "en") -> dict[str, Any]:
     """An import with its owner's waiting vectors; call it while acting as that user."""
     vectors = waiting_vectors(batch.user, now=timezone.now()) if batch.stored and counts_vectors else None
-    return ImportOutput.of(batch, vectors).as_data()
+    return ImportOutput.of(batch, vectors, language=language).as_data()
 
 
-def _answer(batch: Import, *, status: int = HTTPStatus.OK) -> Response:
-    return Response(ImportOutput.of(batch).as_data(), status=status)
+def _answer(request: Request, batch: Import, *, status: int = HTTPStatus.OK) -> Response:
+    return Response(ImportOutput.of(batch, language=page_language(request.headers)).as_data(), status=status)
 
 
 def _range(header: str, length: int) -> tuple[int, int]:
@@ -288,7 +294,7 @@ class ImportEventsView(View):
     ) -> HttpResponse:
         """The same response as of the other endpoints."""
         error = InvalidInput(f'Method "{request.method}" not allowed.')
-        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        response = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
         response["Allow"] = "GET, HEAD, OPTIONS"
         return response
 

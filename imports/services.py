@@ -25,6 +25,7 @@ from core.errors import (
     WrongState,
 )
 from core.ids import parse_id
+from core.text import gettext_noop as _
 from core.text import pg_text
 from core.validation import Input, ListPage, PlainText, Position, WrittenTime, page_of
 from imports.models import MAX_FILENAME, EntryKind, Import, ImportedItem, ImportEntry
@@ -83,7 +84,8 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
         used = held.aggregate(used=Sum("bytes"))["used"] or 0
         if used + size > settings.IMPORTS_BYTES_PER_PERSON:
             left = max(0, settings.IMPORTS_BYTES_PER_PERSON - used)
-            raise QuotaExceeded(f"There is room for {left:,} more bytes, and this file has {size:,}.")
+            message = _("There is room for %(count)s more bytes, and this file has %(size)s.")
+            raise QuotaExceeded(message, count=left, size=size)
         name = " ".join(pg_text(filename).split())[:MAX_FILENAME] or "export"
         batch = Import.objects.create(
             user=user,

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.urls import reverse
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.text import in_language, restored
 from core.validation import Input, ListPage, WrittenTime
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
@@ -82,7 +83,8 @@ class ImportOutput(BaseModel):
     ]
 
     @classmethod
-    def of(cls, batch: Import, vectors: VectorsOutput | None = None) -> Self:
+    def of(cls, batch: Import, vectors: VectorsOutput | None = None, *, language: str = "en") -> Self:
+        """`language`: that of the page whose script asks."""
         labels = {reader.product: reader.label for reader in readers()}
         return cls(
             id=batch.pk,
@@ -101,10 +103,17 @@ class ImportOutput(BaseModel):
             progress=round(batch.progress, 4),
             first_at=batch.first_at,
             last_at=batch.last_at,
-            notices=batch.notices,
-            skipped=[SkippedOutput(**each) for each in batch.skipped],
+            notices=[in_language(each, language) for each in batch.notice_sentences],
+            skipped=[
+                SkippedOutput(
+                    where=each["where"],
+                    reason=in_language(restored(each, "reason"), language),
+                    external_id=each["external_id"],
+                )
+                for each in batch.skipped
+            ],
             vectors=vectors,
-            error=batch.error or None,
+            error=in_language(batch.error_sentence, language) or None,
             can_undo=batch.can_be_undone,
             created_at=batch.created_at,
             started_at=batch.started_at,
@@ -129,9 +138,9 @@ class ImportListOutput(BaseModel):
     products: Annotated[list[ProductOutput], Field(description="What can be read.")]
 
     @classmethod
-    def of(cls, page: ListPage[Import]) -> Self:
+    def of(cls, page: ListPage[Import], *, language: str = "en") -> Self:
         return cls(
-            imports=[ImportOutput.of(batch) for batch in page.rows],
+            imports=[ImportOutput.of(batch, language=language) for batch in page.rows],
             more=str(page.more) if page.more else None,
             products=[ProductOutput(product=reader.product, label=reader.label) for reader in readers()],
         )

@@ -1,4 +1,4 @@
-"""Django's configuration of the app: loads its receivers and checks."""
+"""Django's configuration of the app: loads its receivers and checks, and registers it with intake."""
 
 from django.apps import AppConfig
 
@@ -7,4 +7,7 @@ class MemoryConfig(AppConfig):
     name = "memory"
 
     def ready(self) -> None:
-        from memory import checks, receivers  # noqa: F401
+        from intake import ports
+        from memory import checks, hooks, receivers  # noqa: F401
+
+        ports.memory.register(lambda: hooks)

@@ -22,6 +22,8 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
+from core.text import Sentence
+from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
@@ -119,9 +121,9 @@ MAX_LOGS = 100
 # Later days would have no noon in some time zones, or are typing errors.
 YEARS = range(1900, 3000)
 
-FULL = f"The document would have more than {MAX_DOCUMENT_LENGTH:,} characters, and so nothing was appended."
+FULL = _("The document would have more than %(count)s characters, and so nothing was appended.")
 EXISTS = "There is such a document already. Read it, and write with its ETag."
-CHANGED = "These lines are not in the document any more as they were added, and so nothing was taken out."
+CHANGED = _("These lines are not in the document any more as they were added, and so nothing was taken out.")
 
 
 class DocumentOutput(Shape):
@@ -239,7 +241,7 @@ def move(*, user: User, day: date, to: date, expected: Collection[str] | None, n
         if row.content and not MemoryDocument.objects.append(
             user=user, kind=row.kind, day=to, lines=as_lines(row.content), now=now
         ):
-            raise TooLarge(FULL)
+            raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
         row.delete()
         return _indexed(user, to, now)
 
@@ -251,7 +253,7 @@ def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Documen
     quotas.take(user.pk, size=len(text.encode()))
     with transaction.atomic():
         if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=_date(day), lines=as_lines(text), now=now):
-            raise TooLarge(FULL)
+            raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
         return _indexed(user, day, now)
 
 
@@ -325,7 +327,8 @@ def _indexed(user: User, day: DocumentDay, now: datetime) -> DocumentOutput:
 
 def _check_day(day: DocumentDay) -> None:
     if isinstance(day, date) and day.year not in YEARS:
-        raise InvalidInput(errors={"date": [f"A log's year lies between {YEARS[0]} and {YEARS[-1]}."]})
+        message = _("A log's year lies between %(first)s and %(last)s.")
+        raise InvalidInput(errors={"date": [Sentence(message, first=str(YEARS[0]), last=str(YEARS[-1]))]})
 
 
 def _kind(day: DocumentDay) -> MemoryDocument.Kind:

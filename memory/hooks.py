@@ -1,7 +1,8 @@
-"""Functions that the lower apps call by dotted paths in the settings: notes for the chat, and the export."""
+"""`intake.ports.Memory`: notes for the chat, the size of the memory, and the export."""
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -9,8 +10,8 @@ from django.db import connection
 
 from core.text import END, ArchiveFile, write_section
 from intake.chats.exporting import as_json, in_pages, plain, safe_name, short_id
-from intake.chats.quotas import Holdings
 from intake.models import User
+from intake.ports import Holdings
 from memory import documents
 from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.models import MemoryDocument, MemoryRecord
@@ -27,31 +28,32 @@ SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHE
 DOCUMENTS_AT_ONCE = 10
 
 
-def notes(user: User, *, length: int) -> str:
-    """`settings.CHAT_NOTES`: the beginning of the user's MEMORY.md, at most `length` characters."""
-    return documents.beginning(user=user, day=None, length=length)
-
-
-def about_me(user: User, *, length: int) -> str:
-    """`settings.CHAT_ABOUT`: the beginning of the user's USER.md, at most `length` characters."""
-    return documents.beginning(user=user, day=ABOUT_ME, length=length)
+notes = partial(documents.beginning, day=None)
+about_me = partial(documents.beginning, day=ABOUT_ME)
 
 
 def far_distance() -> float:
-    """`settings.CHAT_FAR_DISTANCE`: a match beyond it is mostly chance."""
     return (get_embedder().calibration or UNCALIBRATED).far
 
 
 def stored(user_id: int) -> Holdings:
-    """`settings.QUOTA_MEASURES`: documents with their earlier versions, records, and waiting vectors."""
+    """Documents with their earlier versions, records, and waiting vectors."""
     with connection.cursor() as cursor:
         cursor.execute(_STORED, {"user_id": user_id})
         size, waiting = cursor.fetchone()
     return Holdings(bytes=int(size), vectors_waiting=waiting)
 
 
+def exported(*, user: User) -> dict[str, Iterator[dict[str, Any]]]:
+    return {"documents": exported_documents(user=user), "records": exported_records(user=user)}
+
+
+def exported_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    yield from _document_files(user, now)
+    yield from _record_files(user, now)
+
+
 def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`."""
     for document in _documents(user):
         yield {
             "kind": document.kind,
@@ -78,7 +80,6 @@ def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
 
 
 def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`."""
     for record in in_pages(MemoryRecord.objects.for_user(user)):
         yield {
             "id": record.pk,
@@ -90,8 +91,8 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
         }
 
 
-def document_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """`settings.ACCOUNT_EXPORT_FILES`: each document unchanged, followed by their times."""
+def _document_files(user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """Each document unchanged, followed by their times."""
     times = []
     for document in exported_documents(user=user):
         name, content = _document_name(document), document.pop("content")
@@ -112,8 +113,8 @@ def _document_name(document: dict[str, Any]) -> str:
     return "MEMORY.md"
 
 
-def record_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """`settings.ACCOUNT_EXPORT_FILES`: all records as the sections of one file."""
+def _record_files(user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """All records as the sections of one file."""
     sections = map(_record_section, exported_records(user=user))
     first = next(sections, None)
     if first is not None:

@@ -10,6 +10,8 @@ from django.db import transaction
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
+from core.text import Sentence
+from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
 from intake.chats import quotas
@@ -136,7 +138,8 @@ def delete(*, user: User, record_id: UUID) -> None:
 
 def _checked(*, content: str, type: str, project_id: str, tags: Sequence[str]) -> dict[str, Any]:
     if len(tags) > MAX_TAGS:
-        raise InvalidInput(errors={"tags": [f"At most {MAX_TAGS}; these are {len(tags):,}."]})
+        message = _("At most %(most)s; these are %(count)s.")
+        raise InvalidInput(errors={"tags": [Sentence(message, most=MAX_TAGS, count=len(tags))]})
     return {
         "content": checked(content, field="content", max_length=MAX_RECORD_LENGTH),
         "type": checked(type, field="type", max_length=MAX_LABEL_LENGTH),

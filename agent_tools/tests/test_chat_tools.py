@@ -348,8 +348,40 @@ def test_what_a_failed_try_stored_can_be_taken_back_after_the_next(person, log_i
     assert not MemoryRecord.objects.exists()
 
 
-def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, settings):
-    settings.CHAT_FAR_DISTANCE = "builtins.float"  # 0: everything is far
+def test_a_summary_is_german_on_a_german_page_and_english_for_programs(person, log_in, language_model):
+    language_model(CallTool("append_daily_log", {"text": "Rain", "date": "2026-03-01"}), Say(("Done.",)))
+    client = log_in(person)
+    client.headers |= {"X-Recollect-Language": "de", "Prefer": "blocks"}
+    live = results(client.events("Note the rain"))[0]
+    turn = the_turn()
+    again = client.get(f"/api/v1/intake/turns/{turn.pk}/events").text
+    (shown,) = client.get(f"/api/v1/conversations/{turn.conversation_id}/").json()["turns"]
+    exported = client.get("/api/v1/account/export/").text
+    assert (live["summary"], "sentence" in live) == ("Added to the log of 2026-03-01", False)
+    assert "1. März 2026" in live["html"] and "1. März 2026" in again
+    assert shown["toolCalls"][0]["summary"] == "Added to the log of 2026-03-01"
+    assert turn.tool_calls[0]["sentence"]["values"] == {"date": {"date": "2026-03-01"}}
+    assert '"sentence"' not in json.dumps(shown) + exported
+
+
+def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, language_model, settings):
+    settings.LLM_TIMEOUT_SECONDS = 0.2
+    language_model(*[Say(("Late.",), seconds_apart=30)] * 2)
+    client = log_in(person)
+    client.headers |= {"X-Recollect-Language": "de", "Prefer": "blocks"}
+    failed = client.events("Hello")[-1].data
+    turn = the_turn()
+    page = client.get(f"/c/{turn.conversation_id}/", headers={"accept-language": "de"}).text
+    del client.headers["X-Recollect-Language"]
+    in_english = client.get(f"/api/v1/intake/turns/{turn.pk}/events").text
+    assert "0.2 Sekunden" in failed["detail"] and "sentence" not in failed
+    assert "0.2 Sekunden" in page
+    assert "The model sent nothing in 0.2 seconds (LLM_TIMEOUT_SECONDS). Try again." in in_english
+    assert "sentence" not in in_english
+
+
+def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, monkeypatch):
+    monkeypatch.setattr("memory.hooks.far_distance", lambda: 0.0)
     a_turn(person, "My cat is called Miso")
     index.embed_pending()
     events = log_in(person).events("The cat")

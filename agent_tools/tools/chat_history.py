@@ -7,7 +7,9 @@ from django.utils import timezone
 from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
+from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, counted, first_of, link
+from core.text import Sentence
+from core.text import gettext_noop as _
 from core.validation import Input, Output
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
@@ -24,7 +26,7 @@ RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
 # The score of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
-ONLY_NEAREST = "Nothing found about it; the nearest"
+ONLY_NEAREST = _("Nothing found about it; the nearest: %(places)s")
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
@@ -104,7 +106,7 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     if user is None:
         return NOBODY
     if not output.results:
-        return "Nothing found"
+        return NOTHING
     best_turns: dict[UUID, int] = {}
     for result in output.results:
         best_turns.setdefault(result.conversation_id, result.turn_number)
@@ -115,8 +117,10 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         if conversation_id in titles
     ]
     # As in the answer: results that are only the nearest do not count as found.
-    found = ONLY_NEAREST if output.nothing_relevant else f"Found {counted(output.total_found, 'turn')}"
-    return f"{found}: {first_of(links)}"
+    if output.nothing_relevant:
+        return Sentence(ONLY_NEAREST, places=first_of(links))
+    found = _("Found 1 turn: %(places)s") if output.total_found == 1 else _("Found %(count)s turns: %(places)s")
+    return Sentence(found, count=output.total_found, places=first_of(links))
 
 
 def _output(requested: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:

@@ -18,7 +18,8 @@ from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known
 from core.errors import NotFound
 from core.ids import parse_id
-from core.text import shortened
+from core.text import Sentence, shortened
+from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.chats.tree import conversation_path
 from intake.models import User
@@ -204,7 +205,7 @@ search = Tool(
     is_read_only=True,
     run=find,
     acts_itself=True,
-    summarise=lambda output, user: f"Found {len(output.results)}",
+    summarise=lambda output, user: Sentence(_("Found %(count)s"), count=len(output.results)),
 )
 
 fetch = Tool(
@@ -218,5 +219,5 @@ fetch = Tool(
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=fetch_one,
-    summarise=lambda output, user: f"Read {output.title}",
+    summarise=lambda output, user: Sentence(_("Read %(title)s"), title=output.title),
 )

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import counted, first_of, known, link
+from agent_tools.tools.wording import first_of, known, link
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
+from core.text import Sentence
+from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
@@ -226,13 +228,17 @@ def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
 def _say_turns(output: GetConversationOutput, user: User | None) -> str:
     number = output.turns[0].turn_number if output.turns else None
     path = conversation_path(output.conversation_id, turn_number=number)
-    return f"Read {counted(len(output.turns), 'turn')} of {link(output.title, path)}"
+    read = _("Read 1 turn of %(title)s") if len(output.turns) == 1 else _("Read %(count)s turns of %(title)s")
+    return Sentence(read, count=len(output.turns), title=link(output.title, path))
 
 
 def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
     """The number of conversations, and links to the first of them."""
     links = [link(each.title, conversation_path(each.conversation_id)) for each in output.conversations]
-    return f"Listed {counted(len(links), 'conversation')}" + (f": {first_of(links)}" if links else "")
+    if not links:
+        return Sentence(_("Listed %(count)s conversations"), count=0)
+    one, many = _("Listed 1 conversation: %(places)s"), _("Listed %(count)s conversations: %(places)s")
+    return Sentence(one if len(links) == 1 else many, count=len(links), places=first_of(links))
 
 
 get_conversation = Tool(

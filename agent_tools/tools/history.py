@@ -23,7 +23,9 @@ from agent_tools.tools.chat_history import (
     InterpretedTime,
     interpreted,
 )
-from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, counted, first_of, link, without_our_lines
+from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, first_of, link, without_our_lines
+from core.text import Sentence
+from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, stated
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
@@ -193,21 +195,25 @@ def summarise(output: SearchHistoryOutput, user: User | None) -> str:
     if user is None:
         return NOBODY
     if not output.results:
-        return "Nothing found"
+        return NOTHING
     best: dict[object, str] = {}
     for result in output.results:
         best.setdefault(result.conversation_id or _place(result), _place(result))
     places = list(best.values())
-    found = ONLY_NEAREST if output.nothing_relevant else f"Found {counted(len(output.results), 'result')}"
-    return f"{found}: {first_of(places)}"
+    if output.nothing_relevant:
+        return Sentence(ONLY_NEAREST, places=first_of(places))
+    found = _("Found 1 result: %(places)s") if len(output.results) == 1 else _("Found %(count)s results: %(places)s")
+    return Sentence(found, count=len(output.results), places=first_of(places))
 
 
 def _place(result: HistoryResult) -> str:
     if result.conversation_id is not None:
         return link(result.session or "", conversation_path(result.conversation_id, turn_number=result.turn_number))
     if result.record_id is not None:
-        return "a saved memory"
-    return f"the log of {result.date}" if result.source == "daily_log" else "MEMORY.md"
+        return Sentence(_("a saved memory"))
+    if result.source == "daily_log":
+        return Sentence(_("the log of %(date)s"), date=date.fromisoformat(result.date))
+    return "MEMORY.md"
 
 
 def _output(requested: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:

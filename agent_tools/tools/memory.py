@@ -15,10 +15,11 @@ from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
 from agent_tools.registry import StoredByCall, Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, as_one_line, known
+from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, known
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
 from core.responses import database_away
-from core.text import shortened
+from core.text import Sentence, shortened
+from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
 from intake.models import User
 from memory import documents, records
@@ -118,7 +119,9 @@ def summarise(output: SearchMemoryOutput, user: User | None) -> str:
     if user is None:
         return NOBODY
     count = len(output.results)
-    return f"Found {count} {'memory' if count == 1 else 'memories'}" if count else "Nothing found"
+    if not count:
+        return NOTHING
+    return _("Found 1 memory") if count == 1 else Sentence(_("Found %(count)s memories"), count=count)
 
 
 def _as_recollect_error(error: MemorySearchError) -> RecollectError:
@@ -285,9 +288,17 @@ def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user:
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
     record = output.record
-    about = [f"project {_plain(record.project_id)}"] if record.project_id else []
-    about += [f"tagged {', '.join(map(_plain, record.tags))}"] if record.tags else []
-    return f"Saved a {_plain(record.type)}" + "".join(f", {each}" for each in about)
+    match bool(record.project_id), bool(record.tags):
+        case True, True:
+            message = _("Saved a %(type)s, project %(project)s, tagged %(tags)s")
+        case True, False:
+            message = _("Saved a %(type)s, project %(project)s")
+        case False, True:
+            message = _("Saved a %(type)s, tagged %(tags)s")
+        case _none:
+            message = _("Saved a %(type)s")
+    tags = list(map(_plain, record.tags))
+    return Sentence(message, type=_plain(record.type), project=_plain(record.project_id), tags=tags)
 
 
 def _plain(label: str) -> str:
@@ -332,7 +343,7 @@ append_daily_log = Tool(
     output_model=AppendDailyLogOutput,
     is_read_only=False,
     run=append,
-    summarise=lambda output, user: f"Added to the log of {output.date}",
+    summarise=lambda output, user: Sentence(_("Added to the log of %(date)s"), date=output.date or ""),
     kept=kept_lines,
     for_writers=appended_only,
     undo=take_back_lines,

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from django.utils.text import Truncator
 
 from core.errors import AuthenticationRequired
+from core.text import Sentence, Value
+from core.text import gettext_noop as _
 from intake.models import User
 
 NO_CALLER = "user identity required"
-NOBODY = "Nothing to search yet: register or log in to have a memory"
+NOBODY = _("Nothing to search yet: register or log in to have a memory")
+NOTHING = _("Nothing found")
 LINKS = 3
 LINK_LENGTH = 48
 
@@ -34,9 +37,11 @@ def link(title: str, path: str) -> str:
     return f"[{Truncator(plain).chars(LINK_LENGTH)}]({path})"
 
 
-def first_of(places: Sequence[str]) -> str:
-    more = f" and {len(places) - LINKS} more" if len(places) > LINKS else ""
-    return f"{', '.join(places[:LINKS])}{more}"
+def first_of(places: Sequence[str]) -> Value:
+    """The value of a summary's `places`."""
+    if len(places) <= LINKS:
+        return list(places)
+    return Sentence(_("%(place)s and %(more)s more"), place=list(places[:LINKS]), more=len(places) - LINKS)
 
 
 # --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---

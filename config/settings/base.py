@@ -170,7 +170,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# Accounts: login, and the parts of an export (docs/security.md, decision 36)
+# Accounts: login (docs/security.md, decision 36)
 
 AUTH_USER_MODEL = "intake.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -299,22 +299,6 @@ EMAIL_USE_SSL = env.bool("EMAIL_USE_SSL", default=False)
 EMAIL_USE_TLS = env.bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="Recollect <recollect@localhost>")
-
-# The parts of an account's export, by dotted path, so that intake imports no app above it. Each function takes the user
-# and yields JSON values, or iterators of them.
-ACCOUNT_EXPORTS = {
-    "conversations": "intake.chats.exporting.conversations",
-    "documents": "memory.hooks.exported_documents",
-    "records": "memory.hooks.exported_records",
-    "activity": "intake.chats.exporting.activity",
-}
-# The same parts as files of a zip: each function takes the user and the time, and yields `core.text.ArchiveFile`.
-ACCOUNT_EXPORT_FILES = {
-    "conversations": "intake.chats.exporting.conversation_files",
-    "documents": "memory.hooks.document_files",
-    "records": "memory.hooks.record_files",
-    "activity": "intake.chats.exporting.activity_file",
-}
 
 # REST API and its OpenAPI document
 
@@ -465,8 +449,6 @@ TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
 QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
 QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
-# The measured data of a user, by dotted path, so that intake imports no app above it: functions of the user's id.
-QUOTA_MEASURES = ["intake.chats.quotas.chats", "memory.hooks.stored"]
 
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
@@ -597,17 +579,9 @@ LLM_MODELS = {
 # How long an answer waits for the first word, and between two pieces. A model that is loaded first, or that reads a
 # long conversation without a graphics card, takes minutes for the first one.
 LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=300.0)
-# The tools of the chat's agent loop, by dotted path, so that intake imports no app above it.
-CHAT_TOOLSET = "agent_tools.chat.toolset"
-# Undoes what one of those tools stored, when the user asks for it.
-CHAT_UNDO = "agent_tools.chat.undo"
 # The number of rounds of tool calls in one answer; then the model has to answer.
 CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
-# The notes in the model's instructions (MEMORY.md, USER.md), and the length of each at most; 0 is none.
-CHAT_NOTES = "memory.hooks.notes"
-CHAT_ABOUT = "memory.hooks.about_me"
-# The distance beyond which a match of `search_chat_history` is mostly chance, by the active embedding model.
-CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
+# The length of each of the notes in the model's instructions (MEMORY.md, USER.md) at most; 0 is none.
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
 # Whether the model writes a chat's title after its first answer; each user can turn it off.

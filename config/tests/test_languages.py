@@ -1,6 +1,7 @@
 """Pages in the reader's language, everything else in English, and translations that are whole."""
 
 import re
+from datetime import date
 from io import BytesIO
 from pathlib import Path
 
@@ -10,17 +11,15 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.utils import translation
 from django.utils.translation.template import templatize
 
 from core import errors
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
+from core.text import Sentence, in_language, kept
 from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import a_turn
-from intake.web import sentences
-from intake.web.sentences import SENTENCES, in_page_language
 
 ROOT = Path(settings.BASE_DIR)
 APPS = ("agent_tools", "config", "core", "imports", "intake", "memory")
@@ -113,48 +112,32 @@ def test_every_text_of_a_template_is_marked_for_translation(path):
 
 # What a program alone can have done.
 FOR_PROGRAMS = {errors.PreconditionRequired, errors.IdempotencyKeyReused, errors.WrongOffset, errors.ContinuedSince}
-SUMMARY = (
-    "Found 1,200 results: [Bow, and cello](/c/1/), the log of 2026-11-12, a saved memory and 4 more",
-    "1.200 Treffer: [Bow, and cello](/c/1/), das Tagebuch vom 12. November 2026, ein Eintrag und 4 weitere",
+SUMMARY = Sentence(
+    "Found %(count)s results: %(places)s",
+    count=1200,
+    places=["[Bow, and cello](/c/1/)", Sentence("the log of %(date)s", date=date(2026, 11, 12))],
 )
-
-
-@pytest.mark.parametrize(
-    ("english", "german"),
-    [
-        SUMMARY,
-        ("Read 1 turn of [Read 3 turns of it](/c/1/)", "1 Beitrag aus [Read 3 turns of it](/c/1/) gelesen"),
-        ("That did not work: Search failed.", "Das hat nicht geklappt: Die Suche ist fehlgeschlagen."),
-        ("What nobody translated stays.", "What nobody translated stays."),
-    ],
-)
-def test_a_sentence_that_programs_read_too_is_in_the_language_of_the_page(english, german):
-    assert in_page_language(english) == english
-    with translation.override("de"):
-        assert in_page_language(english) == german
 
 
 def test_each_failure_that_a_page_can_show_has_its_sentence():
     kinds = set(errors.RecollectError.__subclasses__())
     kinds |= {each for kind in kinds for each in kind.__subclasses__()}
-    with translation.override("de"):
-        assert {
-            kind.__name__
-            for kind in kinds - FOR_PROGRAMS
-            if in_page_language(kind.default_detail) == kind.default_detail
-        } == set()
+    assert {
+        kind.__name__ for kind in kinds - FOR_PROGRAMS if in_language(kind.default_detail, "de") == kind.default_detail
+    } == set()
 
 
-def test_the_sentences_are_said_somewhere():
-    code = re.sub(r'"\s+f?"', "", "".join(path.read_text() for app in APPS for path in (ROOT / app).rglob("*.py")))
-    without_list = code.replace(re.sub(r'"\s+f?"', "", Path(sentences.__file__).read_text()), "")
-    # Some have their noun from a count, and tools their names from what they are called.
-    loose = re.compile(r"(Found|Listed|Read) |Saved a |^\w+( \w+){0,2}$|^%")
-    assert [
-        text
-        for text in SENTENCES
-        if not loose.match(text) and max(PLACEHOLDER.split(text), key=len).strip() not in without_list
-    ] == []
+@pytest.mark.django_db
+def test_the_api_says_an_error_in_the_language_of_the_page_whose_script_asks(client, alice):
+    client.force_login(alice)
+    page = {"X-Recollect-Language": "de"}
+    assert client.get("/api/v1/conversations/nothing/", headers=page).json()["detail"] == "Nicht gefunden."
+    body = {"content": "x" * 200_001}
+    refused = client.post("/api/v1/memory/records/", body, content_type="application/json", headers=page).json()
+    assert (refused["detail"], refused["code"]) == ("Die Eingabe ist nicht gültig.", "validation_error")
+    assert re.fullmatch(r"Höchstens [\d.]+ Zeichen; das sind 200\.001\.", refused["errors"]["content"][0])
+    unmatched = client.get("/api/v1/nothing/", headers=page).json()
+    assert unmatched["detail"] == "Nicht gefunden."
 
 
 @pytest.mark.django_db(transaction=True)
@@ -162,25 +145,29 @@ def test_a_page_and_its_scripts_say_in_its_language_what_the_server_says_in_engl
     alice.language = "de"
     alice.save(update_fields=["language"])
     turn = a_turn(alice, "What about the bow?", "```python\n1\n```")
-    call = {"id": "a", "name": "get_conversation", "input": {}, "summary": SUMMARY[0]}
+    call = {"id": "a", "name": "get_conversation", "input": {}, "summary": SUMMARY, **kept(SUMMARY)}
+    earlier = {"id": "b", "name": "save_memory", "input": {}, "summary": "Saved a note"}
     with acting_as(alice):
         error = {"code": "unavailable", "detail": Unavailable.default_detail, "retryable": True}
-        Turn.objects.filter(pk=turn.pk).update(status="failed", error=error, tool_calls=[call])
+        Turn.objects.filter(pk=turn.pk).update(status="failed", error=error, tool_calls=[call, earlier])
     page = open_page(conversation_path(turn.conversation_id), user=alice)
     shown = page.locator(".turn").inner_text()
     assert "Der Dienst ist gerade nicht da." in shown
     assert "Gespräch lesen" in shown
     assert "1.200 Treffer: Bow, and cello, das Tagebuch vom 12. November 2026" in shown
+    # Of an earlier version, which kept no values.
+    assert "Saved a note" in shown
     assert page.locator(".code-bar button").all_inner_texts() == ["Kopieren", "Herunterladen"]
-    said = """async (sentences) => {
-        const { inPageLanguage } = await import("/static/intake/language.js");
-        return sentences.map(inPageLanguage);
+    asked = """async (turn) => {
+        const { follow } = await import("/static/intake/ask.js");
+        const told = [];
+        const events = follow({ turnId: turn, signal: new AbortController().signal });
+        for await (const { data } of events) told.push(JSON.stringify(data));
+        return told;
     }"""
-    assert page.evaluate(said, [SUMMARY[0], Unavailable.default_detail, "What nobody translated stays."]) == [
-        SUMMARY[1],
-        "Der Dienst ist gerade nicht da. Versuch es gleich noch einmal.",
-        "What nobody translated stays.",
-    ]
+    told = "\n".join(page.evaluate(asked, turn.pk))
+    assert "1.200 Treffer" in told and "12. November 2026" in told
+    assert "Der Dienst ist gerade nicht da. Versuch es gleich noch einmal." in told
 
 
 @pytest.fixture(scope="module")
@@ -230,16 +217,20 @@ def _written(catalog):
     return {tuple(ids): tuple(strings) for ids, strings in forms}
 
 
-def test_every_reason_why_a_part_of_an_import_is_left_out_has_a_sentence():
+# What the command line alone can meet, and not an upload.
+FOR_FOLDERS = {"There is no such file or folder.", "This is neither a file nor a folder."}
+
+
+def test_every_reason_why_a_part_of_an_import_is_left_out_is_marked_for_translation():
     """As the readers say it: as a constant, by an exception, or as what a function returns for a line or an entry."""
-    said = set()
+    unmarked, marked = set(), 0
     for path in (ROOT / "imports/reading").rglob("*.py"):
-        ways = ["reason=", r"_Unusable\(", "NO_MESSAGES = ", "NO_WORDS = "]
-        ways += ["return "] * (path.name in ("lines.py", "zips.py"))
-        said.update(re.findall(rf'(?:{"|".join(ways)})f?"([^"]+ [^"]+)"', path.read_text()))
-    reasons = {re.sub(r"\{.*?\}", "", each) for each in said}
-    assert len(reasons) > 25
-    assert reasons <= {PLACEHOLDER.sub("", one) for one in SENTENCES}
+        ways = ["reason=", r"_Unusable\(", r"UnreadableExport\(", r"BrokenJSON\(", "NO_MESSAGES = ", "NO_WORDS = "]
+        ways += ["return "] * (path.name in ("json_streams.py", "files.py"))
+        unmarked.update(re.findall(rf'(?:{"|".join(ways)})f?"([^"]+ [^"]+)"', path.read_text()))
+        marked += path.read_text().count('_("')
+    assert {each for each in unmarked - FOR_FOLDERS if "{" not in each} == set()
+    assert marked > 40
 
 
 @pytest.mark.django_db

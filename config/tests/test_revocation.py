@@ -42,8 +42,7 @@ def changes(person, settings, monkeypatch, language_model):
 
 def export(form):
     def export(person, settings, monkeypatch, language_model):
-        settings.ACCOUNT_EXPORTS = {"conversations": f"{__name__}.slowly"}
-        settings.ACCOUNT_EXPORT_FILES = {}
+        monkeypatch.setattr("intake.chats.exporting.conversations", slowly)
         return "GET", "/api/v1/account/export/", {"params": {"as": form}}
 
     return export

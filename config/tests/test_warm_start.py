@@ -13,6 +13,7 @@ from django.conf import settings as project
 from django.db import connection
 
 from config.tests.test_chat_served import Web
+from intake import ports
 from intake.agent import models
 from intake.answers import hub
 from intake.models import Turn, User
@@ -100,7 +101,7 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
     assert not logged.about("could not be warmed up")
 
 
-def test_a_model_that_cannot_be_built_keeps_no_process_from_starting(settings, logged):
-    settings.CHAT_TOOLSET = "agent_tools.nowhere.toolset"
+def test_a_model_that_cannot_be_built_keeps_no_process_from_starting(monkeypatch, logged):
+    monkeypatch.setattr(ports, "chat_tools", ports.Port("chat_tools"))
     asyncio.run(hub.warm_up())
-    assert logged.about("could not be warmed up (ModuleNotFoundError)")
+    assert logged.about("could not be warmed up (ImproperlyConfigured)")

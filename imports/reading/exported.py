@@ -14,7 +14,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.text import pg_value
+from core.text import Sentence, pg_value, sentence_of
+from core.text import gettext_noop as _
 from imports.reading.items import (
     ExportedConversation,
     ExportedTurn,
@@ -117,11 +118,11 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
             others=_others(fields, _CONVERSATION),
         )
     except _Unusable as error:
-        return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
+        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
     if not turns and not skipped:
         return Skipped(where=where, reason=NO_WORDS, external_id=str(exported.id))
     if not turns:
-        reason = f"none of its turns can be read: {skipped[0].why}"
+        reason = Sentence(_("none of its turns can be read: %(reason)s"), reason=Sentence(skipped[0].why))
         return Skipped(where=where, reason=reason, external_id=str(exported.id))
     messages = _messages(exported)
     return ImportedConversation(
@@ -142,7 +143,7 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Ski
     try:
         kind, day = text_of(fields.get("kind")), _day(fields)
         if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
-            raise _Unusable("this is neither MEMORY.md nor USER.md nor the log of a day nor a note")
+            raise _Unusable(_("this is neither MEMORY.md nor USER.md nor the log of a day nor a note"))
         key = _uuid(fields, "id") if kind == "note" else None
         updated_at = _time(fields, "updated_at") if "updated_at" in fields else None
         title = _text(fields, "title", at_most=LONGEST_TITLE_OF_A_NOTE) if key else str(day or _TITLES[kind])
@@ -158,7 +159,7 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Ski
             updated_at=updated_at,
         )
     except _Unusable as error:
-        return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
+        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
 
 
 def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped:
@@ -166,7 +167,7 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
         tags = tuple(text_of(each)[: LONGEST["tag"]] for each in list_of(fields.get("tags")))
         content = _text(fields, "content", at_most=LONGEST_RECORD)
         if not content.strip():
-            raise _Unusable("this record is empty")
+            raise _Unusable(_("this record is empty"))
         return ImportedRecord(
             product=PRODUCT,
             id=_uuid(fields, "id"),
@@ -177,7 +178,7 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
             created_at=_time(fields, "created_at"),
         )
     except _Unusable as error:
-        return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
+        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
 
 
 def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple[SkippedMessage, ...]]:
@@ -187,19 +188,19 @@ def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple
         try:
             turn = _turn(fields, before=max(turns, default=None))
             if turn.turn_number in turns:
-                raise _Unusable("a second turn of the same number")
+                raise _Unusable(_("a second turn of the same number"))
             turns[turn.turn_number] = turn
         except _Unusable as error:
-            skipped.append(SkippedMessage(id=str(fields.get("turn_number"))[:20], why=str(error)))
+            skipped.append(SkippedMessage(id=str(fields.get("turn_number"))[:20], why=sentence_of(error)))
     return tuple(turns[number] for number in sorted(turns)), tuple(skipped)
 
 
 def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
     number, status = fields.get("turn_number"), fields.get("status")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= LAST_NUMBER:
-        raise _Unusable("its number is none that a turn can have")
+        raise _Unusable(_("its number is none that a turn can have"))
     if not isinstance(status, str) or status not in _STATUSES:
-        raise _Unusable("its status is unknown")
+        raise _Unusable(_("its status is unknown"))
     return ExportedTurn(
         turn_number=number,
         parent_number=_parent(fields, number) if "parent_number" in fields else before,
@@ -233,20 +234,20 @@ def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
     """The fields of a conversation that do not fit, without its texts: one line a turn, for the report."""
     skipped = []
     for turn in objects_of(fields.get("turns")):
-        parts = []
+        parts: list[Sentence] = []
         if len(_calls(turn)) < len(list_of(turn.get("tool_calls"))) or not isinstance(
             turn.get("tool_calls"), list | NoneType
         ):
-            parts.append("tool calls")
+            parts.append(Sentence(_("tool calls")))
         parts += [
-            name
-            for name, model in (("error", StoredError), ("usage", StoredUsage))
+            Sentence(name)
+            for name, model in ((_("error"), StoredError), (_("usage"), StoredUsage))
             if turn.get(name) not in (None, {}) and _stored(model, turn[name]) is None
         ]
         if isinstance(thoughts := turn.get("reasoning"), str) and len(thoughts) > LONGEST_THOUGHTS:
-            parts.append("the end of its thoughts")
+            parts.append(Sentence(_("the end of its thoughts")))
         if parts:
-            reason = f"left out of this turn, since it cannot be read: {', '.join(parts)}"
+            reason = Sentence(_("left out of this turn, since it cannot be read: %(places)s"), places=parts)
             skipped.append(Skipped(where=f"{where}, turn {str(turn.get('turn_number'))[:20]}", reason=reason))
     return skipped
 
@@ -267,7 +268,7 @@ def _parent(fields: dict[str, Any], number: int) -> int | None:
     if parent is None:
         return None
     if isinstance(parent, bool) or not isinstance(parent, int) or not 0 < parent < number:
-        raise _Unusable("it follows no earlier turn")
+        raise _Unusable(_("it follows no earlier turn"))
     return parent
 
 
@@ -343,7 +344,7 @@ def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
     try:
         return UUID(text_of(fields.get(name)))
     except ValueError:
-        raise _Unusable("its id is none of Recollect's") from None
+        raise _Unusable(_("its id is none of Recollect's")) from None
 
 
 def _time(fields: Mapping[str, Any], name: str) -> datetime:
@@ -357,7 +358,7 @@ def _time(fields: Mapping[str, Any], name: str) -> datetime:
             return at if EARLIEST <= at <= now + MOST_AHEAD else now.replace(hour=0, minute=0, second=0, microsecond=0)
     except (ValueError, OverflowError):
         pass
-    raise _Unusable(f"its {name} is no time")
+    raise _Unusable(Sentence(_("its %(name)s is no time"), name=name))
 
 
 def _day(fields: Mapping[str, Any]) -> date | None:
@@ -370,7 +371,7 @@ def _day(fields: Mapping[str, Any]) -> date | None:
             raise ValueError
         return day
     except ValueError:
-        raise _Unusable("its date is no day") from None
+        raise _Unusable(_("its date is no day")) from None
 
 
 def _short(fields: Mapping[str, Any], name: str) -> str:
@@ -380,7 +381,7 @@ def _short(fields: Mapping[str, Any], name: str) -> str:
 def _text(fields: Mapping[str, Any], name: str, *, at_most: int | None = None) -> str:
     value = fields.get(name, "")
     if not isinstance(value, str):
-        raise _Unusable(f"its {name} is no text")
+        raise _Unusable(Sentence(_("its %(name)s is no text"), name=name))
     if at_most is not None and len(value) > at_most:
-        raise _Unusable(f"its {name} has more than {at_most:,} characters")
+        raise _Unusable(Sentence(_("its %(name)s has more than %(count)s characters"), name=name, count=at_most))
     return text_of(value)

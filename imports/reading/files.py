@@ -21,11 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from core.text import Sentence
+from core.text import gettext_noop as _
 from imports.reading.items import Skipped, UnreadableExport
 
 # --- Limits the unpacked size of an export: counted over all levels of nested zips, before anything is unpacked ---
 
 _MEGABYTE = 1024 * 1024
+_TOO_MANY = _("This export has more than %(count)s files, more than can be read.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +65,17 @@ class Budget:
         self._entries += 1
         self._bytes += size
         if self._entries > self.limits.entries:
-            raise UnreadableExport(f"This export has more than {self.limits.entries:,} files, more than can be read.")
+            raise UnreadableExport(Sentence(_TOO_MANY, count=self.limits.entries))
         if self._bytes > self.limits.unpacked_bytes:
-            gigabytes = self.limits.unpacked_bytes / (1024 * _MEGABYTE)
-            raise UnreadableExport(f"This export unpacks to more than {gigabytes:,.0f} GB, more than can be read.")
+            gigabytes = round(self.limits.unpacked_bytes / (1024 * _MEGABYTE))
+            message = _("This export unpacks to more than %(count)s GB, more than can be read.")
+            raise UnreadableExport(Sentence(message, count=gigabytes))
         if self._is_bomb(size, packed) or self._is_bomb(self._bytes, self._packed or None):
-            raise UnreadableExport(
-                "This zip unpacks to more than "
-                f"{self.limits.ratio} times its size, as no export does: it is not read. Download the export again."
+            message = _(
+                "This zip unpacks to more than %(count)s times its size, as no export does: it is not read. "
+                "Download the export again."
             )
+            raise UnreadableExport(Sentence(message, count=self.limits.ratio))
 
     def claim_copy(self, size: int) -> None:
         """Counts the copy of a zip in a zip, before it is made. Raises `UnreadableExport`."""
@@ -78,15 +83,17 @@ class Budget:
         limits = self.limits
         if self._copied > limits.copies_from_bytes and self._copied > limits.copies_ratio * self._packed:
             raise UnreadableExport(
-                "The zips in this zip are much larger than the file, as in no export: they are not read. "
-                "Unpack the file, and bring in what was in it."
+                _(
+                    "The zips in this zip are much larger than the file, as in no export: they are not read. "
+                    "Unpack the file, and bring in what was in it."
+                )
             )
 
     def check_free(self) -> None:
         """Raises `UnreadableExport` when the copies would fill the disk."""
         folder = self.limits.temporary or Path(tempfile.gettempdir())
         if shutil.disk_usage(folder).free < self.limits.free_bytes:
-            raise UnreadableExport("The server's disk has no room for this file. Ask the server's administrator.")
+            raise UnreadableExport(_("The server's disk has no room for this file. Ask the server's administrator."))
 
     def _is_bomb(self, size: int, packed: int | None) -> bool:
         return packed is not None and size > self.limits.ratio_from_bytes and size > self.limits.ratio * packed
@@ -105,8 +112,12 @@ _COPIED_AT_ONCE = 1024 * 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 # macOS adds these to every zip it makes.
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
-_INCOMPLETE = "This zip is damaged or incomplete. Download the export again, and wait for the whole file."
+_INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, and wait for the whole file.")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, ValueError, OSError)
+
+
+def _in_file(name: str, reason: str) -> Sentence:
+    return Sentence(_("%(place)s: %(reason)s"), place=name, reason=Sentence(reason))
 
 
 def is_zip(stream: IO[bytes]) -> bool:
@@ -142,7 +153,7 @@ class ZipEntries:
             self._sort(entry)
         # Entries that share their bytes add up to more than the file has.
         if packed > stream.seek(0, io.SEEK_END):
-            raise UnreadableExport("The entries of this zip overlap, as in no export: it is not read.")
+            raise UnreadableExport(_("The entries of this zip overlap, as in no export: it is not read."))
 
     def _sort(self, entry: zipfile.ZipInfo) -> None:
         # Some programs of Windows write its separator.
@@ -151,12 +162,15 @@ class ZipEntries:
             return
         if entry.flag_bits & 1:
             raise UnreadableExport(
-                "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a password."
+                _(
+                    "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a "
+                    "password."
+                )
             )
         if reason := _reason_to_refuse(entry):
             self._refused.append(Skipped(where=entry.orig_filename, reason=reason))
         elif name in self._entries:
-            self._refused.append(Skipped(where=name, reason="a second entry of the same name"))
+            self._refused.append(Skipped(where=name, reason=_("a second entry of the same name")))
         else:
             self._entries[name] = entry
 
@@ -166,7 +180,9 @@ class ZipEntries:
                 if beginning.read(4) not in _BEGINNINGS:
                     continue
             if depth == budget.limits.depth:
-                raise UnreadableExport("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
+                raise UnreadableExport(
+                    _("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
+                )
             copy = self._copied(name, budget)
             opened.callback(copy.close)
             self._inner[name] = ZipEntries(copy, budget, opened, depth + 1)
@@ -206,7 +222,7 @@ class ZipEntries:
         try:
             return io.BufferedReader(_Unpacking(self._zip.open(self._entries[name]), name), 65536)
         except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(f"{name}: {_INCOMPLETE}") from error
+            raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
 
     def refused(self) -> Iterable[Skipped]:
         yield from self._refused
@@ -235,7 +251,7 @@ class _Unpacking(io.RawIOBase):
         try:
             data = self._entry.read(len(buffer))
         except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(f"{self._name}: {_INCOMPLETE}") from error
+            raise UnreadableExport(_in_file(self._name, _INCOMPLETE)) from error
         buffer[: len(data)] = data
         return len(data)
 
@@ -247,11 +263,11 @@ class _Unpacking(io.RawIOBase):
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename.replace("\\", "/")
     if not entry.filename or "\0" in name or name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
-        return "unsafe name"
+        return _("unsafe name")
     if stat.S_ISLNK(entry.external_attr >> 16):
-        return "symbolic link"
+        return _("symbolic link")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "packed in a way that is not supported"
+        return _("packed in a way that is not supported")
     return None
 
 
@@ -270,10 +286,10 @@ def _check_directory(stream: IO[bytes], budget: Budget) -> None:
         at = at_64
     limits = budget.limits
     if size > limits.entries * _DIRECTORY_BYTES_PER_ENTRY:
-        raise UnreadableExport(f"This export has more than {limits.entries:,} files, more than can be read.")
+        raise UnreadableExport(Sentence(_TOO_MANY, count=limits.entries))
     stream.seek(max(0, tail_at + at - size))
     if stream.read(size).count(_DIRECTORY_ENTRY) > limits.entries:
-        raise UnreadableExport(f"This export has more than {limits.entries:,} files, more than can be read.")
+        raise UnreadableExport(Sentence(_TOO_MANY, count=limits.entries))
     stream.seek(0)
 
 
@@ -332,7 +348,7 @@ class FolderFiles:
             kind = path.lstat()
             name = path.relative_to(root).as_posix()
             if stat.S_ISLNK(kind.st_mode):
-                self._refused.append(Skipped(where=name, reason="symbolic link"))
+                self._refused.append(Skipped(where=name, reason=_("symbolic link")))
             elif stat.S_ISREG(kind.st_mode):
                 budget.claim(kind.st_size)
                 self._sizes[name] = kind.st_size
@@ -437,12 +453,12 @@ def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> I
     if not stat.S_ISREG(kind.st_mode):
         raise UnreadableExport("This is neither a file nor a folder.")
     if kind.st_size == 0:
-        raise UnreadableExport("The file is empty. Download the export again and take the whole file.")
+        raise UnreadableExport(_("The file is empty. Download the export again and take the whole file."))
     with ExitStack() as opened:
         try:
             stream = opened.enter_context(path.open("rb"))
         except OSError as error:
-            raise UnreadableExport("The file cannot be opened.") from error
+            raise UnreadableExport(_("The file cannot be opened.")) from error
         if is_zip(stream):
             yield ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
         else:

@@ -1,6 +1,6 @@
 """The items that every reader yields: conversations, documents, and skipped items with the reason.
 
-Pure data, without Django. Times are aware datetimes in UTC; None means that the export has none.
+Pure data, without a database. Times are aware datetimes in UTC; None means that the export has none.
 """
 
 from collections.abc import Iterator

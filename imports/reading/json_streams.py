@@ -15,6 +15,8 @@ from typing import IO, Any
 
 import ijson
 
+from core.text import Sentence, sentence_of
+from core.text import gettext_noop as _
 from imports.reading.files import Files, Limits, as_utf8, encoding_of
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.values import id_of, line_of
@@ -32,7 +34,7 @@ _BROKEN = (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError)
 
 
 class BrokenJSON(Exception):
-    """The text ends early, or is invalid from here on."""
+    """The text ends early, or is invalid from here on; perhaps with a sentence for the report."""
 
 
 class Repaired:
@@ -198,7 +200,7 @@ def records(files: Files, name: str) -> Iterator[tuple[str, Any]]:
             for index, value in enumerate(elements(stream)):
                 yield f"{name}[{index}]", value
     except UnreadableExport as error:
-        raise BrokenJSON(str(error)) from error
+        raise BrokenJSON(sentence_of(error)) from error
 
 
 # --- Reads JSON Lines logs of terminal agents: one line in memory at a time, with a length limit ---
@@ -223,7 +225,7 @@ def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
                 if value is not None:
                     yield number, value if isinstance(value, dict) else Skipped(where=f"{name}:{number}", reason=value)
     except UnreadableExport as error:
-        yield 0, Skipped(where=name, reason=str(error))
+        yield 0, Skipped(where=name, reason=sentence_of(error))
 
 
 def _unpacked(stream: IO[bytes], name: str, packed: int) -> IO[bytes]:
@@ -250,11 +252,12 @@ class _UnpackingLog(io.RawIOBase):
         try:
             data = self._file.read(len(buffer))
         except (ZstdError, EOFError, OSError) as error:
-            raise UnreadableExport(f"{self._name} is damaged or incomplete.") from error
+            raise UnreadableExport(Sentence(_("%(file)s is damaged or incomplete."), file=self._name)) from error
         self._unpacked += len(data)
         allowed = max(self._limits.ratio_from_bytes, self._limits.ratio * self._packed)
         if self._unpacked > min(allowed, self._limits.unpacked_bytes):
-            raise UnreadableExport(f"{self._name} unpacks to far more than a log does: the rest is not read.")
+            message = _("%(file)s unpacks to far more than a log does: the rest is not read.")
+            raise UnreadableExport(Sentence(message, file=self._name))
         buffer[: len(data)] = data
         return len(data)
 
@@ -274,18 +277,18 @@ def _parsed(raw: bytes) -> dict[str, Any] | str | None:
     if not raw.strip(b" \t\r\n\0"):
         return None
     if len(raw) == LONGEST_LINE:
-        return "this line is too long to be read"
+        return _("this line is too long to be read")
     try:
         value = json.loads(raw.decode("utf-8-sig", errors="replace"))
     except (ValueError, RecursionError):
-        return "this line is no JSON" if raw.endswith(b"\n") else "the last line is cut off"
-    return value if isinstance(value, dict) else "this line is no JSON object"
+        return _("this line is no JSON") if raw.endswith(b"\n") else _("the last line is cut off")
+    return value if isinstance(value, dict) else _("this line is no JSON object")
 
 
 def titles_by_id(files: Files, name: str, key: str, title: str) -> dict[str, str]:
     """An index of sessions, one per line: the last entry of an id counts."""
     found = {}
-    for _, line in json_lines(files, name):
+    for _number, line in json_lines(files, name):
         if isinstance(line, dict) and (text := line_of(line.get(title))):
             found[id_of(line.get(key))] = text
     return found

@@ -15,6 +15,8 @@ from typing import IO, Any
 import yaml
 from charset_normalizer import from_bytes
 
+from core.text import gettext_noop as _
+from core.text import sentence_of
 from imports.reading.files import Files, encoding_of
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.values import line_of, text_of
@@ -265,14 +267,14 @@ MOST_DOTS = 200
 def note_text(files: Files, name: str) -> str | Skipped:
     """The whole text with plain newlines, or the reason why it is not read."""
     if files.size(name) > LONGEST_NOTE:
-        return Skipped(where=name, reason="this note is too large")
+        return Skipped(where=name, reason=_("this note is too large"))
     try:
         with files.open(name) as stream:
             text = _decoded(stream.read(LONGEST_NOTE))
     except UnreadableExport as error:
-        return Skipped(where=name, reason=str(error))
+        return Skipped(where=name, reason=sentence_of(error))
     text = text_of(text).replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.strip() else Skipped(where=name, reason="this note is empty")
+    return text if text.strip() else Skipped(where=name, reason=_("this note is empty"))
 
 
 def _decoded(raw: bytes) -> str:

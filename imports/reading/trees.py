@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from core.text import Sentence, sentence_of
+from core.text import gettext_noop as _
 from imports.reading.envelopes import OpenedText, opened
 from imports.reading.files import Files
 from imports.reading.items import (
@@ -279,7 +281,7 @@ class SessionTree:
 
     def hidden_above(self, node: str) -> Iterator[str]:
         above = self.parents.get(node)
-        for _ in range(_CALLS_KEPT):
+        for _step in range(_CALLS_KEPT):
             if above is None or above in self.visible or above not in self.parents:
                 return
             yield above
@@ -364,8 +366,9 @@ def calls_in(content: Any) -> tuple[dict[str, Any], ...]:
 
 # The parent of a first message in several products.
 NO_PARENTS = {"", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
-NO_MESSAGES = "not a conversation: it has no messages"
-NO_WORDS = "nothing was said in this conversation"
+NO_MESSAGES = _("not a conversation: it has no messages")
+NO_WORDS = _("nothing was said in this conversation")
+ENDS_EARLY = _("the file ends early or is damaged here: what stands before it came in")
 
 
 @dataclass(kw_only=True)
@@ -425,8 +428,8 @@ class UnknownKinds:
 
     def listed(self) -> Iterator[Skipped]:
         for kind, (where, count) in self._found.items():
-            reason = f"an entry without a text, of an unknown kind: {kind[:60]} ({count:,})"
-            yield Skipped(where=where, reason=reason)
+            message = _("an entry without a text, of an unknown kind: %(kind)s (%(count)s)")
+            yield Skipped(where=where, reason=Sentence(message, kind=kind[:60], count=count))
 
 
 @dataclass
@@ -437,10 +440,10 @@ class HiddenPrompts:
 
     def notice(self) -> Iterator[Notice]:
         if self.count:
-            text = (
-                f"Messages with nothing but a program's own words, such as a scheduler's, are hidden: {self.count:,}."
+            message = _(
+                "Messages with nothing but a program's own words, such as a scheduler's, are hidden: %(count)s."
             )
-            yield Notice(text=text)
+            yield Notice(text=Sentence(message, count=self.count))
 
 
 def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]) -> Items:
@@ -457,5 +460,4 @@ def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, Unkno
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:
     """The report of a file that was readable only up to some position."""
-    reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
-    return Skipped(where=name, reason=reason)
+    return Skipped(where=name, reason=sentence_of(error) or ENDS_EARLY)

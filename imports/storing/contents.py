@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any, Literal, Self, get_args
 
-from core.text import pg_text, pg_value
+from core.text import kept, pg_text, pg_value
 from imports.models import EntryKind, Import, ImportedChange, ImportedChangeQuerySet, ImportedItem
 from imports.reading import products
 from imports.reading.exported import path_of
@@ -339,18 +339,19 @@ class SkippedCounts:
 
     count: int = 0
     listed: list[dict[str, Any]] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+    notices: list[Any] = field(default_factory=list)
 
     def add(self, item: Skipped | Notice) -> None:
         if isinstance(item, Notice):
             if len(self.notices) < MAX_LISTED:
-                self.notices.append(pg_text(item.text)[:LONGEST_NOTICE])
+                notice = _row("text", item.text, at_most=LONGEST_NOTICE)
+                self.notices.append(notice if "sentence" in notice else notice["text"])
             return
         self.count += 1
         if len(self.listed) < MAX_LISTED:
             external_id = None if item.external_id is None else _sentence(item.external_id)
-            where, reason = _sentence(item.where), _sentence(item.reason)
-            self.listed.append({"where": where, "reason": reason, "external_id": external_id})
+            where, reason = _sentence(item.where), _row("reason", item.reason, at_most=LONGEST_SENTENCE)
+            self.listed.append({"where": where, **reason, "external_id": external_id})
 
 
 # Where a turn of an export is after the import.
@@ -421,3 +422,9 @@ def batches_of(items: Iterable[Wanted], *, size: int) -> Iterator[list[Wanted]]:
 
 def _sentence(text: str) -> str:
     return pg_text(text)[:LONGEST_SENTENCE]
+
+
+def _row(name: str, text: str, *, at_most: int) -> dict[str, Any]:
+    """The text as it is stored, with its values unless it had to be changed."""
+    stored = pg_text(text)[:at_most]
+    return {name: stored, **(kept(text) if stored == text else {})}

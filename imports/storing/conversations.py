@@ -18,6 +18,7 @@ from django.db import IntegrityError, transaction
 from core.ids import uuid7
 from core.isolation.acting import insert_many
 from core.text import cut, pg_text
+from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.items import ExportedConversation, ImportedConversation
@@ -46,7 +47,7 @@ from intake.models.conversations import TITLE_LENGTH, TitledBy
 BATCH_TURNS = 400
 # Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
-NO_ORIGIN = "it says that it continues a conversation that is not here before it: it came in as one of its own"
+NO_ORIGIN = _("it says that it continues a conversation that is not here before it: it came in as one of its own")
 
 _QUESTION = ("conversation_id", "said_at", "user_message")
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from core.errors import Conflict, NotFound, TooLarge
-from core.text import pg_text
+from core.text import pg_text, sentence_of
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
 from imports.reading.items import ImportedDocument, ImportedRecord
 from imports.storing import contents
@@ -89,7 +89,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
         try:
             is_new = _keep(item, entry, user)
         except TooLarge as error:
-            refused[id_of(item)] = str(error)
+            refused[id_of(item)] = sentence_of(error)
             continue
         if is_new:
             if came_in is not None and before is not None:

@@ -21,6 +21,7 @@ from django.db.models import Max, Q, Sum
 from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
+from core.text import kept, pg_text, pg_value
 from imports.models import EntryKind, Import, ImportedChange, ImportedItem, ImportedItemQuerySet, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import contents, queue
@@ -109,9 +110,11 @@ def expire(job: ImportJob, user: User) -> Iterator[None]:
 def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     """End the import and delete its upload, in a transaction that acts as the user."""
     now = timezone.now()
-    batch.state, batch.error, batch.finished_at, batch.updated_at = state, error, now, now
+    batch.state, batch.error, batch.finished_at, batch.updated_at = state, pg_text(error), now, now
+    if values := kept(error):
+        batch.notices = [*batch.notices, pg_value({"error": error, **values})]
     batch.progress = 1.0 if state == Import.State.DONE else batch.progress
-    batch.save(update_fields=["state", "error", "finished_at", "updated_at", "progress"])
+    batch.save(update_fields=["state", "error", "notices", "finished_at", "updated_at", "progress"])
     queue.end(batch)
     transaction.on_commit(partial(queue.delete, batch), robust=True)
 
@@ -206,7 +209,9 @@ def _note_refused(batch: Import, refused: dict[str, str]) -> None:
     """Counts as skipped, and is reported once: a document without room in the one that it belongs to, a lost branch."""
     known = {each["where"] for each in batch.skipped}
     new = [
-        {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known
+        {"where": where, "reason": why, "external_id": where, **kept(why)}
+        for where, why in refused.items()
+        if where not in known
     ]
     batch.skipped = [*batch.skipped, *new][:MAX_LISTED]
     batch.found = {**(batch.found or {}), "skipped": (batch.found or {}).get("skipped", 0) + len(new)}

@@ -23,7 +23,7 @@ from django.db.models import Count, Max, Min, Q, Sum
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from core.text import pg_text
+from core.text import pg_text, sentence_of
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation, UnreadableExport
 from imports.storing import job as store
@@ -290,7 +290,7 @@ class _Running:
         except LeaseLost:
             logger.info("Import %s is not this worker's any more", job.import_id)
         except UnreadableExport as error:
-            self._fail(str(error))
+            self._fail(sentence_of(error))
         except SoftTimeLimitExceeded:
             self._fail(TOO_LONG)
         except MemoryError:

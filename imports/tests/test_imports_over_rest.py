@@ -407,6 +407,22 @@ def test_what_cannot_be_read_fails_with_a_sentence_and_no_path_of_the_server(imp
     assert said(alice) == []
 
 
+def test_a_report_is_in_the_language_of_the_page_and_in_english_for_programs(importer):
+    slack = importer.upload(zipped({"users.json": [], "channels.json": [{}]}))
+    prompt = {"header": "Gemini Apps", "title": "Prompted Hello", "time": "2025-01-01T10:00:00Z"}
+    odd = {"header": "Maps", "title": "x", "time": "2025-01-01T10:00:00Z"}
+    gemini = importer.upload(zipped({"Takeout/My Activity/Gemini Apps/MyActivity.json": [prompt, odd]}))
+    german = {"X-Recollect-Language": "de"}
+    refused, read = (importer.client.get(f"{URL}{id_}/", headers=german).json() for id_ in (slack, gemini))
+    assert refused["error"].startswith("Das sieht nach einem Slack-Export aus")
+    assert "ChatGPT" in refused["error"] and refused["notices"] == []
+    assert read["notices"][0].startswith("Der Export von Gemini sagt nicht")
+    assert [each["reason"] for each in read["skipped"]] == ["ein Eintrag eines anderen Produkts"]
+    refused, read = (importer.get(f"{id_}/").json() for id_ in (slack, gemini))
+    assert refused["error"].startswith("This looks like a Slack export, which is not supported. What can be read: ")
+    assert [each["reason"] for each in read["skipped"]] == ["an entry of another product"]
+
+
 def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, monkeypatch, caplog):
     data = export()
 

@@ -28,6 +28,7 @@ from core import rate_limits
 from core.errors import Unavailable
 from core.resilience import refuse_in_transaction
 from core.responses import site_of
+from core.text import gettext_noop
 from intake import passwords
 from intake.accounts import activity, registration, sessions
 from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
@@ -178,7 +179,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
         try:
             return _cipher().decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
-            raise Unavailable("The second factor cannot be read: SECRET_KEY has changed.") from None
+            raise Unavailable(gettext_noop("The second factor cannot be read: SECRET_KEY has changed.")) from None
 
     def generate_authenticator_name(self, user: User, type: Any) -> str:
         return activity.in_words(self.request.headers.get("User-Agent", ""))

@@ -22,6 +22,7 @@ from pydantic import Field
 from core.errors import InvalidInput
 from core.isolation.acting import Caller
 from core.resilience import refuse_in_transaction
+from core.text import gettext_noop as _
 from core.validation import Input, checked, text_limit
 from intake.chats.services import ChatChoices
 from intake.models import ChatPreferences, Conversation
@@ -113,7 +114,7 @@ def checked_name(name: str, caller: Caller) -> str:
     if name and (len(name) > MODEL_NAME_LENGTH or find(name, caller) is None):
         names = ", ".join(model.name for model in offered(caller)[:10])
         known = f"These are: {names}." if names else "No language model is configured."
-        raise InvalidInput("There is no such model.", errors={"model": [known]})
+        raise InvalidInput(_("There is no such model."), errors={"model": [known]})
     return name
 
 
@@ -217,7 +218,7 @@ def _ask(entry: LanguageModel) -> list[str]:
 
 MAX_INSTRUCTIONS = 4_000
 HOTTEST = 2.0
-ONLY_NEW = "Only a new chat can be temporary."
+ONLY_NEW = _("Only a new chat can be temporary.")
 
 
 class ChatOptions(Input):

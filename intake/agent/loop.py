@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from django.utils.module_loading import import_string
 from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.exceptions import (
     AgentRunError,
@@ -50,7 +49,8 @@ from pydantic_ai.usage import UsageLimits
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
-from core.text import capped, pg_text, pg_value
+from core.text import Sentence, capped, pg_text, pg_value
+from core.text import gettext_noop as _
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import (
@@ -64,6 +64,7 @@ from intake.agent.prompt import (
     circumstances,
     introduction,
 )
+from intake.ports import chat_tools
 
 # --- Formats a tool's result as plain text for the model, with every field by its name ---
 # Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.
@@ -223,9 +224,7 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
     No text at all is a valid output for the library, so that `_require_words` decides what it means.
     """
     common = model_settings(deps.model, temperature=deps.temperature)
-    tools = import_string(settings.CHAT_TOOLSET)(
-        deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary
-    )
+    tools = chat_tools.get().toolset(deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary)
     agent: Agent[ChatDeps, str | None] = Agent(
         model,
         deps_type=ChatDeps,
@@ -348,9 +347,10 @@ def _returned(id_: str, part: Any) -> ToolReturned:
     if part.outcome != "success":
         return ToolReturned(id_, _failure(part), is_error=True)
     outcome = part.metadata or {}
+    summary = outcome.get("summary", "")
     return ToolReturned(
         id_,
-        capped(outcome.get("summary", ""), LONGEST_SUMMARY),
+        summary if len(summary) <= LONGEST_SUMMARY else capped(summary, LONGEST_SUMMARY),
         stored=outcome.get("stored"),
         place=outcome.get("place"),
     )
@@ -373,10 +373,10 @@ def _bounded(input_: dict[str, Any]) -> dict[str, Any]:
 def _failure(part: Any) -> str:
     """The reason of a failure in a sentence: codes are for programs, and parser messages for the model."""
     reason = re.sub(r"^[a-z_]+: ", "", part.content) if isinstance(part.content, str) else "The call could not be read."
-    return "That did not work: " + reason[:300]
+    return Sentence(_("That did not work: %(reason)s"), reason=Sentence(pg_text(reason)[:300]))
 
 
-UNREACHABLE = "The language model's server cannot be reached. The operator can check its address (LLM_BASE_URL)."
+UNREACHABLE = _("The language model's server cannot be reached. The operator can check its address (LLM_BASE_URL).")
 # A piece that looks like a key: servers repeat the one that they refuse.
 _KEY = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key|Bearer)[-_ ][\w-]{6,}")
 
@@ -392,8 +392,9 @@ class SentNothing(AgentRunError):
 
 
 STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
-MESSAGE_TOO_LONG = "This message is longer than the model's window."
-TOO_LONG = "This conversation is longer than the model's window. Start a new one, or choose another model."
+TOO_SLOW = _("The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again.")
+MESSAGE_TOO_LONG = _("This message is longer than the model's window.")
+TOO_LONG = _("This conversation is longer than the model's window. Start a new one, or choose another model.")
 # Servers that name no code for it: llama.cpp, Ollama, LM Studio, vLLM, TGI, MLX.
 _WINDOW = re.compile(
     r"context[ _-]?(?:length|size|window|limit)|exceed_context|n_ctx|too many tokens|prompt is too long"
@@ -403,20 +404,20 @@ _WINDOW = re.compile(
 LONGEST_REASON = 1_000
 # The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
-    (ModelAuthenticationError, ModelRefused, "The language model refused its key: the operator has to change it."),
-    (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or tell the operator."),
-    (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
-    (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
+    (ModelAuthenticationError, ModelRefused, _("The language model refused its key: the operator has to change it.")),
+    (ModelNotFoundError, ModelRefused, _("The language model is not there. Choose another, or tell the operator.")),
+    (ModelQuotaExceededError, ModelRefused, _("The language model's quota is used up.")),
+    (ModelRateLimitError, RateLimited, _("The language model is busy. Try again in a moment.")),
     (ModelContextWindowExceededError, TooLarge, TOO_LONG),
     # The window was full before the first word.
     (OutputTokenLimitExceeded, TooLarge, TOO_LONG),
-    (SentNothing, ModelRefused, "The model sent nothing. Ask differently, or choose another model."),
-    (ModelRequestRejectedError, ModelRefused, "The language model refused the request."),
-    (UsageLimitExceeded, Unavailable, "The model went round in circles with its tools. Ask differently."),
-    (ModelRequestTimeout, Unavailable, "The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again."),
-    (ModelTimeoutError, Unavailable, "The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again."),
-    (ModelAPIError, Unavailable, "The language model is away or broke off. Try again."),
-    (AgentRunError, Unavailable, "The language model's answer could not be read. Try again."),
+    (SentNothing, ModelRefused, _("The model sent nothing. Ask differently, or choose another model.")),
+    (ModelRequestRejectedError, ModelRefused, _("The language model refused the request.")),
+    (UsageLimitExceeded, Unavailable, _("The model went round in circles with its tools. Ask differently.")),
+    (ModelRequestTimeout, Unavailable, TOO_SLOW),
+    (ModelTimeoutError, Unavailable, TOO_SLOW),
+    (ModelAPIError, Unavailable, _("The language model is away or broke off. Try again.")),
+    (AgentRunError, Unavailable, _("The language model's answer could not be read. Try again.")),
 ]
 
 
@@ -441,8 +442,8 @@ def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectErro
         return TooLarge(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
     if isinstance(error, ModelConnectionError) and error.phase == "connect":
         return Unavailable(UNREACHABLE)
-    count = f"{settings.LLM_TIMEOUT_SECONDS:g}"
-    return next(ours(sentence % {"count": count}) for theirs, ours, sentence in IN_WORDS if isinstance(error, theirs))
+    kind, message = next((ours, message) for theirs, ours, message in IN_WORDS if isinstance(error, theirs))
+    return kind(message, count=f"{settings.LLM_TIMEOUT_SECONDS:g}") if message == TOO_SLOW else kind(message)
 
 
 def _kind_of(error: AgentRunError) -> str:

@@ -23,7 +23,6 @@ import httpx2
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
-from django.utils.module_loading import import_string
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
@@ -36,6 +35,7 @@ from core.text import shortened
 from intake.agent.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
 from intake.chats.tree import conversation_path
 from intake.models import Turn, User, day_in_words, local_time
+from intake.ports import memory
 
 # --- Recall mode: without a language model, the same agent loop runs with this model in its place ---
 # It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
@@ -108,7 +108,7 @@ def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
 def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
     """Drop distant results, unless the question names their days or all results are only the nearest."""
     is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
-    far = math.inf if is_anything_near else import_string(settings.CHAT_FAR_DISTANCE)()
+    far = math.inf if is_anything_near else memory.get().far_distance()
     return [match for match in chats.get("results", []) if match["score"] <= far]
 
 

@@ -2,13 +2,12 @@
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from django.conf import settings
-from django.utils.module_loading import import_string
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.settings import ModelSettings, merge_model_settings
@@ -20,6 +19,7 @@ from intake.agent.models import chat_model, model_settings
 from intake.chats.services import title_from
 from intake.chats.tree import ancestors, conversation_path
 from intake.models import ChatPreferences, Conversation, Turn, User, local_time
+from intake.ports import memory
 
 # --- The context of one answer: its user, its time and the user's notes; the model cannot set any of it ---
 
@@ -102,15 +102,16 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
     )
     if not conversation.uses_memory:
         return deps
-    return replace(deps, notes=_beginning(settings.CHAT_NOTES, user), about=_beginning(settings.CHAT_ABOUT, user))
+    known = memory.get()
+    return replace(deps, notes=_beginning(known.notes, user), about=_beginning(known.about_me, user))
 
 
-def _beginning(path: str, user: User) -> str:
+def _beginning(read: Callable[..., str], user: User) -> str:
     length = settings.CHAT_NOTES_CHARACTERS
     if length <= 0:
         return ""
     # One more than needed shows whether there is more.
-    notes: str = import_string(path)(user, length=length + 1)
+    notes = read(user=user, length=length + 1)
     return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"
 
 

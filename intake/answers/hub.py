@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.conf import settings
 from django.contrib import auth
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 from redis.exceptions import RedisError
 
 from core.isolation.acting import Caller, acting_as
+from intake import ports
 from intake.agent import loop, models
 from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
@@ -216,6 +215,7 @@ class AnswerHub:
         after: EventId | None = None,
         is_authorized: IsAuthorized | None = None,
         with_blocks: bool = False,
+        language: str = "en",
     ) -> AsyncIterator[bytes]:
         """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""
         has_part = after is not None and after.attempt == turn.attempt and after.position != NOWHERE
@@ -224,11 +224,11 @@ class AnswerHub:
         if log is None and turn.has_ended:
             log = await log_of_ended(turn) if position is not None else None
             if log is None:
-                async for events in replay(turn=turn, with_blocks=with_blocks):
+                async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
                     yield events
                 return
         with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
-            async for events in read(opened, after=position, view=view, is_authorized=is_authorized):
+            async for events in read(opened, after=position, view=view, is_authorized=is_authorized, language=language):
                 yield events
 
     def _log_here(self, turn: Turn) -> AnswerLog | None:
@@ -321,13 +321,16 @@ async def follow_answer(
     after: EventId | None = None,
     is_authorized: IsAuthorized | None = None,
     with_blocks: bool = False,
+    language: str = "en",
 ) -> AsyncIterator[bytes]:
     """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
 
     `is_authorized` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
-    adds `blocks`.
+    adds `blocks`; `language` is that of the reader's page.
     """
-    following = answer_hub().follow(turn, caller, after=after, is_authorized=is_authorized, with_blocks=with_blocks)
+    following = answer_hub().follow(
+        turn, caller, after=after, is_authorized=is_authorized, with_blocks=with_blocks, language=language
+    )
     async for events in following:
         yield events
 
@@ -392,8 +395,8 @@ async def warm_up() -> None:
 
 
 def _load() -> None:
-    for path in (settings.CHAT_TOOLSET, settings.CHAT_NOTES, settings.CHAT_FAR_DISTANCE):
-        import_string(path)
+    ports.chat_tools.get()
+    ports.memory.get()
     auth.get_backends()
     render(SAMPLE)
     render_blocks(SAMPLE)

@@ -14,6 +14,8 @@ from weakref import WeakSet
 
 from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
+from core.text import gettext_noop as _
+from core.text import in_language, kept, restored, without_values
 from intake.agent.prompt import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from intake.chats.quotas import Usage
@@ -25,7 +27,7 @@ from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocati
 
 # --- Encodes the contract's events of an answer, as data and as server-sent events ---
 
-THROWN_OUT = "Your session has ended, or your token was revoked. What was written is kept."
+THROWN_OUT = _("Your session has ended, or your token was revoked. What was written is kept.")
 
 
 def encode_turn(turn: Turn) -> bytes:
@@ -33,10 +35,12 @@ def encode_turn(turn: Turn) -> bytes:
     return responses.encode("turn", {**_named(turn), "turnId": turn.pk}, id=str(EventId(turn.attempt, NOWHERE)))
 
 
-def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False) -> bytes:
+def encode_event(
+    event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False, language: str = "en"
+) -> bytes:
     """`position` is the event's end in the log. An event without one returns its reader to the beginning, by its id.
 
-    Without any id the reader would return to an earlier event, and get a part twice.
+    Without any id the reader would return to an earlier event, and get a part twice. `language` is that of the HTML.
     """
     id_ = str(EventId(turn.attempt, position))
     match event:
@@ -49,7 +53,9 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with
         case ToolCalled(id=call_id, name=name, input=input_):
             return responses.encode("tool_call", {"id": call_id, "name": name, "input": input_}, id=id_)
         case ToolReturned():
-            return responses.encode("tool_result", _result_data(event, turn, with_html=with_html), id=id_)
+            return responses.encode(
+                "tool_result", _result_data(event, turn, with_html=with_html, language=language), id=id_
+            )
 
 
 def encode_blocks(changed: ChangedBlocks) -> bytes:
@@ -57,12 +63,20 @@ def encode_blocks(changed: ChangedBlocks) -> bytes:
     return responses.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE) -> bytes:
-    return responses.encode(ending.name, ending.data, id=str(EventId(turn.attempt, position)))
+def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
+    data = _failure_data(ending.data, language) if ending.name == "error" else ending.data
+    return responses.encode(ending.name, data, id=str(EventId(turn.attempt, position)))
 
 
-def encode_revoked() -> bytes:
-    return responses.encode("error", as_data(AuthenticationRequired(THROWN_OUT)))
+def encode_revoked(language: str = "en") -> bytes:
+    return responses.encode("error", _failure_data(as_data(AuthenticationRequired(THROWN_OUT)), language))
+
+
+def _failure_data(kept_error: dict[str, Any], language: str) -> dict[str, Any]:
+    """An error as its reader gets it. One from another server's export may lack any field."""
+    if "detail" not in kept_error:
+        return kept_error
+    return without_values(kept_error) | {"detail": in_language(restored(kept_error, "detail"), language)}
 
 
 def ending_of(turn: Turn) -> Ending:
@@ -84,17 +98,24 @@ def ending_by(error: RecollectError) -> Ending:
 
 
 def ending_of_deleted() -> Ending:
-    return ending_by(NotFound("This message has been deleted."))
+    return ending_by(NotFound(_("This message has been deleted.")))
 
 
 def as_data(error: RecollectError) -> dict[str, Any]:
+    """As a turn keeps it."""
     reason = {"reason": error.reason} if error.reason else {}
-    return {"code": error.code, "detail": error.detail, "retryable": error.retryable, **reason}
+    return {
+        "code": error.code,
+        "detail": error.detail,
+        "retryable": error.retryable,
+        **reason,
+        **kept(error.detail),
+    }
 
 
 def kept_result(event: ToolReturned) -> dict[str, Any]:
     """The parts of a result that a turn keeps: the stored text for people, and the place for undoing it."""
-    result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error}
+    result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error, **kept(event.summary)}
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result
@@ -114,7 +135,7 @@ def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
     if "summary" in call:
         returned = ToolReturned(
             call["id"],
-            call["summary"],
+            restored(call, "summary"),
             is_error=call.get("is_error", False),
             stored=call.get("stored"),
             place=None if "undone_at" in call else call.get("place"),
@@ -127,10 +148,10 @@ def _named(turn: Turn) -> dict[str, Any]:
     return {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number}
 
 
-def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool) -> dict[str, Any]:
+def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool, language: str) -> dict[str, Any]:
     data: dict[str, Any] = {"id": event.id, "summary": event.summary}
     if with_html:
-        data["html"] = str(render_summary(event.summary))
+        data["html"] = str(render_summary(in_language(event.summary, language)))
     if event.is_error:
         data["isError"] = True
     if event.place is not None:
@@ -238,6 +259,7 @@ async def read(
     after: int | None = None,
     view: ReaderView | None = None,
     is_authorized: IsAuthorized | None = None,
+    language: str = "en",
 ) -> AsyncIterator[bytes]:
     """Server-sent events, from `turn` (or after the position `after`) to `done` or `error`.
 
@@ -251,7 +273,7 @@ async def read(
             yield encode_turn(log.turn)
         position = position or 0
         while not guard.done():
-            chunk, position = _news(log, position, view)
+            chunk, position = _news(log, position, view, language)
             if chunk:
                 yield chunk
                 await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
@@ -260,27 +282,28 @@ async def read(
             elif not await _is_notified(log):
                 yield responses.KEEP_ALIVE
         if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_authorized)):
-            yield encode_revoked()
+            yield encode_revoked(language)
         elif log.ending is not None:
-            yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else NOWHERE)
+            position = log.position + 1 if log.is_exact else NOWHERE
+            yield encode_ending(log.ending, log.turn, position=position, language=language)
     finally:
         guard.cancel()
 
 
-async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
+async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en") -> AsyncIterator[bytes]:
     """The events of an ended turn again: its calls, its answer as one text, and its ending."""
     yield encode_turn(turn)
     for thought in events_of_reasoning(turn):
         yield encode_event(thought, turn)
     for call in turn.tool_calls:
         for event in events_of_call(call):
-            yield encode_event(event, turn, with_html=with_blocks)
+            yield encode_event(event, turn, with_html=with_blocks, language=language)
     if turn.assistant_message:
         yield encode_event(TextWritten(turn.assistant_message), turn)
         if with_blocks:
             blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
             yield encode_blocks(ChangedBlocks(0, blocks))
-    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn)
+    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn, language=language)
 
 
 async def _found(log: AnswerLog, position: int | None) -> int | None:
@@ -294,10 +317,16 @@ async def _found(log: AnswerLog, position: int | None) -> int | None:
     return position if log.is_exact and position <= log.position + 1 else None
 
 
-def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes, int]:
+def _news(log: AnswerLog, position: int, view: ReaderView | None, language: str) -> tuple[bytes, int]:
     events = log.since(position)
     encoded = [
-        encode_event(event, log.turn, position=end if log.is_exact else NOWHERE, with_html=view is not None)
+        encode_event(
+            event,
+            log.turn,
+            position=end if log.is_exact else NOWHERE,
+            with_html=view is not None,
+            language=language,
+        )
         for end, event in events
     ]
     if view is not None and (changed := view.take()) is not None:

@@ -22,6 +22,7 @@ from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
 from core import resilience
+from core.text import kept, restored
 from intake.agent.prompt import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import AnswerLog, EventId, length_of
 from intake.chats.running import ANY_ATTEMPT, KEPT_SECONDS, TIMEOUT_SECONDS, lease_key, stop_key, stream_key
@@ -59,7 +60,7 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
         case ToolCalled(id=id_, name=name, input=input_):
             data = {"call": [id_, name, input_]}
         case ToolReturned(id=id_, summary=summary, is_error=is_error, stored=stored, place=place):
-            data = {"result": [id_, summary, is_error, stored, place]}
+            data = {"result": [id_, {"summary": summary, **kept(summary)}, is_error, stored, place]}
     return {_FIELD: json.dumps(data, separators=(",", ":"))}
 
 
@@ -77,7 +78,8 @@ def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
             return StreamEntry(parsed, TextWritten(text))
         case {"call": [id_, name, input_]}:
             return StreamEntry(parsed, ToolCalled(id_, name, input_))
-        case {"result": [id_, summary, is_error, stored, place]}:
+        case {"result": [id_, {"summary": str()} as told, is_error, stored, place]}:
+            summary = restored(told, "summary")
             return StreamEntry(parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place))
     raise ValueError("not an event")
 

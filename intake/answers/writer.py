@@ -27,6 +27,7 @@ from pydantic_ai.messages import ModelMessage
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
+from core.text import gettext_noop as _
 from intake.agent import loop, prompt
 from intake.agent.language_models import LanguageModel, is_recall_mode
 from intake.agent.prompt import (
@@ -172,7 +173,8 @@ LONGEST_ANSWER = 500_000
 
 
 class TooLong(TooLarge):
-    default_detail = f"The answer was ended: it had reached {LONGEST_ANSWER:,} characters."
+    def __init__(self) -> None:
+        super().__init__(_("The answer was ended: it had reached %(count)s characters."), count=LONGEST_ANSWER)
 
 
 @dataclass(slots=True)
@@ -350,7 +352,7 @@ class AnswerWriter:
                 return saved
         logger.error("The answer of turn %s could not be saved", turn)
         raise Unavailable(
-            "The disk is full, and the answer could not be kept. The administrator of this server has to make room."
+            _("The disk is full, and the answer could not be kept. The administrator of this server has to make room.")
             if is_full
             else "The database is away, and the answer could not be kept. Try again."
         )

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from os.path import commonprefix
+from typing import Any
 from uuid import UUID
 
 from django.apps import apps
@@ -34,6 +35,8 @@ from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
 from core.isolation.checks import personal_models
 from core.resilience import for_each
+from core.text import Sentence, as_json
+from core.text import gettext_noop as _
 from intake.accounts import activity
 from intake.chats import changes, running
 from intake.chats.services import lock_conversation, title_from, without_nul
@@ -321,6 +324,9 @@ def _move_up(conversation: Conversation, *, past: Collection[int]) -> None:
             turns_of(conversation).filter(turn_number=number).update(parent_number=above)
 
 
+DELETED = _("a deleted chat")
+
+
 def _withdraw_quotes(caller: Caller, *paths: str) -> None:
     """Remove deleted text from the caller's other turns: recall mode's quotes, and links with its title.
 
@@ -336,7 +342,9 @@ def _withdraw_quotes(caller: Caller, *paths: str) -> None:
         for path in quoted:
             for call in turn.tool_calls:
                 if isinstance(call, dict) and isinstance(call.get("summary"), str):
-                    call["summary"] = without_links(call["summary"], path, instead="a deleted chat")
+                    call["summary"] = without_links(call["summary"], path, instead=DELETED)
+                if isinstance(call, dict) and "sentence" in call:
+                    call["sentence"] = without_links_in(call["sentence"], path)
             if turn.is_recall:
                 text = _without_quotes(text, path)
         if quoted:
@@ -348,6 +356,19 @@ def _withdraw_quotes(caller: Caller, *paths: str) -> None:
 _QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n  > [^\n]*\n\n", re.MULTILINE)
 _LABEL_SIGN = re.compile(r"\\.|[\[\]\n]")
 _END_OF_LINK = re.compile(r"[^)\s]{0,200}\)")
+
+
+def without_links_in(value: Any, path: str) -> Any:
+    """The values of a kept sentence (`core.text.kept`) without links to the path or below it."""
+    match value:
+        case str():
+            left = without_links(value, path, instead=DELETED)
+            return as_json(Sentence(left)) if left == DELETED else left
+        case dict():
+            return {name: without_links_in(each, path) for name, each in value.items()}
+        case list():
+            return [without_links_in(each, path) for each in value]
+    return value
 
 
 def without_links(text: str, path: str, *, instead: str) -> str:

@@ -2,8 +2,8 @@
 
 Exports an account as one JSON document, in pieces, with only a small part in memory.
 
-`settings.ACCOUNT_EXPORTS` lists the parts: each is a function that yields JSON values. An iterator inside a value
-becomes an array that is written while it is read.
+Each part is a function that yields JSON values; those of the memory come through `intake/ports.py`. An iterator inside
+a value becomes an array that is written while it is read.
 """
 
 import json
@@ -14,15 +14,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
-from django.utils.module_loading import import_string
 
 from core.isolation.acting import acting_as
-from core.text import END, ArchiveFile, cut, write_head, write_section, zipped
+from core.text import END, ArchiveFile, cut, without_values, write_head, write_section, zipped
 from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, User
+from intake.ports import memory
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
@@ -45,8 +44,8 @@ class ExportEncoder(DjangoJSONEncoder):
 
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     """The document in UTF-8. No query or transaction is open between two pieces."""
-    parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
-    return in_bytes({**opening(user=user, now=now), **parts})
+    parts = {"conversations": conversations(user=user), **memory.get().exported(user=user)}
+    return in_bytes({**opening(user=user, now=now), **parts, "activity": activity(user=user)})
 
 
 def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
@@ -94,7 +93,7 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
 
 
 def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`: all conversations, or the chosen ones."""
+    """All conversations, or the chosen ones."""
     rows = Conversation.objects.for_user(user).kept()
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
@@ -135,7 +134,7 @@ def is_own(user: User, conversation_id: UUID, instructions: str, *, proof: str) 
 
 
 def activity(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`: the account's activity log, which an import ignores."""
+    """The account's activity log, which an import ignores."""
     for entry in in_pages(ActivityEntry.objects.for_user(user), key="id"):
         yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
 
@@ -162,10 +161,10 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
             "reasoning": turn.reasoning,
-            "tool_calls": turn.tool_calls,
+            "tool_calls": [without_values(call) for call in turn.tool_calls],
             "status": turn.status,
             "is_recall": turn.is_recall,
-            "error": turn.error,
+            "error": turn.error and without_values(turn.error),
             "usage": turn.usage,
         }
 
@@ -196,7 +195,6 @@ def _enclosed(opening: str, items: Iterable[Iterator[str]], closing: str) -> Ite
 
 
 # --- Exports an account as a streamed zip: Markdown files, or the JSON document alone ---
-# `settings.ACCOUNT_EXPORT_FILES` lists the parts, like `ACCOUNT_EXPORTS`.
 
 NAME_LENGTH = 60
 ID_LENGTH = 12
@@ -218,12 +216,12 @@ def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
 
 def _files(user: User, now: datetime) -> Iterator[ArchiveFile]:
     yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now))])
-    for path in settings.ACCOUNT_EXPORT_FILES.values():
-        yield from import_string(path)(user=user, now=now)
+    yield from conversation_files(user=user)
+    yield from memory.get().exported_files(user=user, now=now)
+    yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
 
 
-def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """`settings.ACCOUNT_EXPORT_FILES`."""
+def conversation_files(*, user: User) -> Iterator[ArchiveFile]:
     for conversation in in_pages(Conversation.objects.for_user(user).kept()):
         yield ArchiveFile(
             name=f"conversations/{file_name(conversation)}.md",
@@ -231,11 +229,6 @@ def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
             pieces=conversation_as_markdown(conversation=conversation, user=user),
             may_be_large=conversation.turn_count > MANY_TURNS,
         )
-
-
-def activity_file(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """`settings.ACCOUNT_EXPORT_FILES`: `activity.json`, a list."""
-    yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
 
 
 def conversation_as_markdown(*, conversation: Conversation, user: User) -> Iterator[bytes]:

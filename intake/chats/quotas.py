@@ -8,7 +8,6 @@ therefore accept slightly more than a quota.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from threading import Lock
 from typing import Any, Self
@@ -17,31 +16,18 @@ from django.conf import settings
 from django.db.models import Count, Sum
 from django.template.defaultfilters import filesizeformat
 from django.utils.formats import number_format
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from pydantic.alias_generators import to_camel
 
 from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import Caller, acting_as
+from core.text import gettext_noop
 from intake.models import Turn
+from intake.ports import Holdings, memory
 
 MEASURED_EVERY_SECONDS = 60.0
 MOST_KNOWN = 10_000
 RETRY_AFTER_SECONDS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """The size of one user's data. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector."""
-
-    turns: int = 0
-    bytes: int = 0
-    vectors_waiting: int = 0
-
-    def __add__(self, other: "Holdings") -> "Holdings":
-        return Holdings(
-            self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +65,9 @@ def take_growth(user_id: int | None, *, before: str, after: str) -> None:
 
 
 def measure(user_id: int) -> Holdings:
-    """The present values of each of `settings.QUOTA_MEASURES`."""
-    measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
+    """The present size of the user's chats and memory."""
     with acting_as(Caller(user_id=user_id)):
-        stored = sum((each(user_id) for each in measures), Holdings())
+        stored = chats(user_id) + memory.get().stored(user_id)
     with _lock:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
@@ -109,7 +94,7 @@ def lines_of(user_id: int) -> list[UsageLine]:
 
 
 def chats(user_id: int) -> Holdings:
-    """`settings.QUOTA_MEASURES`: turns, from their index alone."""
+    """Turns, from their index alone."""
     found = Turn.objects.filter(user_id=user_id).aggregate(turns=Count("user"), size=Sum("text_bytes", default=0))
     return Holdings(turns=found["turns"], bytes=found["size"])
 
@@ -136,18 +121,16 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded |
 
 def _refusal(requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
     if settings.QUOTA_TURNS and requested.turns > settings.QUOTA_TURNS:
-        return QuotaExceeded(
-            f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."
-        )
+        message = gettext_noop("You may keep %(count)s messages with their answers here. Delete some first.")
+        return QuotaExceeded(message, count=settings.QUOTA_TURNS)
     if settings.QUOTA_BYTES and requested.bytes > settings.QUOTA_BYTES:
         most = filesizeformat(settings.QUOTA_BYTES)
-        return QuotaExceeded(f"You may keep {most} of text here, and this would be more. Delete something first.")
+        message = gettext_noop("You may keep %(size)s of text here, and this would be more. Delete something first.")
+        return QuotaExceeded(message, size=most)
     waiting = settings.QUOTA_VECTORS_WAITING
     if fills_queue and waiting and requested.vectors_waiting > waiting:
-        return RateLimited(
-            f"{requested.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
-            retry_after=RETRY_AFTER_SECONDS,
-        )
+        message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
+        return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=RETRY_AFTER_SECONDS)
     return None
 
 

@@ -20,6 +20,7 @@ from core.citus.routing import about
 from core.errors import RateLimited
 from core.isolation.acting import Caller
 from core.resilience import for_each
+from core.text import gettext_noop as _
 from intake.chats import services
 from intake.models import Turn
 
@@ -130,7 +131,9 @@ def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
     running = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING, updated_at__gte=alive)
     if running.count() > most:
         raise RateLimited(
-            f"{most} of your answers are being written. Wait for one to end.", retry_after=ANSWER_RETRY_SECONDS
+            _("%(count)s of your answers are being written. Wait for one to end."),
+            count=most,
+            retry_after=ANSWER_RETRY_SECONDS,
         )
 
 

@@ -13,7 +13,8 @@ from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.acting import Caller, PersonalChange, change_for_each
-from core.text import shortened
+from core.text import Sentence, shortened
+from core.text import gettext_noop as _
 from intake.chats import quotas
 from intake.chats.quotas import together
 from intake.models import Conversation, Turn
@@ -253,10 +254,11 @@ def clean_message(message: str) -> str:
     """The message as it is stored; raises `InvalidInput` naming the field."""
     message = without_nul(message).strip()
     if not message:
-        raise InvalidInput("The message is empty.", errors={"message": ["Write something."]})
+        raise InvalidInput(_("The message is empty."), errors={"message": [_("Write something.")]})
     if len(message) > MAX_MESSAGE_LENGTH:
-        limit = f"At most {MAX_MESSAGE_LENGTH:,} characters; this has {len(message):,}."
-        raise InvalidInput("The message is too long.", errors={"message": [limit]})
+        message_of_limit = _("At most %(count)s characters; this has %(length)s.")
+        limit: str = Sentence(message_of_limit, count=MAX_MESSAGE_LENGTH, length=len(message))
+        raise InvalidInput(_("The message is too long."), errors={"message": [limit]})
     return message
 
 

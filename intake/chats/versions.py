@@ -10,12 +10,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.utils.module_loading import import_string
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
 from core.isolation.acting import Caller
+from core.text import gettext_noop as _
 from core.text import shortened
 from intake.chats import services
 from intake.chats.idempotency import once
@@ -23,9 +22,10 @@ from intake.chats.services import NO_CHOICES, ChatChoices
 from intake.chats.tree import Tree, turns_of
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
+from intake.ports import chat_tools
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
-IS_WHOLE = "There is no answer here that broke off or was cut."
+IS_WHOLE = _("There is no answer here that broke off or was cut.")
 BRANCH_TITLE = "{title} (branch)"
 
 
@@ -264,8 +264,7 @@ def undo_tool_call(
             return call
         if not turn.has_ended:
             raise StillRunning(NOT_WHILE_WRITTEN)
-        undo = import_string(settings.CHAT_UNDO)
-        undo(user, name=call["name"], data=call["input"], place=call["place"], now=now)
+        chat_tools.get().undo(user, name=call["name"], data=call["input"], place=call["place"], now=now)
         call["undone_at"] = now.isoformat()
         turn.save(update_fields=["tool_calls", "updated_at"])
         return call

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from core.errors import STATUSES
 from core.responses import CONTENT_TYPE
+from core.text import without_values
 from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, text_limit
 from intake.agent.language_models import ChatOptions
 from intake.chats import idempotency
@@ -115,7 +116,7 @@ class TurnOutput(Output):
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,
             reasoning=turn.reasoning or None,
-            tool_calls=turn.tool_calls,
+            tool_calls=[without_values(call) for call in turn.tool_calls],
             status=turn.status,
             said_at=turn.said_at,
             usage=UsageOutput.of(turn),

@@ -18,13 +18,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
 from intake.chats import tree
 from intake.chats.quotas import Usage
 from intake.markdown import render
 from intake.models import Turn
-from intake.web.sentences import in_page_language, tool_call_views
+from intake.web.steps import tool_call_views
 
 register = template.Library()
 
@@ -95,6 +96,12 @@ def thought(turn: Turn | None) -> str:
     if turn is not None and not turn.has_ended:
         return _("Thinking…")
     return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+
+
+@register.filter
+def detail(error: dict[str, Any]) -> str:
+    """The sentence of a failed turn's error."""
+    return in_page_language(restored(error, "detail"))
 
 
 register.filter("steps", tool_call_views)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from core.text import Sentence, in_language
 from intake.agent.prompt import TextWritten, ToolCalled, ToolReturned
 from intake.answers import sharing
 from intake.answers.hub import Gap, take
@@ -75,6 +76,14 @@ def test_a_copy_is_the_same_whatever_was_sent_twice(seed):
         assert take(copy, sharing.StreamEntry(EventId(3, position), each))
     assert flat(event for _, event in copy.since(0)) == flat(event for _, event in log.since(0))
     assert not take(copy, sharing.StreamEntry(EventId(3, log.position + 1), None))
+
+
+def test_a_summary_reaches_readers_of_other_processes_with_its_values():
+    event = ToolReturned("a", Sentence("Found %(count)s memories", count=1200))
+    fields = {name.encode(): value.encode() for name, value in sharing.fields_of(event).items()}
+    arrived = sharing.entry_of(b"3-1", fields).event
+    assert arrived == event
+    assert in_language(arrived.summary, "de") == "1.200 Einträge gefunden"
 
 
 def test_a_gap_and_another_attempt_are_noticed():

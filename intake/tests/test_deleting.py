@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 
 from core.errors import NotFound
 from core.isolation.acting import Caller
+from core.text import Sentence, in_language, kept, restored
 from intake.chats import arranging, deleting, services
 from intake.chats.running import close_abandoned_turns
 from intake.chats.tree import conversation_path
@@ -106,6 +107,24 @@ def test_recall_quotes_and_links_to_what_is_deleted_are_withdrawn_and_others_sta
     assert "hid the key" not in turn.assistant_message + str(turn.tool_calls)
     assert "> Else" in turn.assistant_message
     assert turn.tool_calls[0]["summary"] == "Found 2 turns: a deleted chat, [Else](/c/x/?turn=1#turn-1)"
+
+
+def test_a_kept_summary_names_nothing_of_what_is_deleted_in_any_language(alice):
+    hidden = a_turn(alice, "Where I hid the key")
+    turn = quoting(alice, hidden, is_recall=False)
+    link, *others = turn_call(turn)["summary"].removeprefix("Found 2 turns: ").split(", ")
+    summary = Sentence("Found %(count)s turns: %(places)s", count=2, places=[link, *others])
+    Turn.objects.filter(pk=turn.pk).update(tool_calls=[{**turn_call(turn), "summary": summary, **kept(summary)}])
+    deleting.delete_conversation(caller=caller_of(alice), conversation_id=hidden.conversation_id)
+    turn.refresh_from_db()
+    assert "hid the key" not in str(turn.tool_calls)
+    shown = in_language(restored(turn.tool_calls[0], "summary"), "de")
+    assert shown == "2 Beiträge gefunden: ein gelöschter Chat, [Else](/c/x/?turn=1#turn-1)"
+
+
+def turn_call(turn: Turn) -> dict:
+    turn.refresh_from_db()
+    return turn.tool_calls[0]
 
 
 def test_what_a_model_wrote_itself_stays_with_the_turn_it_wrote_it_in(alice):

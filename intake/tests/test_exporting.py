@@ -6,11 +6,13 @@ import json
 import random
 import tracemalloc
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 from django.apps import apps
 from django.utils import timezone
 
+from intake import ports
 from intake.chats import exporting
 from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
@@ -62,13 +64,14 @@ def test_conversations_are_paged_too():
     assert len({item["id"] for item in exported(alice)["conversations"]}) == 450
 
 
-def test_another_app_adds_its_part_by_a_setting(settings):
-    settings.ACCOUNT_EXPORTS = {**settings.ACCOUNT_EXPORTS, "email_letters": "intake.tests.test_exporting.letters"}
-    assert exported(a_person("ab@example.com"))["email_letters"] == [{"letter": "a"}, {"letter": "b"}]
+def test_the_app_that_is_registered_as_the_memory_adds_its_parts(monkeypatch):
+    def letters(*, user):
+        return {"email_letters": ({"letter": letter} for letter in user.email[:2])}
 
-
-def letters(*, user: User):
-    return ({"letter": letter} for letter in user.email[:2])
+    monkeypatch.setattr(ports.memory, "part", SimpleNamespace(exported=letters))
+    document = exported(a_person("ab@example.com"))
+    assert document["email_letters"] == [{"letter": "a"}, {"letter": "b"}]
+    assert list(document)[-3:] == ["conversations", "email_letters", "activity"]
 
 
 def test_a_hundred_thousand_turns_need_a_few_megabytes(monkeypatch):

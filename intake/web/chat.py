@@ -33,6 +33,7 @@ from core.ids import parse_id
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import CountedStream, StreamLease
 from core.responses import as_recollect_error, problem_response
+from core.text import page_language
 from core.validation import LONGEST_REFERENCE, body_of, parse_json, stated, text_limit, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of
 from intake.agent.language_models import ChatOptions, is_recall_mode, refuse_temporary
@@ -67,7 +68,7 @@ class StreamingView(View):
     ) -> HttpResponse:
         """The same response as of the other endpoints."""
         error = InvalidInput(f'Method "{request.method}" not allowed.')
-        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        response = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
         allowed = [name.upper() for name in self.http_method_names if name != "head" and hasattr(self, name)]
         response["Allow"] = ", ".join(allowed)
         return response
@@ -103,7 +104,7 @@ def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
         raise error
     if isinstance(known, AuthenticationRequired):
         known = rate_limits.counted_refusal(known, address=rate_limits.client_address(request))
-    return problem_response(known)
+    return problem_response(known, request)
 
 
 def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> Admitted:
@@ -151,6 +152,7 @@ class EventsView(StreamingView):
             after=EventId.parse(after),
             is_authorized=admitted.is_authorized,
             with_blocks=prefers_blocks(request),
+            language=page_language(request.headers),
         )
         return event_stream(events, lease)
 
@@ -302,12 +304,16 @@ class ChatView(StreamingView):
             return await sync_to_async(refusal)(request, error)
         from intake.answers.hub import follow_answer, replay
 
-        with_blocks = prefers_blocks(request)
+        with_blocks, language = prefers_blocks(request), page_language(request.headers)
         response = event_stream(
-            replay(turn=begun.turn, with_blocks=with_blocks)
+            replay(turn=begun.turn, with_blocks=with_blocks, language=language)
             if begun.turn.has_ended
             else follow_answer(
-                turn=begun.turn, caller=admitted.caller, is_authorized=admitted.is_authorized, with_blocks=with_blocks
+                turn=begun.turn,
+                caller=admitted.caller,
+                is_authorized=admitted.is_authorized,
+                with_blocks=with_blocks,
+                language=language,
             ),
             lease,
         )

@@ -21,20 +21,20 @@ from django.template.loader import render_to_string
 from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import override
+from django.utils.translation import gettext_noop, override
 
 from core import rate_limits
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RateLimited, RecollectError, Unavailable
 from core.rate_limits import client_address, counted_refusal
 from core.responses import as_recollect_error, problem_response, retry_after
+from core.text import in_page_language
 from intake.accounts.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER, is_made_for_caller, is_registered
-from intake.web.sentences import in_page_language
 
 # --- Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user ---
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_HOST = (
+UNKNOWN_HOST = gettext_noop(
     "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or "
     "has the proxy pass on the Host header."
 )
@@ -70,13 +70,13 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
     """`handler400`: does not repeat the input that Django found suspicious."""
     if isinstance(exception, DisallowedHost):
         return _answer(request, InvalidInput(UNKNOWN_HOST), page="intake/problem.html")
-    return _answer(request, InvalidInput("The request is not valid."), page="400.html")
+    return _answer(request, InvalidInput(gettext_noop("The request is not valid.")), page="400.html")
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """`handler403`."""
     if _is_api(request):
-        return problem_response(AuthenticationRequired())
+        return problem_response(AuthenticationRequired(), request)
     return HttpResponse(render_to_string("403.html"), status=HTTPStatus.FORBIDDEN)
 
 
@@ -145,7 +145,7 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
 def logged_out(request: HttpRequest, error: AuthenticationRequired) -> HttpResponse:
     """For a page that was made for another session: what was typed comes back, with a way to log in and go back."""
     if _is_api(request):
-        return problem_response(error)
+        return problem_response(error, request)
     # Not the request: a page of this session would hold a new form for its person.
     back = urlsplit(request.headers.get("Referer", ""))
     path = f"{back.path}?{back.query}" if back.query else back.path
@@ -179,7 +179,7 @@ def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str
 
 def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:
     if _is_api(request):
-        return problem_response(error)
+        return problem_response(error, request)
     response = HttpResponse(page_for(error, page=page), status=error.status)
     if error.retryable:
         response["Retry-After"] = retry_after(error)
@@ -193,8 +193,8 @@ def _is_api(request: HttpRequest) -> bool:
 # --- Middleware of every request ---
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
-LOGGED_OUT = "You are logged out. Log in."
-MADE_FOR_ANOTHER = "This page was made for another account. Reload it."
+LOGGED_OUT = gettext_noop("You are logged out. Log in.")
+MADE_FOR_ANOTHER = gettext_noop("This page was made for another account. Reload it.")
 API, HEALTH, ADMIN = "/api/v1/", "/healthz", "/admin/"
 # Programs read these texts literally (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")

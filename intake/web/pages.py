@@ -55,7 +55,6 @@ from intake.chats.tree import Tree, conversation_path
 from intake.models import Activity, Conversation, Turn, User
 from intake.web.forms import RenameForm
 from intake.web.middleware import log_in_to_see
-from intake.web.sentences import SENTENCES
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
 
@@ -360,13 +359,6 @@ def favicon(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(static("intake/icon-192.png"))
 
 
-class _Catalog(JavaScriptCatalog):
-    """Adds the API's English sentences to the scripts' own texts."""
-
-    def get_catalog(self) -> dict[str, Any]:
-        return {**super().get_catalog(), "sentences": {text: translation.gettext(text) for text in SENTENCES}}
-
-
 @login_not_required
 @require_safe
 def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
@@ -374,6 +366,6 @@ def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
     if language not in dict(settings.LANGUAGES):
         raise Http404
     with translation.override(language):
-        response = _Catalog.as_view(packages=["intake"])(request)
+        response = JavaScriptCatalog.as_view(packages=["intake"])(request)
     patch_cache_control(response, public=True, max_age=3600)
     return response

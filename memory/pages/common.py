@@ -24,11 +24,11 @@ from django.views.decorators.http import require_http_methods
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import read_as
+from core.text import in_page_language
 from core.validation import NO_DAY, parse_day
 from intake.accounts.identity import caller_of, is_registered, person_of
 from intake.chats.tree import conversation_path
 from intake.web.pages import P, View, personal_form, sidebar_of
-from intake.web.sentences import in_page_language
 from memory.documents import YEARS
 from memory.models import MemoryDocument
 from memory.models.documents import (

@@ -19,10 +19,10 @@ from django.views.decorators.http import require_safe
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import parse_id
+from core.text import in_page_language
 from core.validation import position_in_address
 from intake.accounts.identity import person_of
 from intake.models import User
-from intake.web.sentences import in_page_language
 from memory import documents
 from memory import documents as service
 from memory import records as record_service

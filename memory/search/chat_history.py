@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from django.conf import settings
 
 from core.errors import SearchFailed, Unavailable
+from core.text import gettext_noop as _
 from intake.chats.reading import beginnings, off_path
 from intake.models import User
 from memory.backends.embedders import (
@@ -70,7 +71,7 @@ NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched liter
 
 
 class EmbeddingModelAway(Unavailable):
-    default_detail = "The embedding model is away for the moment. Try again shortly."
+    default_detail = _("The embedding model is away for the moment. Try again shortly.")
 
 
 class SearchMode(StrEnum):
@@ -138,7 +139,7 @@ def search_chat_history(
     try:
         return _Search(user, limit, mode, deadline).run(query, now=now, rerank=rerank)
     except OutOfTime as error:
-        raise SearchFailed("Search failed: it took too long.") from error
+        raise SearchFailed(_("Search failed: it took too long.")) from error
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from psycopg.errors import QueryCanceled
 
 from core.errors import Unavailable
 from core.isolation.acting import read_as
+from core.text import gettext_noop as _
 from intake.models import User
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ _SET = "SELECT set_config('statement_timeout', %s, true)"
 
 
 class TooManySearches(Unavailable):
-    default_detail = "Too many searches are running at the moment. Try again shortly."
+    default_detail = _("Too many searches are running at the moment. Try again shortly.")
 
 
 class OutOfTime(Exception):

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from core.text import Sentence
+from core.text import gettext_noop as _
 from imports.reading.files import Files, Limits, open_files
 from imports.reading.items import Items, Skipped, UnreadableExport
 
@@ -53,11 +55,12 @@ def recognise(files: Files) -> ExportReader:
             scores.append((each.recognises(files), -place, each))
         except UnreadableExport as error:
             damage = damage or error
-    score, _, reader = max(scores, default=(0, 0, readers()[0]))
+    score, _place, reader = max(scores, default=(0, 0, readers()[0]))
     if score == 0 and damage:
         raise damage
     if score == 0:
-        raise UnreadableExport(f"{_seems_to_be(files)} What can be read: {_labels()}.")
+        message = _("%(sentence)s What can be read: %(products)s.")
+        raise UnreadableExport(Sentence(message, sentence=Sentence(_seems_to_be(files)), products=_labels()))
     return reader
 
 
@@ -89,16 +92,18 @@ def _seems_to_be(files: Files) -> str:
     names = files.names()
     base_names = {name.rpartition("/")[2] for name in names}
     if {"users.json", "channels.json"} <= base_names:
-        return "This looks like a Slack export, which is not supported."
+        return _("This looks like a Slack export, which is not supported.")
     if not names:
-        return "There is no file in this export that can be read."
+        return _("There is no file in this export that can be read.")
     if not any(map(files.size, names)):
-        return "All files of this export are empty. Download the export again."
+        return _("All files of this export are empty. Download the export again.")
     if len(names) == 1:
         with files.open(names[0]) as stream:
             beginning = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")
         if beginning[:1] == b"<":
-            return "This is a web page, not the data of an export: take the whole zip, or conversations.json from it."
+            return _(
+                "This is a web page, not the data of an export: take the whole zip, or conversations.json from it."
+            )
         if beginning[:1] in (b"[", b"{"):
-            return "This JSON file has no conversations of a known product."
-    return "Nothing in this export is of a known product."
+            return _("This JSON file has no conversations of a known product.")
+    return _("Nothing in this export is of a known product.")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
@@ -36,7 +37,7 @@ def _read(files: Files) -> Items:
 
 def _items(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
     if not isinstance(record, dict):
-        yield Skipped(where=where, reason="not a conversation, a project or a memory")
+        yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
     elif "conversations_memory" in record or "project_memories" in record:
         yield from _memories(record)
     elif "docs" in record or "prompt_template" in record:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.envelopes import OpenedText, opened, title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
@@ -109,7 +110,7 @@ def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) ->
         elif not line.get("isSidechain"):
             has_nodes |= _take(line, sessions, name, number, file_id)
     if not has_nodes:
-        yield Skipped(where=name, reason="nothing was said in this session", external_id=file_id)
+        yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=file_id)
 
 
 def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
@@ -240,7 +241,7 @@ def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
             if _plain(each.text) in known or known.issuperset(map(_plain, each.text.splitlines())):
                 continue
             if each.is_taken_back:
-                yield Skipped(where=each.where, reason="a prompt that was taken back before it was sent")
+                yield Skipped(where=each.where, reason=_("a prompt that was taken back before it was sent"))
                 continue
             known.add(_plain(each.text))
             node = f"{session}:queued-{place}"
@@ -302,7 +303,7 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
     tree = sessions.tree.part(nodes)
     ids = _first_session_first(sessions, nodes)
     if not tree.visible:
-        return Skipped(where=sessions.files[ids[0]], reason="nothing was said in this session", external_id=ids[0])
+        return Skipped(where=sessions.files[ids[0]], reason=_("nothing was said in this session"), external_id=ids[0])
     created_at, last_at = tree.span()
     spoken = [node for node in nodes if node in sessions.spoken]
     leaf = max(enumerate(spoken), key=lambda each: (tree.times[each[1]] or _LONG_AGO, each[0]))[1]

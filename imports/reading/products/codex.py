@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
@@ -71,7 +72,7 @@ def _read(files: Files) -> Items:
     unknown, hidden = UnknownKinds(), HiddenPrompts()
     for name in files.names():
         if (found := _ROLLOUT.match(name)) and chosen[found["id"]] != name:
-            yield Skipped(where=name, reason="this session stands in another file too", external_id=found["id"])
+            yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=found["id"])
         elif found:
             rollout = _rollout(files, name, _Rollout(unknown=unknown, hidden=hidden))
             yield from _session(files, name, found, titles, chosen, rollout)
@@ -103,14 +104,14 @@ def _session(
     if parent := chosen.get(id_of(rollout.header.get("forked_from_id"))):
         messages = messages[_repeated(messages, _rollout(files, parent, _Rollout()).messages) :]
     if not messages:
-        yield Skipped(where=name, reason="nothing was said in this session", external_id=session)
+        yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=session)
         return
     started = "{day}T{hour}:{minute}:{second}".format(**found.groupdict())
     created_at = parse_time(rollout.header.get("timestamp")) or parse_time(started)
     linked = [
         replace(message, parent=messages[place - 1].id if place else None) for place, message in enumerate(messages)
     ]
-    current, _ = with_inferred_times((tuple(linked), ()), created_at)
+    current, _others = with_inferred_times((tuple(linked), ()), created_at)
     yield ImportedConversation(
         product=PRODUCT,
         external_id=session,

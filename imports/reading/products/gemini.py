@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.text import Sentence, sentence_of
+from core.text import gettext_noop as _
 from imports.reading.files import Files, as_utf8
 from imports.reading.html_text import html_to_text
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
@@ -30,7 +32,7 @@ _PAGE_BEGINNING = 1024 * 1024
 _MOST_PAGES = 50
 # An entry of nothing but files, and the line that counts them; other languages put the words in another order.
 _ATTACHED = re.compile(r"(?:Attached )?\d{1,4} (?:attached )?files?\.?\s{0,9}\Z", re.IGNORECASE)
-_GROUPED = "Gemini's export does not say which messages belong together: a new conversation begins after 30 minutes."
+_GROUPED = _("Gemini's export does not say which messages belong together: a new conversation begins after 30 minutes.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
             for number, record in enumerate(cards(as_utf8(stream))):
                 yield f"{name}[{number}]", record
     except UnreadableExport as error:
-        raise BrokenJSON(str(error)) from error
+        raise BrokenJSON(sentence_of(error)) from error
 
 
 def _read(files: Files) -> Items:
@@ -108,24 +110,25 @@ def _read(files: Files) -> Items:
 def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
     for zone, times in zones.items():
         if zone:
-            yield Notice(text=f"The time zone {zone} is not known. Times in it were read as UTC: {times:,}.")
+            message = _("The time zone %(zone)s is not known. Times in it were read as UTC: %(count)s.")
+            yield Notice(text=Sentence(message, zone=zone, count=times))
 
 
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     if not isinstance(record, dict):
-        return Skipped(where=where, reason="not an entry of the activity list")
+        return Skipped(where=where, reason=_("not an entry of the activity list"))
     if not _HEADER.search(text_of(record.get("header"))):
-        return Skipped(where=where, reason="an entry of another product")
+        return Skipped(where=where, reason=_("an entry of another product"))
     at = parse_time(record.get("time"))
     if at is None:
-        return Skipped(where=where, reason="it has no usable time")
+        return Skipped(where=where, reason=_("it has no usable time"))
     title = text_of(record.get("title")).strip()
     answer = "\n\n".join(
         html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))
     ).strip()
     verb = _VERB.match(title)
     if _NOT_A_PROMPT.match(title):
-        return Skipped(where=where, reason="not a prompt")
+        return Skipped(where=where, reason=_("not a prompt"))
     question = title[verb.end() :] if verb else title
     attachments = _attachments(record)
     if only_files := _ATTACHED.match(question):
@@ -155,7 +158,7 @@ def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
         elif each.answer:
             yield each
         else:
-            yield Skipped(where=each.where, reason="not a prompt")
+            yield Skipped(where=each.where, reason=_("not a prompt"))
 
 
 def _foreign_verb(title: str) -> str:

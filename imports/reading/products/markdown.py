@@ -1,5 +1,6 @@
 """A folder of Markdown notes, such as an Obsidian vault: each note becomes a document, with its links as they are."""
 
+from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, Items, Skipped
 from imports.reading.notes import date_of, front_matter, note_text, title_of
@@ -29,7 +30,7 @@ def _read(files: Files) -> Items:
         if _is_note(name):
             yield _note(files, name, path)
         elif not _is_hidden(name):
-            yield Skipped(where=path, reason="this is no note")
+            yield Skipped(where=path, reason=_("this is no note"))
 
 
 def _common_folder(names: list[str]) -> str:

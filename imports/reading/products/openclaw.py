@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.envelopes import silent_rest, title_without
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
@@ -68,7 +69,7 @@ def _read(files: Files) -> Items:
         elif found := _DOCUMENT.match(name):
             yield _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
-            yield Skipped(where=name, reason="this is about the agent")
+            yield Skipped(where=name, reason=_("this is about the agent"))
     # A branch repeats the messages of its session, which is read first.
     for name, file_id in branches:
         yield from _session(files, name, file_id, titles, _Session(unknown=unknown, hidden=hidden), seen)
@@ -143,7 +144,7 @@ def _session(
             tree.hide(node, "repeated from the session that this one branches from")
     seen.update(tree.visible)
     if not tree.visible:
-        yield Skipped(where=name, reason="nothing was said in this session", external_id=session)
+        yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=session)
         return
     tree.parents = with_missing_links(tree.parents, tree.times)
     first, last = tree.span()

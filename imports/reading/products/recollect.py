@@ -8,12 +8,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from core.text import read_head, read_sections
+from core.text import Sentence, read_head, read_sections, sentence_of
+from core.text import gettext_noop as _
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import BrokenJSON, json_names, members, shape
 from imports.reading.products import ExportReader
+from imports.reading.trees import broken_off
 from imports.reading.values import line_of, object_of, text_of
 
 PRODUCT = "recollect"
@@ -78,10 +80,9 @@ def _whole_document(files: Files, name: str) -> Iterator[Item]:
                         yield from _instructions(fields)
                     counts[part] += 1
     except BrokenJSON as error:
-        reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
-        yield Skipped(where=name, reason=reason)
+        yield broken_off(name, error)
     except UnreadableExport as error:
-        yield Skipped(where=name, reason=str(error))
+        yield Skipped(where=name, reason=sentence_of(error))
 
 
 def _conversation_file(files: Files, name: str) -> Iterator[Item]:
@@ -91,7 +92,7 @@ def _conversation_file(files: Files, name: str) -> Iterator[Item]:
         return
     head = read_head(text)
     if head.pop("recollect", None) != "conversation":
-        yield Skipped(where=name, reason="this is no conversation of Recollect's export")
+        yield Skipped(where=name, reason=_("this is no conversation of Recollect's export"))
         return
     head.pop("turn_count", None)
     fields = {**head, "turns": list(_turns(text))}
@@ -104,10 +105,11 @@ def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
     """A stranger's orders would be obeyed in every answer of the chat, so the person sees them and decides."""
     if instructions := text_of(fields.get("instructions")).strip():
         title = line_of(fields.get("title"))[: LONGEST["title"]]
-        yield Notice(
-            text=f"“{title}” has instructions. They are off unless this account exported them; set them in the chat: "
-            f"{instructions}"
+        message = _(
+            "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
+            "%(place)s"
         )
+        yield Notice(text=Sentence(message, title=title, place=instructions))
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
@@ -164,12 +166,12 @@ def _records(files: Files, name: str) -> Iterator[Item]:
 
 def _text(files: Files, name: str) -> str | Skipped:
     if files.size(name) > _LONGEST_FILE:
-        return Skipped(where=name, reason="this file is too large")
+        return Skipped(where=name, reason=_("this file is too large"))
     try:
         with files.open(name) as stream:
             return text_of(stream.read(_LONGEST_FILE).decode(errors="replace"))
     except UnreadableExport as error:
-        return Skipped(where=name, reason=str(error))
+        return Skipped(where=name, reason=sentence_of(error))
 
 
 READER = ExportReader(product=PRODUCT, label="Recollect", recognises=_recognises, read=_read)

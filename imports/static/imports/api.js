@@ -1,7 +1,7 @@
 /** The API of imports; every failure is a sentence, with the code and the whole problem of the server. */
 
 import { write } from "../intake/dom.js";
-import { gettext, inPageLanguage } from "../intake/language.js";
+import { gettext } from "../intake/language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection.");
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
@@ -91,5 +91,5 @@ async function failureOf(response) {
     return new ImportFailure({ detail, status: response.status, isProxys: true, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat().filter((sentence) => sentence !== problem.detail);
-  return new ImportFailure({ ...problem, detail: [problem.detail, ...fields].map(inPageLanguage).join(" ") });
+  return new ImportFailure({ ...problem, detail: [problem.detail, ...fields].join(" ") });
 }

@@ -131,9 +131,11 @@ function goOn(shown) {
 function listenTo(id) {
   source?.close();
   source = follow(api.eventsPath(id), {
-    onChange(shown) {
-      if (["ready", ...Object.keys(OUTCOMES)].includes(shown.state)) source = null;
-      show(shown);
+    async onChange(shown) {
+      if (!["ready", ...Object.keys(OUTCOMES)].includes(shown.state)) return show(shown);
+      source = null;
+      // A stream of events takes no header, so its sentences are in English.
+      show(await api.read(shown.id).catch(() => shown));
     },
     onLost() {
       source = null;

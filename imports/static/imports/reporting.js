@@ -1,6 +1,6 @@
 /** What an import came to: counts, what was left out, and links to what it brought. */
 import { clone, part } from "../intake/dom.js";
-import { gettext, inPageLanguage, language, ngettext } from "../intake/language.js";
+import { gettext, language, ngettext } from "../intake/language.js";
 import { factsOf } from "./choosing.js";
 import { count, seconds, span } from "./words.js";
 
@@ -53,13 +53,13 @@ export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
 
 export function showLeftOut(element, shown) {
   const notices = part(element, "notices");
-  notices.replaceChildren(...shown.notices.map((text) => listed(inPageLanguage(text))));
+  notices.replaceChildren(...shown.notices.map((text) => listed(text)));
   notices.hidden = !shown.notices.length;
   const fold = part(element, "skipped");
   const amount = shown.found?.skipped ?? shown.skipped.length;
   fold.hidden = !amount;
   fold.querySelector("summary").textContent = ngettext("%(count)s thing cannot come in", "%(count)s things cannot come in", amount);
-  const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${inPageLanguage(reason)}`));
+  const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${reason}`));
   if (amount > lines.length) lines.push(listed(ngettext("… and %(count)s other", "… and %(count)s others", amount - lines.length)));
   fold.querySelector("ul").replaceChildren(...lines);
 }
@@ -82,7 +82,7 @@ export class Report {
 
   async show(shown) {
     this.import = shown;
-    part(this.element, "outcome").textContent = inPageLanguage(shown.error) || OUTCOMES[shown.state];
+    part(this.element, "outcome").textContent = shown.error || OUTCOMES[shown.state];
     showFacts(this.element, { ...shown, from: null }, shown.state === "undone" ? null : shown.stored);
     showLeftOut(this.element, shown);
     this.#showAccount(shown.state === "done" ? shown.account : null);

@@ -1,6 +1,6 @@
 /** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
-import { write } from "./dom.js";
-import { gettext, inPageLanguage } from "./language.js";
+import { IN_PAGE_LANGUAGE, write } from "./dom.js";
+import { gettext } from "./language.js";
 import { eventsOf } from "./sse.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
@@ -85,7 +85,7 @@ async function* read(body, place) {
 }
 
 async function open({ turnId, lastId }, signal) {
-  const headers = { Accept: "text/event-stream", Prefer: "blocks" };
+  const headers = { ...IN_PAGE_LANGUAGE, Accept: "text/event-stream", Prefer: "blocks" };
   const response = await fetch(`${addressOf(turnId)}/events`, {
     headers: lastId === null ? headers : { ...headers, "Last-Event-ID": lastId },
     signal,
@@ -144,5 +144,5 @@ async function failureOf(response) {
     return new Failure({ code: `http_${response.status}`, detail, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat();
-  return new Failure({ ...problem, detail: [problem.detail, ...fields].map(inPageLanguage).join(" ") });
+  return new Failure({ ...problem, detail: [problem.detail, ...fields].join(" ") });
 }

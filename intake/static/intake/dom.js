@@ -38,6 +38,8 @@ export async function fetchPage(url) {
 
 // In which a page says for whom it was made (intake/accounts/identity.py).
 const FOR = "X-Recollect-For";
+/** A request with it gets the server's sentences in the page's language; programs get English (core/text.py). */
+export const IN_PAGE_LANGUAGE = { "X-Recollect-Language": document.documentElement.lang };
 
 /** For whom this page was made; a page of nobody becomes a visitor's with the first message. */
 export function pagePerson() {
@@ -47,7 +49,7 @@ export function pagePerson() {
 /** `fetch` for what changes something: it says for whom the page was made, and offers to log in if that is over. */
 export async function write(url, { csrfToken, headers = {}, ...options }) {
   const madeFor = pagePerson() ? { [FOR]: pagePerson() } : {};
-  const response = await fetch(url, { ...options, headers: { "X-CSRFToken": csrfToken, ...madeFor, ...headers } });
+  const response = await fetch(url, { ...options, headers: { "X-CSRFToken": csrfToken, ...IN_PAGE_LANGUAGE, ...madeFor, ...headers } });
   const becomes = response.headers.get(FOR);
   if (becomes) become(becomes);
   if (response.status === 401) offerLogin();

@@ -1,7 +1,7 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { gettext, inPageLanguage } from "./language.js";
+import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
@@ -166,7 +166,7 @@ export class Turn {
     if (!step) return;
     step.classList.remove("running");
     part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
-    part(step, "summary").replaceChildren(...parseHtml(inPageLanguage(html)).body.childNodes);
+    part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
@@ -213,7 +213,7 @@ export class Turn {
   fail({ detail, canRetry, reason = "" }) {
     this.drawing.finish();
     this.#close("failed");
-    part(this.element, "detail").textContent = inPageLanguage(detail);
+    part(this.element, "detail").textContent = detail;
     part(this.element, "reason").hidden = !reason;
     part(this.element, "reason-text").textContent = reason;
     part(this.element, "trouble").hidden = false;
@@ -285,11 +285,21 @@ function doing(name, input) {
   return `${did(name, input)}…`;
 }
 
+// What the chat's tools did, where nothing says it better; `DONE` in steps.py has the same.
+const DONE = {
+  search: gettext("Search"),
+  fetch: gettext("Fetch"),
+  get_conversation: gettext("Get conversation"),
+  list_recent_conversations: gettext("List recent conversations"),
+  save_memory: gettext("Save memory"),
+  append_daily_log: gettext("Append daily log"),
+};
+
 /** What a finished one did; `in_words` in steps.py says the same. */
 function did(name, input) {
   if (name.startsWith("search") && input?.query) return gettext("Searched your history for “%(query)s”", input);
   const words = name.replaceAll("_", " ");
-  return inPageLanguage(`${words.charAt(0).toUpperCase()}${words.slice(1)}`);
+  return DONE[name] ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. */
 import { part, write } from "./dom.js";
-import { gettext, inPageLanguage } from "./language.js";
+import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
 
@@ -35,7 +35,7 @@ async function takeBack(href, csrfToken) {
     const response = await write(href, { method: "POST", csrfToken });
     if (response.ok) return null;
     const problem = await response.json().catch(() => null);
-    return problem?.detail ? inPageLanguage(problem.detail) : gettext("The server answered %(status)s. Try again in a moment.", { status: response.status });
+    return problem?.detail ?? gettext("The server answered %(status)s. Try again in a moment.", { status: response.status });
   } catch {
     return UNREACHABLE;
   }

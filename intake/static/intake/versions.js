@@ -1,6 +1,6 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
 import { clone, fetchPage, isComposing, part, write } from "./dom.js";
-import { gettext, inPageLanguage, language } from "./language.js";
+import { gettext, language } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
 
@@ -83,7 +83,7 @@ export function listenForBranching(thread, { csrfToken, announce }) {
     const { ok, data } = await post(button.dataset.href, csrfToken());
     button.disabled = false;
     if (ok) location.assign(`/c/${data.conversationId}/`);
-    else complain(button.closest(".turn"), inPageLanguage(data.detail), announce);
+    else complain(button.closest(".turn"), data.detail, announce);
   });
 }
 
