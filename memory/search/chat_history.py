@@ -27,7 +27,7 @@ from memory.backends.embedders import (
     get_embedder,
 )
 from memory.chunking import PassageSpan
-from memory.index import terms, vectors
+from memory.index import scoring, vectors
 from memory.index.trigrams import containing
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
@@ -312,7 +312,7 @@ def gather(
     scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, passages: int = PASSAGES_BY_MEANING
 ) -> Found:
     """The best texts by terms and those of the nearest passages, before ranking."""
-    best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    best, ideal = scoring.score(scope, query=query, limit=TEXTS_BY_TERMS)
     hits, unrelated, pending = vectors.distances(
         scope, model=embedder.name, vector=vector, passages=passages, further=further_of(embedder), hits=best
     )
