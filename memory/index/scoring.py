@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from memory.index.terms import configuration_of, configurations, fetch, indexed_form
+from memory.index.terms import configuration_of, configurations, fetch, indexed_forms
 from memory.models.documents import Hit, Scope
 
 # BM25F over the person's own postings, their statistics theirs alone:
@@ -25,15 +25,17 @@ USER_WEIGHT = 2.0
 # posting is looked at once.
 #
 # A query is stemmed by each configuration that the person's texts have (`stemmed`); a text's terms are of one of them.
-# `idx_indexed_texts_languages` says which there are beside English.
+# `idx_indexed_texts_languages` says which there are beside English. Other spellings of its words and numbers are looked
+# up too, but the ideal is that of the query as it is written: a day that no text names is not a word that it lacks.
 #
 # Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
 # not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
 _TEMPLATE = """
 WITH {deleted}stemmed AS MATERIALIZED (
-    SELECT configuration, lexeme
+    SELECT configuration, lexeme, is_own
       FROM unnest(%(configurations)s::text[]) AS one(configuration)
-     CROSS JOIN LATERAL unnest(to_tsvector(configuration::regconfig, %(query)s)) AS term(lexeme, positions)
+     CROSS JOIN (VALUES (%(query)s, true), (%(spellings)s, false)) AS form(words, is_own)
+     CROSS JOIN LATERAL unnest(to_tsvector(configuration::regconfig, words)) AS term(lexeme, positions)
      WHERE (configuration = %(usual)s
             OR EXISTS (SELECT 1
                          FROM indexed_texts AS text
@@ -41,7 +43,7 @@ WITH {deleted}stemmed AS MATERIALIZED (
                           AND text.configuration <> 'english'))
        -- The query's own function words are none in any language: a "the" in a German text is rare, and says nothing.
        AND positions && (SELECT array_agg(place)
-                           FROM unnest(to_tsvector(%(own)s::regconfig, %(query)s)) AS own(lexeme, places)
+                           FROM unnest(to_tsvector(%(own)s::regconfig, words)) AS own(lexeme, places)
                           CROSS JOIN unnest(places) AS place)
 ), asked AS MATERIALIZED (
     SELECT DISTINCT lexeme FROM stemmed
@@ -118,8 +120,11 @@ WITH {deleted}stemmed AS MATERIALIZED (
 )
 SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, score, said_score, has_only,
        -- In its own language a query has the fewest terms: its function words are none, and its others are known.
-       (SELECT min(ideal)
-          FROM (SELECT sum(idf) AS ideal FROM stemmed JOIN term USING (lexeme) GROUP BY configuration) AS by_language),
+       (SELECT coalesce(min(ideal), 0)
+          FROM (SELECT sum(idf) AS ideal
+                  FROM stemmed JOIN term USING (lexeme)
+                 WHERE is_own
+                 GROUP BY configuration) AS by_language),
        EXISTS (SELECT 1 FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
@@ -155,13 +160,15 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
 
     Also returns the ideal, which is the score of a text that contains only the query's terms.
     """
+    own, spellings = indexed_forms(query)
     parameters = {
         **scope.parameters(),
         "is_dated": scope.is_dated,
         "configurations": configurations(),
         "usual": configurations()[0],
         "own": configuration_of(query),
-        "query": indexed_form(query),
+        "query": own,
+        "spellings": spellings,
         "said_weight": USER_WEIGHT,
         "b": B,
         "k1": K1,

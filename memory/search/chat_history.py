@@ -4,7 +4,6 @@ The hybrid ranking is for any corpora, and `search_history` uses it too: one sta
 vectors, then the arithmetic of `memory.search.fusion`.
 """
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,11 +27,11 @@ from memory.backends.embedders import (
 )
 from memory.chunking import PassageSpan
 from memory.index import scoring, vectors
-from memory.index.trigrams import containing
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import fuse
+from memory.search.literal import NO_TIME_FOR_PIECES, PIECES_LEFT_OUT, LiteralHits, find_literal, with_literal
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together
 from memory.search.time_windows import TimeWindow, find_window, moments_of
 
@@ -49,23 +48,13 @@ PASSAGES_BY_MEANING = 100
 # A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
 
-# A query's exact pieces beyond these are left out, and the answer says so.
-MOST_PIECES = 8
-# Turns that contain a literal piece of the query: several times the largest limit.
-LITERAL = 100
 # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
 # similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
 NOT_CHOSEN = 0.85
 # The number of best turns for which this is checked.
 LOOKED_FOR_VERSIONS = 50
-_QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
-# A file's name, and an amount with its unit: 10mg, 24-hour.
-_FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
-_AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
-PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
-NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
 
 
 class EmbeddingModelAway(Unavailable):
@@ -165,47 +154,68 @@ class _Search:
         asks_for_a_time = window is not None and not window.topic
         is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
         notes = [] if vector is not None else [WORDS_ALONE]
+        literal = self._literal(scope, query, notes) if is_ranked else LiteralHits()
         found, passages = self._step(
-            lambda: self._candidates(scope, query, vector, embedder, is_ranked=is_ranked, rerank=rerank)
+            lambda: self._candidates(scope, query, vector, embedder, literal, is_ranked=is_ranked, rerank=rerank)
         )
         hits, is_reranked = found.hits, False
         if asks_for_a_time:
             hits = sorted(hits, key=lambda hit: hit.at)
         if passages:
             hits, is_reranked = _reranked(query, hits, passages)
-        if is_ranked:
-            hits = self._exact_first(scope, hits, query, notes)
-        is_nothing = is_ranked and is_nearest_only(hits, found.calibration)
+        hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
+        is_nothing = is_ranked and not literal.hits and is_nearest_only(hits, found.calibration)
         shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
         return ChatHistory(shown, found.pending, window, is_reranked, is_nothing, tuple(notes))
 
+    def _literal(self, scope: Scope, query: str, notes: list[str]) -> LiteralHits:
+        try:
+            literal = self._step(lambda: find_literal(scope, query=query), share=0.5)
+        except OutOfTime:
+            notes.append(NO_TIME_FOR_PIECES)
+            return LiteralHits()
+        if literal.left_out:
+            notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
+        return literal
+
     def _candidates(
-        self, scope: Scope, query: str, vector: Vector | None, embedder: Embedder, *, is_ranked: bool, rerank: bool
+        self,
+        scope: Scope,
+        query: str,
+        vector: Vector | None,
+        embedder: Embedder,
+        literal: LiteralHits,
+        *,
+        is_ranked: bool,
+        rerank: bool,
     ) -> tuple[Found, dict[Key, str]]:
         """The hits in their first order, and for the best of them the passages that a reranker reads."""
         rank = by_terms if self.mode is SearchMode.LEXICAL else by_terms_and_meaning
         found = rank(scope, query=query, vector=vector, embedder=embedder)
         if not is_ranked:
             return found, {}
+        if literal.hits:
+            found = found._replace(hits=_literal_first(scope, vector, embedder, found.hits, literal))
         found = found._replace(hits=_chosen_first(self.user, found.hits))
         return found, _passages(scope, query, vector, embedder, found.hits) if rerank else {}
 
-    def _exact_first(self, scope: Scope, hits: list[Hit], query: str, notes: list[str]) -> list[Hit]:
-        """Those that have all of the exact pieces, then those that have one, then the others; each group in its
-        order.
-        """
-        pieces, left_out = searched_pieces(query)
-        if left_out:
-            notes.append(PIECES_LEFT_OUT.format(", ".join(left_out)))
-        if not pieces:
-            return hits
-        try:
-            having = self._step(lambda: containing(scope, texts=pieces, limit=LITERAL), share=0.5)
-        except OutOfTime:
-            notes.append(NO_TIME_FOR_PIECES)
-            return hits
-        sets = [set(keys) for keys in having]
-        return sorted(hits, key=lambda hit: -sum(hit.key in keys for keys in sets))
+
+def _literal_first(
+    scope: Scope, vector: Vector | None, embedder: Embedder, hits: list[Hit], literal: LiteralHits
+) -> list[Hit]:
+    """The literal matches among the others, with their distances."""
+    known = {hit.key for hit in hits}
+    others, *_ = vectors.distances(
+        scope,
+        model=embedder.name,
+        vector=vector,
+        passages=0,
+        further=further_of(embedder),
+        hits=[hit for key, hit in literal.hits.items() if key not in known],
+    )
+    relevances = with_literal({hit.key: hit.relevance for hit in hits}, literal.hits)
+    every = [hit._replace(relevance=relevances[hit.key]) for hit in hits + others]
+    return sorted(every, key=lambda hit: -hit.relevance)
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
@@ -256,27 +266,6 @@ def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWi
     since, until = moments_of(*window.days, scope.user.zone)
     narrowed = replace(scope, since=since, until=until)
     return (narrowed, window) if IndexedText.objects.in_scope(narrowed).exists() else (scope, None)
-
-
-def searched_pieces(query: str) -> tuple[list[str], list[str]]:
-    """The exact pieces that are searched, and those beyond `MOST_PIECES` that are left out."""
-    pieces = list(dict.fromkeys(exact_pieces(query)))
-    return pieces[:MOST_PIECES], pieces[MOST_PIECES:]
-
-
-def exact_pieces(query: str) -> list[str]:
-    """The literal pieces of a query: quotations and identifiers."""
-    quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
-    words = [word.strip(".,;:!?()[]{}'") for word in _QUOTED.sub(" ", query).split()]
-    return [piece for piece in map(str.strip, quoted) if piece] + [word for word in words if _is_identifier(word)]
-
-
-def _is_identifier(word: str) -> bool:
-    """An order number, an error code, an e-mail address, a file, a name_with_underscores; not an amount or a date."""
-    if "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
-        return True
-    letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
-    return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
 
 
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
