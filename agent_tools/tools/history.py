@@ -30,9 +30,10 @@ from core.validation import Input, Output, parse_day, stated
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
 from intake.models import User
-from memory.search.chat_history import PIECES_LEFT_OUT, WORDS_ALONE
+from memory.search.chat_history import WORDS_ALONE
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS, History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
+from memory.search.literal import PIECES_LEFT_OUT
 from memory.search.sources import HistoryScope
 
 # --- The input of `search_history`, whose errors have the contract's wording ---

@@ -20,8 +20,8 @@ from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_
 from memory import documents, index, records
 from memory.backends.embedders import get_embedder
 from memory.index import writer
+from memory.index.scoring import score
 from memory.index.segments import flush
-from memory.index.terms import score
 from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
 from memory.models.documents import Scope
 from memory.models.embeddings import SLOTS

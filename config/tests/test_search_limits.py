@@ -14,7 +14,8 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index
 from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embedder, using
 from memory.backends.openai_compatible import OpenAICompatibleEmbedder
-from memory.search import SearchMode, deadline, search_chat_history, sources
+from memory.index import sources as texts
+from memory.search import SearchMode, deadline, literal, search_chat_history, sources
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.deadline import TooManySearches, searching
 from memory.search.history import HistoryRequest, search_history
@@ -47,8 +48,8 @@ def test_all_exact_pieces_of_a_query_are_one_scan(search):
 def test_of_a_document_every_piece_is_found_in_one_cutting(monkeypatch):
     alice = a_person()
     documents.append(user=alice, day=None, text="ab bc cd de ef fg gh hi", now=NOW)
-    cut, entry = [], sources.document_entry
-    monkeypatch.setattr(sources, "document_entry", lambda document: cut.append(document) or entry(document))
+    cut, chunks = [], texts.document_chunks
+    monkeypatch.setattr(texts, "document_chunks", lambda content: cut.append(content) or chunks(content))
     found = history(alice, QUOTATIONS, scope=sources.HistoryScope.MEMORY)
     # Once to look for the pieces, and once to read the result.
     assert (len(cut), len(found.results)) == (2, 1)
@@ -79,7 +80,7 @@ def test_a_source_is_not_searched_again_after_its_timeout(monkeypatch, settings)
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
 
-    monkeypatch.setattr(sources, "containing", hang)
+    monkeypatch.setattr(literal, "containing", hang)
     found = history(alice, "restaurant")
     assert (len(begun), found.unfinished) == (1, ["memory", "messages"])
 
@@ -95,7 +96,7 @@ def test_a_search_of_chats_ends_at_its_deadline(monkeypatch, settings):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
 
-    monkeypatch.setattr("memory.search.chat_history.containing", hang)
+    monkeypatch.setattr(literal, "containing", hang)
     found = chat(alice, "AB-1234")
     assert len(found.matches) == 1
     assert "could not be searched literally in time" in found.notes[0]

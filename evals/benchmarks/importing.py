@@ -26,7 +26,7 @@ from imports.models import Import
 from imports.storing import queue
 from imports.storing.worker import work
 from intake.models import Turn, User
-from memory.index import terms
+from memory.index.scoring import score
 from memory.models.documents import Corpus, Scope
 
 TURNS_PER_CONVERSATION = 10
@@ -59,7 +59,7 @@ def import_twice(*, path: str, turns: int) -> Figures:
     user = User.objects.create_user("importer@evals.invalid")
     done, read_seconds, store_seconds = _bring(user, export)
     with acting_as(user):
-        found, _ = terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6)
+        found, _ = score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6)
         stored = Turn.objects.for_user(user).count()
     again, _, _ = _bring(user, export)
     with acting_as(user):

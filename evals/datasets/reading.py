@@ -146,12 +146,29 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_life(folder: Path) -> Life:
-    """Raises `DatasetError` as well."""
+    """A data set of turns alone is a life too: its questions are asked after the last turn. Raises `DatasetError`."""
+    if not (folder / "documents.jsonl").exists():
+        return _life_of_turns(read_dataset(folder))
     turns = _turns(folder)
     documents = _of_people(turns, folder / "documents.jsonl", DocumentRow)
     records = _of_people(turns, folder / "records.jsonl", RecordRow)
     queries = _some_of(_of_people(turns, folder / "queries.jsonl", LifeQuery), folder)
     return Life(folder.resolve().name, turns, [row for _, row in documents], [row for _, row in records], queries)
+
+
+def _life_of_turns(dataset: Dataset) -> Life:
+    now = max(turn.at for turn in dataset.turns)
+    queries = [
+        LifeQuery(
+            **query.model_dump(exclude={"gold"}),
+            now=now,
+            timezone="UTC",
+            sources=["turns"],
+            gold=[Gold(turn=f"{conversation}#{turn}") for conversation, turn in query.gold],
+        )
+        for query in dataset.queries
+    ]
+    return Life(dataset.name, dataset.turns, documents=[], records=[], queries=queries)
 
 
 def read_rows(path: Path, model: type[AnyDatasetRow]) -> Iterator[tuple[str, AnyDatasetRow]]:

@@ -92,6 +92,16 @@ def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contra
     assert "Saved 5 turns of 1 people." in err
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_data_set_of_turns_alone_is_asked_by_surface_too(copied_scratch, write_dataset, tmp_path):
+    gold = {"user": "ines", "id": "1", "category": "parts", "text": "gateway", "gold": [["roof", 2]]}
+    turns = [turn("ines", "roof", 1, "The roof leaks"), turn("ines", "roof", 2, "The RoofGateway leaks")]
+    target = tmp_path / "figures.json"
+    call_command("run_evals", dataset=write_dataset(turns, [gold]), surface="search_history", json=target)
+    history = json.loads(target.read_text())["surfaces"]["search_history"]
+    assert history["categories"]["parts"]["recall@1"] == 1
+
+
 def answered(results, *, gold=(), **more):
     query = LifeQuery.model_validate(question("latest", "?", *gold, **more))
     return AskedOf(query, Reply([Result(name, text) for name, text in results], is_nothing=not results))
@@ -141,9 +151,9 @@ def test_a_row_of_somebody_without_turns_is_said_with_its_line(write_life):
         read_life(folder)
 
 
-def test_a_data_set_without_documents_is_told_so(write_dataset):
+def test_a_lifes_questions_without_its_documents_are_refused_where_they_stand(write_dataset):
     folder = write_dataset([turn("ines", "c", 1, "x")], [question("exact", "x", {"turn": "c#1"})])
-    with pytest.raises(CommandError, match=r"documents.jsonl cannot be read"):
+    with pytest.raises(CommandError, match=r"queries.jsonl, line 1: gold"):
         call_command("run_evals", dataset=folder, surface="search_history")
 
 

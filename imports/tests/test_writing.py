@@ -10,7 +10,7 @@ from intake.chats.deleting import delete_conversation, delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import index
-from memory.index.terms import score
+from memory.index.scoring import score
 from memory.models import Embedding
 from memory.models.documents import Corpus, Scope
 

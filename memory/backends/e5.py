@@ -140,7 +140,7 @@ def _tokenizer_model(file: E5File) -> bytes:
 
 
 class BuiltInEmbedder(ConcatenatedEmbedder):
-    """multilingual-e5-small and all-MiniLM-L6-v2 side by side (docs/decisions/0046)."""
+    """multilingual-e5-small and all-MiniLM-L6-v2 side by side (docs/decisions/0047)."""
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
         multilingual = E5Embedder(cache_dir=cache_dir, threads=threads, model_dir=model_dir)

@@ -1,6 +1,6 @@
 """What the built-in models have in common: one onnxruntime session per number of threads, one text at a time.
 
-And the concatenation of two models into one (docs/decisions/0046).
+And the concatenation of two models into one (docs/decisions/0047).
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""The terms of each user's texts: stored when a text is saved, and scored with BM25F by every search.
+"""The terms of each user's texts: stored when a text is saved, and scored by every search (`memory.index.scoring`).
 
-`add` and `delete` write, `score` reads. A text's terms are first kept in one pending row, which searches read too.
+A text's terms are first kept in one pending row, which searches read too.
 Workers flush these rows into segments, which take a twentieth of the space (`memory.index.segments`).
 
 Before parsing, a text is rewritten so that different spellings match (`indexed_form`). Compatibility forms become equal
@@ -19,9 +19,11 @@ of the user's texts, so that a text with a wrong language is still found by its 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date
+from itertools import chain
 from typing import Any
+from urllib.parse import unquote
 
 from django.conf import settings
 from django.db import connection
@@ -29,11 +31,15 @@ from django.db import connection
 from core.isolation.acting import insert_values, is_cluster
 from memory.chunking import UNSPACED
 from memory.index.sources import Entry, Text, content_hash
-from memory.index.trigrams import trigram_filter
+from memory.index.trigrams import trigram_filter, without_accents
 from memory.models import IndexedText
-from memory.models.documents import Hit, Place, Scope
+from memory.models.documents import Place
 from memory.models.postings import IndexedTextQuerySet
+from memory.time_words import MONTHS
 
+# The number of the rules by which a text becomes terms and a trigram filter: the first bytes of `content_hash`. It is
+# incremented with every change of them, and `index_missing` indexes texts of other rules again. None came before 2.
+RULES = (2).to_bytes(4)
 # PostgreSQL finds words in a megabyte at most, their positions included; a longer text is split.
 PIECE_CHARACTERS = 100_000
 # A longer "word" is data and not language, and would not fit an index entry.
@@ -41,14 +47,6 @@ MAX_LEXEME = 255
 HANGUL = "\u1100-\u11ff\uac00-\ud7af"
 PAIRED_RUN = re.compile(rf"[{UNSPACED}{HANGUL}]+")
 _WORD = re.compile(r"[^\W\d_]+")
-# 84,300 and 84 300 and 84.300 and 84'300; not 1.5, not 2024 300.
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.'\u2019]\d{3})+(?![\d.,]?\d)")
-_NO_DIGIT = re.compile(r"\D")
-# In these scripts a mark is an accent; in others, such as Devanagari or Thai, it is a vowel.
-_WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
-# Letters of their own that are often written without their mark, because the keyboard lacks them.
-_PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
-_PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
 
 # The value of `TEXT_SEARCH_CONFIG` that detects each text's language.
 BY_LANGUAGE = "auto"
@@ -184,151 +182,6 @@ SELECT segment.user_id, segment.corpus, held.text_id
 """
 
 
-# BM25F over the person's own postings, their statistics theirs alone:
-#
-#     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
-#     tf = sum over sides of  weight * count / (1 - b + b * length / average length)
-#     score = sum over the query's terms of  idf * tf / (k1 + tf)
-#
-# Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), section 3.6.
-#
-# `k1` has its usual value. A turn is long because its answer explains, not because it says the same again: hence the
-# milder half of the usual correction for length. Most questions are about what the user said, so a term there counts as
-# much as two in the answer.
-K1 = 1.2
-B = 0.5
-USER_WEIGHT = 2.0
-
-# A pending text is a segment of one text here, numbered by the negative of its id. The postings of a term in a segment
-# are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
-# posting is looked at once.
-#
-# A query is stemmed by each configuration that the person's texts have (`stemmed`); a text's terms are of one of them.
-# `idx_indexed_texts_languages` says which there are beside English.
-#
-# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
-# not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
-_TEMPLATE = """
-WITH {deleted}stemmed AS MATERIALIZED (
-    SELECT configuration, lexeme
-      FROM unnest(%(configurations)s::text[]) AS one(configuration)
-     CROSS JOIN LATERAL unnest(to_tsvector(configuration::regconfig, %(query)s)) AS term(lexeme, positions)
-     WHERE (configuration = %(usual)s
-            OR EXISTS (SELECT 1
-                         FROM indexed_texts AS text
-                        WHERE text.user_id = %(user_id)s AND text.configuration = one.configuration
-                          AND text.configuration <> 'english'))
-       -- The query's own function words are none in any language: a "the" in a German text is rare, and says nothing.
-       AND positions && (SELECT array_agg(place)
-                           FROM unnest(to_tsvector(%(own)s::regconfig, %(query)s)) AS own(lexeme, places)
-                          CROSS JOIN unnest(places) AS place)
-), asked AS MATERIALIZED (
-    SELECT DISTINCT lexeme FROM stemmed
-), segment AS MATERIALIZED (
-    -- Concatenated with nothing, an array is read once here, not again for each element that is asked of it.
-    SELECT id, texts, said_length, answered_length, text_ids || '{{}}'::bigint[] AS text_ids,
-           said_lengths || '{{}}'::int[] AS said_lengths, answered_lengths || '{{}}'::int[] AS answered_lengths
-      FROM term_segments
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-     UNION ALL
-    SELECT -text_id, 1, said_length, answered_length, ARRAY[text_id], ARRAY[said_length], ARRAY[answered_length]
-      FROM pending_terms
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-), list AS MATERIALIZED (
-    SELECT lexeme, id, ordinals[first:last] AS ordinals, said[first:last] AS said, answered[first:last] AS answered,
-           {having_it} AS having_it
-      FROM asked
-     CROSS JOIN segment
-     CROSS JOIN LATERAL (
-        SELECT ends[number] AS last, 1 + coalesce(ends[number - 1], 0) AS first, ordinals, said, answered
-          FROM (SELECT array_position(lexemes, lexeme) AS number, ends, ordinals, said, answered
-                  FROM term_blocks
-                 WHERE user_id = %(user_id)s AND segment_id = id AND first_lexeme <= lexeme
-                 ORDER BY first_lexeme DESC
-                 LIMIT 1) AS block
-        OFFSET 0) AS slice  -- worked out once
-     WHERE id > 0 AND last IS NOT NULL
-     UNION ALL
-    SELECT term.lexeme, -text_id, '{{1}}', ARRAY[least(sum(term.said), 32767)::smallint],
-           ARRAY[least(sum(term.answered), 32767)::smallint], 1
-      FROM pending_terms AS row
-     CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND term.lexeme IN (SELECT lexeme FROM asked)
-     GROUP BY text_id, term.lexeme
-), term AS MATERIALIZED (
-    -- A side that nobody ever used has no average length; any will do.
-    SELECT lexeme, having_it, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf,
-           %(said_weight)s::float8 AS said_weight, 1 - %(b)s::float8 AS rest,
-           %(b)s / coalesce(nullif(said_length / texts, 0), 1) AS per_term_said,
-           %(b)s / coalesce(nullif(answered_length / texts, 0), 1) AS per_term_answered
-      FROM (SELECT lexeme, coalesce(sum(having_it), 0)::float8 AS having_it
-              FROM asked LEFT JOIN list USING (lexeme)
-             GROUP BY lexeme) AS counted
-     CROSS JOIN (
-        SELECT sum(texts)::float8 AS texts, sum(said_length)::float8 AS said_length,
-               sum(answered_length)::float8 AS answered_length
-          FROM {counted}) AS mine
-), posting AS (
-    -- One side of most postings has nothing, which is said sooner than computed.
-    SELECT text_ids[ordinal] AS text_id, idf, having_it,
-           CASE said WHEN 0 THEN 0 ELSE said_weight * said / (rest + per_term_said * said_lengths[ordinal]) END AS said,
-           CASE answered WHEN 0 THEN 0
-                ELSE answered / (rest + per_term_answered * answered_lengths[ordinal]) END AS answered
-      FROM (SELECT text_ids, said_lengths, answered_lengths, term.*,
-                   unnest(ordinals) AS ordinal, unnest(said) AS said, unnest(answered) AS answered
-              FROM list JOIN segment USING (id) JOIN term USING (lexeme)) AS each
-     {kept}
-    OFFSET 0  -- nothing is computed more than once
-), best AS (
-    SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
-           coalesce(sum(idf * said / (%(k1)s::float8 + said)) FILTER (WHERE said > 0), 0) AS said_score,
-           bool_or(having_it = 1) AS has_only
-      FROM posting
-     -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
-     -- on the dates that are asked for.
-     WHERE NOT %(is_dated)s
-        OR text_id IN (SELECT id
-                         FROM indexed_texts
-                        WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                          AND said_at >= %(since)s AND said_at < %(until)s)
-     GROUP BY text_id
-     ORDER BY score DESC, text_id
-     LIMIT %(limit)s
-)
-SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, score, said_score, has_only,
-       -- In its own language a query has the fewest terms: its function words are none, and its others are known.
-       (SELECT min(ideal)
-          FROM (SELECT sum(idf) AS ideal FROM stemmed JOIN term USING (lexeme) GROUP BY configuration) AS by_language),
-       EXISTS (SELECT 1 FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
-  FROM best
- -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
- CROSS JOIN LATERAL (
-    SELECT source_id, chunk_index, corpus, said_at, said_length + answered_length AS length
-      FROM indexed_texts
-     WHERE user_id = %(user_id)s AND id = text_id
-    OFFSET 0) AS text
- ORDER BY score DESC, text_id
-"""
-_SCORE = _TEMPLATE.format(deleted="", having_it="1 + last - first", counted="segment", kept="")
-_SCORE_WITHOUT_DELETED = _TEMPLATE.format(
-    deleted="""deleted AS MATERIALIZED (
-    SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-), """,
-    having_it="""(SELECT count(*)
-              FROM unnest(ordinals[first:last]) AS ordinal
-             WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
-    counted="""(SELECT texts, said_length, answered_length
-                  FROM segment
-                 UNION ALL
-                SELECT -1, -held.said_length, -held.answered_length
-                  FROM segment
-                 CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
-                       AS held(text_id, said_length, answered_length)
-                 WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
-    kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
-)
-
-
 def add(entry: Entry) -> set[int]:
     """Make the terms at a place match its texts; returns the chunks that differed.
 
@@ -362,43 +215,7 @@ def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
     _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks))
 
 
-def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
-    """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words.
-
-    Also returns the ideal, which is the score of a text that contains only the query's terms.
-    """
-    parameters = {
-        **scope.parameters(),
-        "is_dated": scope.is_dated,
-        "configurations": configurations(),
-        "usual": configurations()[0],
-        "own": configuration_of(query),
-        "query": indexed_form(query),
-        "said_weight": USER_WEIGHT,
-        "b": B,
-        "k1": K1,
-        "limit": limit,
-    }
-    rows = _fetch(_SCORE, parameters)
-    if rows and rows[0][-1]:
-        rows = _fetch(_SCORE_WITHOUT_DELETED, parameters)
-    hits = [
-        Hit(
-            (source, place),
-            corpus,
-            datetime.fromtimestamp(at, UTC),
-            length,
-            lexical,
-            user_lexical,
-            shares_terms=True,
-            has_only=has_only,
-        )
-        for source, place, corpus, at, length, lexical, user_lexical, has_only, *_ in rows
-    ]
-    return hits, rows[0][-2] if rows else 0.0
-
-
-def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+def fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -408,16 +225,6 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
 def searchable(text: str) -> str:
     """A text without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", " ")
-
-
-def indexed_form(text: str) -> str:
-    """The form of texts and queries for the parser."""
-    text = searchable(text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-        text = _WORD.sub(_with_plain_form, text)
-        text = PAIRED_RUN.sub(_in_pairs, text)
-    return _GROUPED.sub(_with_ungrouped_form, text)
 
 
 def configuration_of(*sides: str) -> str:
@@ -465,41 +272,6 @@ def pieces(form: str) -> list[str]:
         cut.append(form[start:end])
         start = end
     return [*cut, form[start:]]
-
-
-def without_accents(text: str) -> str:
-    """For scripts with accents; marks after letters of other scripts stay."""
-    return unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", text))))
-
-
-def _plain_characters(decomposed: str) -> list[str]:
-    plain: list[str] = []
-    has_accents = False
-    for character in decomposed:
-        if not unicodedata.combining(character):
-            has_accents = unicodedata.name(character, "").startswith(_WITH_ACCENTS)
-            plain.append(_PLAIN.get(character, character))
-        elif not has_accents:
-            plain.append(character)
-    return plain
-
-
-def _with_plain_form(word: re.Match[str]) -> str:
-    if word[0].isascii():
-        return word[0]
-    plain = without_accents(word[0])
-    return word[0] if plain == word[0] else f"{word[0]} {plain}"
-
-
-def _in_pairs(run: re.Match[str]) -> str:
-    """東京都 becomes 東京 京都; a single character stays."""
-    characters = run[0]
-    pairs = [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
-    return f" {' '.join(pairs)} "
-
-
-def _with_ungrouped_form(number: re.Match[str]) -> str:
-    return f"{number[0]} {_NO_DIGIT.sub('', number[0])}"
 
 
 def row_of(text: Text) -> dict[str, Any]:
@@ -558,8 +330,9 @@ def _delete(texts: IndexedTextQuerySet) -> bool:
 
 
 def _known_as(text: Text) -> bytes:
+    """The number of the rules, and a hash of both sides."""
     said, answered = searchable(text.said), searchable(text.answered)
-    return content_hash(f"{len(said)}:{said}{answered}")
+    return RULES + content_hash(f"{len(said)}:{said}{answered}")[len(RULES) :]
 
 
 def _insert(row: dict[str, Any]) -> bool:
@@ -607,5 +380,209 @@ def _terms_of(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
     names = ("numbers", "configurations", "are_said", "pieces")
     columns = {name: [piece[place] for piece in pieces] for place, name in enumerate(names)}
-    counted = {number: counts for number, *counts in _fetch(_COUNT_TERMS, {**columns, "max_lexeme": MAX_LEXEME})}
+    counted = {number: counts for number, *counts in fetch(_COUNT_TERMS, {**columns, "max_lexeme": MAX_LEXEME})}
     return [tuple(counted.get(number, _NO_TERMS)) for number in range(len(rows))]
+
+
+# --- The form of a text for the parser ---
+
+# A longer run of characters is data, and so are more parts in one run.
+LONGEST_RUN = 2_000
+MOST_PARTS = 64
+_LOWER, _UPPER = "a-zß-öø-ÿа-яё", "A-ZÀ-ÖØ-ÞА-ЯЁ"
+_HUMP = re.compile(rf"[{_LOWER}][{_UPPER}]|[{_UPPER}]{{2}}[{_LOWER}]{{2}}")
+# A run without any of these is one word, or the parser takes it apart by itself.
+_JOINT = re.compile(rf"[./@_+#-]|{_HUMP.pattern}")
+# The parser makes one word of these: `foo.bar`, `a/b`, `me@example.org`, `/srv`, `.env`.
+_GLUED = re.compile(r"[^\W_][./@]+[^\W_]|(?:(?<!\w)[./~]|_[./@]|[./@]_)\w")
+_SNAKE = re.compile(r"(?<!\w)[^\W_]++(?:_++[^\W_]++)++")
+# A part of such a run, and a part of a word in CamelCase.
+_PART = re.compile(r"[^\W_]+")
+_CAMEL_PART = re.compile(rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W_]")
+_NO_PARTS = frozenset(("http", "https", "www"))
+# v1.2 and the beginning of 1.2.3.
+_VERSION = re.compile(r"(?<![\w.])(?:[vV](\d{1,5}\.\d{1,5}[\d.]{0,12}(?<=\d))|(\d{1,5}\.\d{1,5})(?=\.\d))")
+# C++, C# and A+, .NET, --flag: the parser drops the signs, but they are a part of the name.
+_SIGNED = re.compile(
+    r"(?<![\w+#])(?P<word>[^\W\d_]{1,12})(?P<signs>\+\+(?![+#])|[+#](?![+#\w]))"
+    r"|(?<![\w.])\.(?P<name>[^\W\d_]\w{1,30})(?![\w./@])|(?<![\w-])--(?P<flag>[^\W\d_][\w-]{0,60})"
+)
+_SIGN_NAMES = str.maketrans({"+": "plus", "#": "sharp"})
+_JOINTS = str.maketrans("", "", "-_")
+# ORDER-4711 and covid-19.
+_NUMBERED = re.compile(r"(?<![\w-])([^\W\d_]{1,20})-(\d{1,12})(?![\w-])")
+
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+# A sign before a number is a hyphen more often than not; the parser makes it a part of the number.
+_SIGN_OF_NUMBER = re.compile(r"(?<![eE])[-+](?=\d)")
+# Digits and what may stand between them; most are a number without any.
+_FIGURES = re.compile(r"\d[\d ()./,'\u2019-]*+")
+# 84,300 and 84 300 and 84.300 and 84'300 and 1.234,56 and 987,50; not 2024 300, nor an address such as 10.0.0.5.
+_AMOUNT = re.compile(
+    r"(?<![\d.,])(?P<whole>\d{1,3}(?:(?P<mark>[ ,.'\u2019])\d{3}(?:[ ,.'\u2019]\d{3})*)|\d+)"
+    r"(?:(?!(?P=mark))[.,](?P<cents>\d{1,2}))?(?![.,]?\d)"
+)
+_NO_DIGIT = re.compile(r"\D")
+_PHONE = re.compile(
+    r"(?<![\d./,-])(?:\+ ?\d{1,3}|\(?0\d+|\(?\d{3}(?=\)? ?[-. ]?\d{3}[-. ]\d{4}(?!\d)))"
+    r"(?:(?:\) ?| ?\(|[ ./-])\d{2,}){1,6}"
+)
+FEWEST_DIGITS, MOST_DIGITS = 7, 15
+# The century of a year in two digits.
+FIRST_YEAR, CENTURY = 1900, 2000
+
+# 2026-03-01, 2026/3/1, 2026年3月1日; 01.03.2026, 1/3/26.
+_DAYS = (
+    re.compile(
+        r"(?<![\d.,])(?P<year>(?:19|20)\d\d) ?[-/.年] ?(?P<month>\d{1,2}) ?[-/.月] ?(?P<day>\d{1,2})(?![.,]?\d)"
+    ),
+    re.compile(
+        r"(?<![\d.,/-])(?P<day>\d{1,2})(?P<mark>[-/.]) ?(?P<month>\d{1,2})(?P=mark) ?"
+        r"(?P<year>(?:19|20)\d\d|(?<!-)\d\d)(?![.,/-]?\d)"
+    ),
+)
+_YEAR = re.compile(r"(?:19|20)\d\d(?!\d)")
+# 1st of March 2026, 1. März 2026, 1 de marzo de 2026; March 1, 2026.
+_DAY_BEFORE_YEAR = re.compile(
+    r"(?:(?<![\d.,])(?P<day>\d{1,2})(?:st|nd|rd|th|er|[.º])? {1,2}(?:of |de )?(?P<name>[^\W\d_]{3,10})[.,]? {1,2}"
+    r"(?:del? )?|(?<!\w)(?P<name_before>[^\W\d_]{3,10})\.? {1,2}(?P<day_after>\d{1,2})(?:st|nd|rd|th)?,? {1,2})$"
+)
+# As long as such a day is before its year.
+BEFORE_YEAR = 28
+_SIGN = re.compile(r"[^\x00-\u00a1\w\s]")
+# Emoji and other symbols, and currencies.
+_CATEGORIES_OF_SIGNS = ("So", "Sc")
+
+
+def indexed_form(text: str) -> str:
+    """The form of texts and queries for the parser, at its end other spellings of its words, numbers and days."""
+    return " ".join(filter(None, indexed_forms(text)))
+
+
+def indexed_forms(text: str) -> tuple[str, str]:
+    """The same in two: the text itself, and the other spellings."""
+    text = searchable(text)
+    if text.isascii():
+        spellings = chain(_parts_of_runs(text.split()), _figures(text))
+        return _SIGN_OF_NUMBER.sub(" ", text), " ".join(dict.fromkeys(spellings))
+    text = _OTHER_DIGIT.sub(_as_digit, unicodedata.normalize("NFKC", text))
+    spellings = chain(_parts_of_runs(PAIRED_RUN.sub(" ", text).split()), _figures(text), _signs(text))
+    return _SIGN_OF_NUMBER.sub(" ", _for_parser(text)), _for_parser(" ".join(dict.fromkeys(spellings)))
+
+
+def _for_parser(text: str) -> str:
+    """With plain forms of words with accents, and with pairs of characters where there are no spaces."""
+    return PAIRED_RUN.sub(_in_pairs, _WORD.sub(_with_plain_form, text))
+
+
+def _parts_of_runs(runs: Sequence[str]) -> Iterator[str]:
+    """The parts of joined words, and joined forms of separate ones; `runs` are what stands between spaces."""
+    for run in dict.fromkeys(run[:LONGEST_RUN] for run in runs):
+        # Most are plain words, and are passed over at once.
+        if not (run.isalpha() and run[1:].islower()) and _JOINT.search(run.rstrip(".,")):
+            yield from _glued_parts(run) if _GLUED.search(run) else _camel_parts(run)
+            if "_" in run:
+                yield from (snake.replace("_", "") for snake in _SNAKE.findall(run)[:MOST_PARTS])
+            yield from map(_named, _SIGNED.finditer(run))
+            yield from (numbered[1] + numbered[2] for numbered in _NUMBERED.finditer(run))
+
+
+def _glued_parts(run: str) -> Iterator[str]:
+    if "%" in run:
+        run = unquote(run, errors="replace")
+    amount = _AMOUNT.fullmatch(run.strip("$€£()*.,;:%"))
+    if amount is not None and amount["mark"]:
+        return
+    yield from [part for part in _PART.findall(run) if len(part) > 1 and part not in _NO_PARTS][:MOST_PARTS]
+    yield from _camel_parts(run)
+    yield from (version[1] or version[2] for version in _VERSION.finditer(run))
+
+
+def _camel_parts(run: str) -> Iterator[str]:
+    if _HUMP.search(run):
+        words = [word for word in _PART.findall(run)[:MOST_PARTS] if _HUMP.search(word)]
+        parts = [part for word in words for part in _CAMEL_PART.findall(word) if len(part) > 1]
+        yield from parts[:MOST_PARTS]
+
+
+def _named(signed: re.Match[str]) -> str:
+    """C# becomes Csharp, .NET becomes dotNET, and --dry-run becomes dashdashdryrun."""
+    if signed["flag"]:
+        return "dashdash" + signed["flag"].translate(_JOINTS)
+    if signed["name"]:
+        return "dot" + signed["name"].translate(_JOINTS)
+    return signed["word"] + signed["signs"].translate(_SIGN_NAMES)
+
+
+def _figures(text: str) -> Iterator[str]:
+    """Numbers and days in their usual writings, each in one form."""
+    for figures in _FIGURES.finditer(text):
+        if not figures[0].rstrip().isdigit():
+            yield from _plain_figures(figures[0], before=text[max(0, figures.start() - 2) : figures.start()])
+    if "年" in text:
+        yield from _days(_DAYS[0].finditer(text))
+    for year in _YEAR.finditer(text):
+        if named := _DAY_BEFORE_YEAR.search(text, max(0, year.start() - BEFORE_YEAR), year.start()):
+            name, day = named["name"] or named["name_before"], named["day"] or named["day_after"]
+            yield from _day(int(year[0]), MONTHS.get(without_accents(name).lower(), 0), int(day))
+
+
+def _plain_figures(figures: str, *, before: str) -> Iterator[str]:
+    """`before`: the one or two characters before them."""
+    days = list(chain.from_iterable(_days(pattern.finditer(figures)) for pattern in _DAYS))
+    yield from days
+    if not before[-1:].isalpha():
+        yield from filter(None, map(_plain_amount, _AMOUNT.finditer(figures)))
+    if not days and not before[-1:].isalnum():
+        for number in _PHONE.finditer(before[before.find("+") :] + figures if "+" in before else before[-1:] + figures):
+            digits = _NO_DIGIT.sub("", number[0])
+            if FEWEST_DIGITS <= len(digits) <= MOST_DIGITS:
+                yield digits
+
+
+def _plain_amount(amount: re.Match[str]) -> str:
+    """1,234.50 and 1.234,5 become 1234.5; nothing if it is written so."""
+    cents = (amount["cents"] or "").rstrip("0")
+    plain = _NO_DIGIT.sub("", amount["whole"]) + (f".{cents}" if cents else "")
+    return "" if plain == amount[0] else plain
+
+
+def _days(found: Iterable[re.Match[str]]) -> Iterator[str]:
+    """Of 3/4/2026 both readings, because the text does not say which it is."""
+    for groups in (match.groupdict() for match in found):
+        year, month, day = (int(groups[name]) for name in ("year", "month", "day"))
+        yield from _day(year, month, day)
+        if groups.get("mark") == "/":
+            yield from _day(year, day, month)
+
+
+def _day(year: int, month: int, day: int) -> Iterator[str]:
+    """As 20260301; nothing if there is no such day."""
+    try:
+        yield f"{date(year if year >= FIRST_YEAR else CENTURY + year, month, day):%Y%m%d}"
+    except ValueError:
+        return
+
+
+def _signs(text: str) -> Iterator[str]:
+    for sign in dict.fromkeys(_SIGN.findall(text)):
+        if unicodedata.category(sign) in _CATEGORIES_OF_SIGNS:
+            yield f"u{ord(sign):x}"
+
+
+def _as_digit(other: re.Match[str]) -> str:
+    return str(unicodedata.decimal(other[0]))
+
+
+def _with_plain_form(word: re.Match[str]) -> str:
+    if word[0].isascii():
+        return word[0]
+    plain = without_accents(word[0])
+    return word[0] if plain == word[0] else f"{word[0]} {plain}"
+
+
+def _in_pairs(run: re.Match[str]) -> str:
+    """東京都 becomes 東京 京都; a single character stays."""
+    characters = run[0]
+    pairs = [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
+    return f" {' '.join(pairs)} "

@@ -1,24 +1,29 @@
 """The trigram filter: finds the texts that contain a literal piece of text, such as code, a number or part of a word.
 
 Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, if one of them is
-a digit or not ASCII: a number, a Chinese word). A text can contain a piece only if it has all of the piece's bits, so a
+a digit or not ASCII: a number, a Chinese word; and for each single one that is not ASCII: a Chinese letter, an emoji).
+A text can contain a piece only if it has all of the piece's bits, so a
 search skips nearly all others and reads only the remaining texts. Source: B. H. Bloom, Space/Time Trade-offs in Hash
 Coding with Allowable Errors (1970), with a single hash.
 
-Both sides of a comparison are folded: letter case, the amount of space between two words, and the compatibility form of
-a letter (full width, composed or not) do not matter.
+Both sides of a comparison are folded: letter case, accents, the amount of space between two words, and the
+compatibility form of a letter (full width, composed or not) do not matter. A text whose letters have other forms is in
+the filter as it is written too, because a piece with such letters is first searched as it is written (`written`).
 """
 
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import compress
 
 import numpy as np
 from django.db import connection
 from numpy.typing import NDArray
 
-from intake.models import Turn
-from memory.models.documents import Corpus, Key, Scope
+from memory.index.sources import READERS, SourceKey, Text
+from memory.models.documents import Corpus, Hit, Scope
 
 # Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
 # longest so much that it is looked at more often than it need be.
@@ -33,8 +38,8 @@ FIRST_BEYOND_ASCII = 128
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
 _SHIFT = np.uint64(64 - LONGEST_BITS)
 
-# Turns, each with the pieces that it can contain.
-Possible = list[tuple[Key, list[str]]]
+# Texts, each with the pieces that it can contain.
+Possible = list[tuple[Hit, list[str]]]
 
 # The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
 AT_ONCE = 50
@@ -46,38 +51,82 @@ _POSSIBLE = """
 WITH newest AS MATERIALIZED (
     SELECT id
       FROM indexed_texts
-     WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
      ORDER BY said_at DESC, source_id, chunk_index
      LIMIT %(newest)s
 )
-SELECT source_id, chunk_index, can_have
-  FROM (SELECT source_id, chunk_index, said_at, ARRAY[{conditions}] AS can_have
+SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), can_have
+  FROM (SELECT source_id, chunk_index, corpus, said_at, ARRAY[{conditions}] AS can_have
           FROM indexed_texts
-         WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+         WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
         OFFSET 0) AS text  -- no filter is compared twice
  WHERE true = ANY(can_have)
  ORDER BY said_at DESC, source_id, chunk_index
 """
 
 
+# In these scripts a mark is an accent; in others, such as Devanagari or Thai, it is a vowel.
+_WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
+# Letters of their own that are often written without their mark, because the keyboard lacks them.
+_PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
+_PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H", "\u0131": "i"}
+# The letters of these scripts beyond ASCII, and the marks that are combined with them.
+_ACCENTED = r"\u00c0-\u06ff\u1ab0-\u1aff\u1dc0-\u1fff\u20d0-\u20ff\ufe20-\ufe2f"
+_HAS_ACCENT = re.compile(rf"(?<!\S)[^\s{_ACCENTED}]*+[{_ACCENTED}]\S*+")
+_IS_ACCENT = re.compile(rf"[{_ACCENTED}]")
+
+
 def fold(text: str) -> str:
     """The form in which texts and pieces are compared."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    plain = text if text.isascii() else without_accents(unicodedata.normalize("NFKC", text))
     return " ".join(plain.casefold().split())
+
+
+def written(text: str) -> str:
+    """The form that keeps accents, ligatures and indices as they are written: K₂ is not K2."""
+    plain = text if text.isascii() else unicodedata.normalize("NFC", text)
+    # Folding the case would take a ligature apart.
+    return " ".join(plain.lower().split())
+
+
+def without_accents(text: str) -> str:
+    """For scripts with accents; marks after letters of other scripts stay."""
+    return _HAS_ACCENT.sub(_without_accents, text)
+
+
+def _without_accents(word: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", word[0]))))
+
+
+def _plain_characters(decomposed: str) -> list[str]:
+    plain: list[str] = []
+    # A piece may begin within a letter, of which it has the accent alone.
+    has_accents = True
+    for character in decomposed:
+        if not unicodedata.combining(character):
+            has_accents = unicodedata.name(character, "").startswith(_WITH_ACCENTS)
+            plain.append(_PLAIN.get(character, character))
+        elif not has_accents or not _IS_ACCENT.match(character):
+            plain.append(character)
+    return plain
 
 
 def trigram_filter(*texts: str) -> str:
     """The filter of all the texts together, in hexadecimal after an x; its length depends on their size."""
     # One text with a mark between both sides: with two texts, all further work would be done twice.
-    occurs = _occurring("\0".join(map(fold, texts)))
+    folded = "\0".join(map(fold, texts))
+    if not folded.isascii() or not all(map(str.isascii, texts)):
+        as_written = "\0".join(map(written, texts))
+        folded = folded if as_written == folded else f"{folded}\0{as_written}"
+    occurs = _occurring(folded)
     return _as_bits(occurs, _length(int(np.count_nonzero(occurs))))
 
 
 def masks(piece: str) -> dict[int, str]:
     """For each length of a filter, the bits that it has if its text contains the piece; none for a piece that is too
-    short.
+    short. The piece is `fold`ed, or as it is `written`.
     """
-    occurs = _occurring(fold(piece))
+    occurs = _occurring(piece)
     return {length: _as_bits(occurs, length) for length in LENGTHS} if occurs.any() else {}
 
 
@@ -90,16 +139,19 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
     if folded.isascii():
         # Looked up and not computed: most texts are such, and a request waits while they are saved.
         codes = np.frombuffer(folded.encode(), np.uint8)
+        alone = _NONE
         first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
         is_telling = _TELLING_IN_ASCII[codes]
     else:
         beyond = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
         first, second, third = _places(beyond)
         is_telling = _is_telling(beyond)
+        alone = second[beyond >= FIRST_BEYOND_ASCII]
     occurs = np.zeros(1 << LONGEST_BITS, np.bool_)
     occurs[first[:-2] ^ second[1:-1] ^ third[2:]] = True
     if is_telling.any():
         occurs[(first[:-1] ^ third[1:])[is_telling[:-1] | is_telling[1:]]] = True
+    occurs[alone] = True
     return occurs
 
 
@@ -113,6 +165,7 @@ def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return (codes >= FIRST_BEYOND_ASCII) | is_digit
 
 
+_NONE = np.zeros(0, np.uint16)
 _ASCII = np.arange(FIRST_BEYOND_ASCII, dtype=np.uint32)
 _PLACES_OF_ASCII = _places(_ASCII)
 _TELLING_IN_ASCII = _is_telling(_ASCII)
@@ -127,57 +180,67 @@ def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
     return "x" + np.packbits(bits).tobytes().hex()
 
 
-def containing(scope: Scope, *, texts: Sequence[str], limit: int) -> list[list[Key]]:
-    """For each of `texts`, the newest turns in `scope` one side of which contains it, in any case; every character is
+def containing(scope: Scope, *, texts: Sequence[str], limit: int, as_written: bool = False) -> list[list[Hit]]:
+    """For each of `texts`, the newest texts in `scope` one side of which contains it, in any case; every character is
     literal. All of them together cost one scan.
 
-    A text of less than three letters is searched in the newest 2,000 turns.
+    `as_written`: only with its accents, ligatures and indices. One or two ASCII characters are searched in the newest
+    2,000 texts.
     """
-    pieces = [fold(text) for text in texts]
+    form = written if as_written else fold
+    pieces = [form(text) for text in texts]
     searched = [piece for piece in dict.fromkeys(pieces) if piece and "\0" not in piece]
-    if not searched or Corpus.CHAT not in scope.corpora:
+    if not searched:
         return [[] for _ in texts]
-    found: dict[str, list[Key]] = {piece: [] for piece in searched}
-    for key, having in _confirmed(scope, searched, found, limit):
+    found: dict[str, list[Hit]] = {piece: [] for piece in searched}
+    for hit, having in _confirmed(scope, searched, found, form, limit):
         for piece in having:
-            found[piece].append(key)
+            found[piece].append(hit)
     return [found.get(piece, []) for piece in pieces]
 
 
 def _confirmed(
-    scope: Scope, pieces: Sequence[str], found: dict[str, list[Key]], limit: int
-) -> Iterator[tuple[Key, list[str]]]:
-    """Each turn with the pieces that it contains, the newest first, until every piece has `limit` turns in `found`."""
+    scope: Scope, pieces: Sequence[str], found: dict[str, list[Hit]], form: Callable[[str], str], limit: int
+) -> Iterator[tuple[Hit, list[str]]]:
+    """Each text with the pieces that it contains, the newest first, until every piece has `limit` texts in `found`."""
     possible = _possible(scope, pieces)
     while possible:
         requested = {piece for piece in pieces if len(found[piece]) < limit}
         batch, possible = _next_batch(possible, requested)
         texts = {
-            (turn.conversation_id, turn.turn_number): [
-                fold(turn.user_message),
-                fold("" if turn.is_recall else turn.assistant_message),
-            ]
-            for turn in Turn.objects.for_user(scope.user).with_keys([key for key, _ in batch])
+            (text.key.source_id, text.key.chunk_index): (form(text.said), form(text.answered))
+            for text in _texts_of(scope, [hit for hit, _ in batch])
         }
-        for key, can_have in batch:
-            # Again, because a turn of this batch may have been a piece's last one.
+        for hit, can_have in batch:
+            # Again, because a text of this batch may have been a piece's last one.
             requested = {piece for piece in can_have if len(found[piece]) < limit}
-            yield key, [piece for piece in requested if any(piece in text for text in texts.get(key, ()))]
+            yield hit, [piece for piece in requested if any(piece in side for side in texts.get(hit.key, ()))]
+
+
+def _texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
+    """One query for each corpus; more texts than these of a document, which has several."""
+    keys: dict[Corpus, list[SourceKey]] = defaultdict(list)
+    for hit in hits:
+        keys[Corpus(hit.corpus)].append(SourceKey(Corpus(hit.corpus), *hit.key))
+    for corpus, of_corpus in keys.items():
+        reader = READERS[corpus]
+        for row in reader.rows_of(of_corpus).filter(user=scope.user):
+            yield from reader.entry(row).texts
 
 
 def _next_batch(possible: Possible, requested: set[str]) -> tuple[Possible, Possible]:
-    """The next turns that can contain one of these pieces, and the rest."""
+    """The next texts that can contain one of these pieces, and the rest."""
     batch: Possible = []
-    for place, (key, can_have) in enumerate(possible):
+    for place, (hit, can_have) in enumerate(possible):
         if len(batch) == AT_ONCE:
             return batch, possible[place:]
         if not requested.isdisjoint(can_have):
-            batch.append((key, can_have))
+            batch.append((hit, can_have))
     return batch, []
 
 
 def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
-    """The turns whose filter has all bits of a piece, the newest first, each with these pieces."""
+    """The texts whose filter has all bits of a piece, the newest first, each with these pieces."""
     conditions: list[str] = []
     parameters: dict[str, str] = {}
     for number, piece in enumerate(pieces):
@@ -193,8 +256,11 @@ def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
     newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
     statement = _POSSIBLE.format(conditions=", ".join(conditions))
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**scope.parameters(), **parameters, "chat": Corpus.CHAT, "newest": newest})
+        cursor.execute(statement, {**scope.parameters(), **parameters, "newest": newest})
         return [
-            ((source_id, chunk_index), list(compress(pieces, can_have)))
-            for source_id, chunk_index, can_have in cursor.fetchall()
+            (
+                Hit((source_id, chunk_index), corpus, datetime.fromtimestamp(at, UTC), shares_terms=True),
+                list(compress(pieces, can_have)),
+            )
+            for source_id, chunk_index, corpus, at, can_have in cursor.fetchall()
         ]

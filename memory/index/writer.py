@@ -27,7 +27,7 @@ from memory.backends.embedders import Embedder, EmbedderError, get_embedder
 from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.index import terms, vectors
 from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
-from memory.index.terms import configurations
+from memory.index.terms import RULES, configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.documents import Place
 
@@ -188,7 +188,7 @@ def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
 
 
 def enqueue_missing(*, now: datetime) -> int:
-    """Index each text without terms, or without rows of the current model and the current cutting rules.
+    """Index each text without terms of the current rules, or without rows of the current model and cutting rules.
 
     Returns the number of turns, documents and records.
     """
@@ -209,7 +209,8 @@ def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
     of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
     embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
-    with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration__in=configurations(), **place)
+    of_rules = IndexedText.objects.in_corpus(reader.corpus).made_by(RULES)
+    with_terms = of_rules.filter(configuration__in=configurations(), **place)
     return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
 
 

@@ -36,6 +36,11 @@ class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
         rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
         return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
+    def made_by(self, rules: bytes) -> Self:
+        """Rows of texts whose terms were found by these rules, whose number is the beginning of the hash."""
+        following = (int.from_bytes(rules) + 1).to_bytes(len(rules))
+        return self.filter(content_hash__gte=rules, content_hash__lt=following)
+
     def other_than(self, *, content_hash: bytes, configuration: str) -> Self:
         """Rows of another text, or made by other rules."""
         return self.exclude(content_hash=content_hash, configuration=configuration)
@@ -52,6 +57,7 @@ class IndexedText(models.Model):
     said_length = models.PositiveIntegerField(help_text="Words on the person's side, stop words not counted.")
     answered_length = models.PositiveIntegerField(help_text="Words on the assistant's side.")
     configuration = models.CharField(max_length=63, help_text="The text-search configuration that found the words.")
+    # In place of its first four bytes stands the number of the rules that found the words (`memory.index.terms.RULES`).
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of both sides.")
     signature = SignatureField(help_text="Which stretches of three characters it may contain: see memory.trigrams.")
 

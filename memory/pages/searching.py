@@ -4,7 +4,6 @@ The page `/search/`: `search_history` for people. Its address contains the whole
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -60,8 +59,8 @@ NAMES = {
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # Strong, struck out, code with the name of its language; a link; emphasis; the mark of a heading, a quotation or a list
-# at a line's beginning; the edges of a table's row, and the row under its head; and an empty line, which a short excerpt
-# has no room for.
+# at a line's beginning; the edges of a table's row, and the row under its head; and an empty line, for which a short
+# excerpt has no room.
 _MARKUP = re.compile(
     r"^[ \t]*(?:```|~~~)[^\n`]*\n?|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"

@@ -4,7 +4,6 @@ The hybrid ranking is for any corpora, and `search_history` uses it too: one sta
 vectors, then the arithmetic of `memory.search.fusion`.
 """
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,12 +27,12 @@ from memory.backends.embedders import (
     get_embedder,
 )
 from memory.chunking import PassageSpan
-from memory.index import terms, vectors
-from memory.index.trigrams import containing
+from memory.index import scoring, vectors
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import fuse
+from memory.search.literal import NO_TIME_FOR_PIECES, PIECES_LEFT_OUT, LiteralHits, find_literal, with_literal
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
 from memory.search.time_windows import PreferredTimes, TimeWindow, find_window, moments_of, preferred_times
 
@@ -50,24 +49,14 @@ PASSAGES_BY_MEANING = 100
 # A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
 
-# A query's exact pieces beyond these are left out, and the answer says so.
-MOST_PIECES = 8
-# Turns that contain a literal piece of the query: several times the largest limit.
-LITERAL = 100
 # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
 # similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
 NOT_CHOSEN = 0.85
 # The number of best turns for which this is checked.
 LOOKED_FOR_VERSIONS = 50
-_QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
-# A file's name, and an amount with its unit: 10mg, 24-hour.
-_FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
-_AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
 WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
-PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
-NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
 
 
 class EmbeddingModelAway(Unavailable):
@@ -170,19 +159,29 @@ class _Search:
         asks_for_a_time = window is not None and not window.topic
         is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
         notes = [] if vector is not None else [WORDS_ALONE]
+        literal = self._literal(scope, query, notes) if is_ranked else LiteralHits()
         found, passages = self._step(
-            lambda: self._candidates(scope, query, vector, embedder, times, is_ranked=is_ranked, rerank=rerank)
+            lambda: self._candidates(scope, query, vector, embedder, times, literal, is_ranked=is_ranked, rerank=rerank)
         )
         hits, is_reranked = found.hits, False
         if asks_for_a_time:
             hits = sorted(hits, key=lambda hit: hit.at)
         if passages:
             hits, is_reranked = _reranked(query, hits, passages)
-        if is_ranked:
-            hits = self._exact_first(scope, hits, query, notes)
-        is_nothing = is_ranked and is_nearest_only(hits, found.calibration)
+        hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
+        is_nothing = is_ranked and not literal.hits and is_nearest_only(hits, found.calibration)
         shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
         return ChatHistory(shown, found.pending, window, is_reranked, is_nothing, tuple(notes))
+
+    def _literal(self, scope: Scope, query: str, notes: list[str]) -> LiteralHits:
+        try:
+            literal = self._step(lambda: find_literal(scope, query=query), share=0.5)
+        except OutOfTime:
+            notes.append(NO_TIME_FOR_PIECES)
+            return LiteralHits()
+        if literal.left_out:
+            notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
+        return literal
 
     def _candidates(
         self,
@@ -191,6 +190,7 @@ class _Search:
         vector: Vector | None,
         embedder: Embedder,
         times: PreferredTimes,
+        literal: LiteralHits,
         *,
         is_ranked: bool,
         rerank: bool,
@@ -202,25 +202,28 @@ class _Search:
             found = by_terms_and_meaning(scope, query=query, vector=vector, embedder=embedder, times=times)
         if not is_ranked:
             return found, {}
+        if literal.hits:
+            found = found._replace(hits=_literal_first(scope, vector, embedder, found.hits, literal))
         found = found._replace(hits=_chosen_first(self.user, found.hits))
         return found, _passages(scope, query, vector, embedder, found.hits) if rerank else {}
 
-    def _exact_first(self, scope: Scope, hits: list[Hit], query: str, notes: list[str]) -> list[Hit]:
-        """Those that have all of the exact pieces, then those that have one, then the others; each group in its
-        order.
-        """
-        pieces, left_out = searched_pieces(query)
-        if left_out:
-            notes.append(PIECES_LEFT_OUT.format(", ".join(left_out)))
-        if not pieces:
-            return hits
-        try:
-            having = self._step(lambda: containing(scope, texts=pieces, limit=LITERAL), share=0.5)
-        except OutOfTime:
-            notes.append(NO_TIME_FOR_PIECES)
-            return hits
-        sets = [set(keys) for keys in having]
-        return sorted(hits, key=lambda hit: -sum(hit.key in keys for keys in sets))
+
+def _literal_first(
+    scope: Scope, vector: Vector | None, embedder: Embedder, hits: list[Hit], literal: LiteralHits
+) -> list[Hit]:
+    """The literal matches among the others, with their distances."""
+    known = {hit.key for hit in hits}
+    others, *_ = vectors.distances(
+        scope,
+        model=embedder.name,
+        vector=_usable(vector),
+        passages=0,
+        further=further_of(embedder),
+        hits=[hit for key, hit in literal.hits.items() if key not in known],
+    )
+    relevances = with_literal({hit.key: hit.relevance for hit in hits}, literal.hits)
+    every = [hit._replace(relevance=relevances[hit.key]) for hit in hits + others]
+    return sorted(every, key=lambda hit: -hit.relevance)
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
@@ -277,27 +280,6 @@ def in_window(scope: Scope, query: str, *, now: datetime, is_hard: bool = False)
     return narrowed if is_hard or not window.topic else scope, window
 
 
-def searched_pieces(query: str) -> tuple[list[str], list[str]]:
-    """The exact pieces that are searched, and those beyond `MOST_PIECES` that are left out."""
-    pieces = list(dict.fromkeys(exact_pieces(query)))
-    return pieces[:MOST_PIECES], pieces[MOST_PIECES:]
-
-
-def exact_pieces(query: str) -> list[str]:
-    """The literal pieces of a query: quotations and identifiers."""
-    quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
-    words = [word.strip(".,;:!?()[]{}'") for word in _QUOTED.sub(" ", query).split()]
-    return [piece for piece in map(str.strip, quoted) if piece] + [word for word in words if _is_identifier(word)]
-
-
-def _is_identifier(word: str) -> bool:
-    """An order number, an error code, an e-mail address, a file, a name_with_underscores; not an amount or a date."""
-    if "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
-        return True
-    letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
-    return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
-
-
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
     """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
 
@@ -344,7 +326,7 @@ def gather(
     scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, passages: int = PASSAGES_BY_MEANING
 ) -> Found:
     """The best texts by terms and those of the nearest passages, before ranking."""
-    best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    best, ideal = scoring.score(scope, query=query, limit=TEXTS_BY_TERMS)
     hits, unrelated, pending = vectors.distances(
         scope, model=embedder.name, vector=_usable(vector), passages=passages, further=further_of(embedder), hits=best
     )

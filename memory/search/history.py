@@ -166,6 +166,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 
     def read() -> History:
         results = choose(ranked, asked, sources=sources, limit=request.max_results)
+        literal = asked.literal_in_time
         return History(
             results,
             unfinished,
@@ -173,11 +174,13 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             window=window,
             preferred=() if asked.wants_everything else asked.times.words,
             is_reranked=is_reranked,
-            has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
+            has_nothing_relevant=asked.has_nothing_near
+            and not (literal and literal.hits)
+            and all(found.relevance < RELATED for found in results),
             is_by_meaning_alone=bool(hits)
             and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
             is_by_words_alone=asked.vector is None,
-            left_out=asked.left_out,
+            left_out=literal.left_out if literal else (),
         )
 
     return _reading(user, deadline, read)

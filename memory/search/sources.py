@@ -9,12 +9,10 @@ that contain it literally. `Sessions` are conversations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from functools import cached_property, reduce
-from itertools import compress
-from operator import or_
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -28,30 +26,18 @@ from memory.backends.embedders import Embedder, Vector
 from memory.chunking import PassageSpan
 from memory.index.sources import ONLY_CHUNK, document_entry
 from memory.index.terms import configurations, searchable
-from memory.index.trigrams import containing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
-from memory.search.chat_history import (
-    LITERAL,
-    Found,
-    by_terms_and_meaning,
-    is_near,
-    is_nearest_only,
-    nearest_passages,
-    searched_pieces,
-)
+from memory.search.chat_history import Found, by_terms_and_meaning, is_near, is_nearest_only, nearest_passages
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Segment
+from memory.search.literal import FEW, LiteralHits, find_literal, with_literal
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 from memory.search.time_windows import NO_TIMES, PreferredTimes
 
 T = TypeVar("T")
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
-# The score of a text that contains the query literally, if no text is similar to it.
-LITERAL_ALONE = 0.5
-# The whole query is an exact piece, like a name, if at most this many texts contain it; otherwise it is a common word.
-FEW = 3
 UNTITLED = "Untitled"
 
 
@@ -131,53 +117,36 @@ class HistoryQuestion:
 
     @cached_property
     def relevances(self) -> dict[Key, float]:
-        """For every related text, and every turn with the literal query."""
-        return with_literal({hit.key: hit.relevance for hit in self.related}, self.literal)
+        """For every related text, and every text with the literal query."""
+        return with_literal({hit.key: hit.relevance for hit in self.related}, self.literal.hits)
 
     @property
-    def literal(self) -> set[Key]:
-        """The texts that contain the whole query literally, or its exact pieces."""
-        return self._having[0].union(self.exact)
+    def literal(self) -> LiteralHits:
+        """The texts of every kind in scope that contain the whole query literally, or its exact pieces."""
+        return self._once("literal", lambda: find_literal(self.scope, query=self.query))
 
     @property
-    def count_of_literal(self) -> int:
-        """Their number; more than a few if an earlier source has spent its time on them."""
-        return FEW + 1 if isinstance(self._done.get("having"), OutOfTime) else len(self.literal)
+    def literal_in_time(self) -> LiteralHits | None:
+        """The same; None if an earlier source has spent its time on them."""
+        return None if isinstance(self._done.get("literal"), OutOfTime) else self.literal
 
     @cached_property
-    def exact(self) -> set[Key]:
-        """The texts with an exact piece: quoted text, an identifier, or the whole query if few contain it."""
-        whole, *pieces = self._having
-        return set().union(*pieces, whole if len(whole) <= FEW else ())
+    def hits(self) -> list[Hit]:
+        """The texts that are related or contain the query, in no order, each with its relevance."""
+        known = {hit.key for hit in self.related}
+        found = self.related + [hit for key, hit in self.literal.hits.items() if key not in known]
+        return [
+            hit._replace(
+                relevance=self.relevances[hit.key],
+                is_exact=hit.key in self.literal.exact,
+                shares_terms=hit.shares_terms or hit.key in self.literal.hits,
+            )
+            for hit in found
+        ]
 
     def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
         """For each of these texts, the passage that is nearest to the query in meaning."""
         return nearest_passages(self.scope, self.vector, self.embedder, keys)
-
-    @property
-    def left_out(self) -> list[str]:
-        """The exact pieces beyond the number that is searched."""
-        return self._pieces[1]
-
-    @cached_property
-    def _pieces(self) -> tuple[list[str], list[str]]:
-        searched, left_out = searched_pieces(self.query)
-        return [self.query, *(piece for piece in searched if piece != self.query)], left_out
-
-    @property
-    def _having(self) -> list[set[Key]]:
-        """By piece, the whole query first: the texts of every kind in scope that contain it, in any case."""
-        return self._once("having", self._find_pieces)
-
-    def _find_pieces(self) -> list[set[Key]]:
-        pieces = self._pieces[0]
-        having: list[set[Key]] = [set() for _ in pieces]
-        if Corpus.CHAT in self.scope.corpora:
-            chats = replace(self.scope, corpora=(Corpus.CHAT,))
-            having = [set(keys) for keys in containing(chats, texts=pieces, limit=LITERAL)]
-        if set(WRITTEN_DOWN) & set(self.scope.corpora):
-            having = [keys | written for keys, written in zip(having, _written_with(pieces, self), strict=True)]
-        return having
 
     @cached_property
     def _done(self) -> dict[str, Any]:
@@ -233,7 +202,7 @@ class Memories(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        return [_of_source(self.name, hit, asked) for hit in asked.related if hit.corpus != Corpus.CHAT]
+        return [hit._replace(source=self.name) for hit in asked.hits if hit.corpus != Corpus.CHAT]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource."""
@@ -244,28 +213,6 @@ class Memories(HistorySource):
             for key, (reference, text) in texts.items()
             if key in keys
         }
-
-
-def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key]]:
-    """For each piece of text, the chunks and records that contain it, in any case.
-
-    A document is read and cut into chunks once for all pieces, and only if it contains one.
-    """
-    pieces = [piece[:SEARCHED_LENGTH] for piece in pieces]
-    has_one = reduce(or_, (Q(content__icontains=piece) for piece in pieces))
-    has_each = {f"has_{number}": Q(content__icontains=piece) for number, piece in enumerate(pieces)}
-    records = MemoryRecord.objects.for_user(asked.user).filter(has_one).annotate(**has_each)[:LITERAL]
-    documents = MemoryDocument.objects.for_user(asked.user).filter(has_one).select_related("user")[:LITERAL]
-    having: list[set[Key]] = [set() for _ in pieces]
-    for pk, *has in records.values_list("pk", *has_each):
-        for keys in compress(having, has):
-            keys.add((pk, ONLY_CHUNK))
-    for document in documents:
-        for text in document_entry(document).texts:
-            said = text.said.casefold()
-            for keys in (keys for keys, piece in zip(having, pieces, strict=True) if piece.casefold() in said):
-                keys.add((document.pk, text.key.chunk_index))
-    return having
 
 
 def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
@@ -300,10 +247,7 @@ class Messages(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        hits = [hit for hit in asked.related if hit.corpus == Corpus.CHAT]
-        times = _times(list(asked.literal - {hit.key for hit in asked.related}), asked)
-        hits += [Hit(key, Corpus.CHAT, at) for key, at in times.items()]
-        return [_of_source(self.name, hit, asked) for hit in hits]
+        return [hit._replace(source=self.name) for hit in asked.hits if hit.corpus == Corpus.CHAT]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource."""
@@ -312,33 +256,6 @@ class Messages(HistorySource):
             key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments)
             for key, at, title, segments in turns
         }
-
-
-def _of_source(source: str, hit: Hit, asked: HistoryQuestion) -> Hit:
-    return hit._replace(
-        source=source,
-        relevance=asked.relevances[hit.key],
-        is_exact=hit.key in asked.exact,
-        shares_terms=hit.shares_terms or hit.key in asked.literal,
-    )
-
-
-def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
-    """The relevance of every text that either way found, 0 to 1.
-
-    A literal match counts as much again as the best text without one. So among texts of the same age no merely similar
-    one is above a literal match, and the engine orders the literal matches. A literal match that the engine does not
-    find (half a word, a piece of code) has only that value.
-    """
-    having = set(literal)
-    merely_alike = {key: relevance for key, relevance in relevances.items() if key not in having}
-    worth = max(merely_alike.values(), default=0.0) or LITERAL_ALONE
-    return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
-
-
-def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
-    turns = Turn.objects.for_user(asked.user).with_keys(keys)
-    return {(row[0], row[1]): row[2] for row in turns.values_list("conversation_id", "turn_number", "said_at")}
 
 
 def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
@@ -439,7 +356,8 @@ class Sessions(HistorySource):
             )
             rows = cursor.fetchall()
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
-        is_rare = len(titled) + asked.count_of_literal <= FEW
+        literal = asked.literal_in_time
+        is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
         return [
             Hit(
                 (id_, 0),

@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from memory.search.time_words import (
+from memory.time_words import (
     FEASTS,
     FILLER,
     INTENT,

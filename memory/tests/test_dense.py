@@ -10,7 +10,7 @@ from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.backends.embedders import get_embedder
-from memory.index import terms
+from memory.index import scoring
 from memory.index import vectors as stored
 from memory.index.vectors import pack_all
 from memory.models import Corpus, EmbeddingModel, VectorBlock
@@ -80,7 +80,7 @@ def test_hits_keep_their_order_and_figures_when_their_distances_are_measured(ali
     index.embed_pending()
     later = a_turn(alice, "One more cat")
     scope, query = Scope(alice, (Corpus.CHAT,)), get_embedder().embed_query("cat")
-    hits, _ = terms.score(scope, query="cat", limit=10)
+    hits, _ = scoring.score(scope, query="cat", limit=10)
     keys = {(turn.conversation_id, turn.turn_number) for turn in (*turns, later)}
     arguments = {"model": get_embedder().name, "vector": query, "further": 0.0, "hits": hits}
 

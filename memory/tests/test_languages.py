@@ -4,7 +4,7 @@ import pytest
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory.index import terms
+from memory.index import scoring
 from memory.index.terms import configuration_of, configurations
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Scope
@@ -19,7 +19,7 @@ def alice():
 
 def score(user, query):
     with acting_as(user):
-        return terms.score(Scope(user, (Corpus.CHAT,)), query=query, limit=10)
+        return scoring.score(Scope(user, (Corpus.CHAT,)), query=query, limit=10)
 
 
 def found(user, query):

@@ -11,9 +11,9 @@ from django.db import connection
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
 from memory.index import terms
+from memory.index.scoring import score
 from memory.index.segments import flush, mark_lost, purge
 from memory.index.sources import SourceKey, Text
-from memory.index.terms import score
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermSegment
 from memory.models.documents import Scope
 from memory.tests.indexed import stored_postings

@@ -14,7 +14,8 @@ from memory import index
 from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
-from memory.search.chat_history import UNKNOWN_CHARACTERS, EmbeddingModelAway, exact_pieces
+from memory.search.chat_history import UNKNOWN_CHARACTERS, EmbeddingModelAway
+from memory.search.literal import exact_pieces
 from testing.emptying import delete_past_signals
 
 pytestmark = pytest.mark.django_db
@@ -168,10 +169,10 @@ def test_hybrid_asks_the_database_once_a_leg():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     index.embed_pending()
-    # Words; vectors, and how many wait; which of their chats have versions; snippets.
+    # Substrings; words; vectors, and how many wait; which of their chats have versions; snippets.
     with CaptureQueriesContext(connection) as queries:
-        by_both(alice, "cat")
-    assert len(of_rows(queries)) == 4
+        by_both(alice, "cats")
+    assert len(of_rows(queries)) == 5
 
 
 def of_rows(queries):

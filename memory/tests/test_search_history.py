@@ -318,6 +318,14 @@ def test_half_a_word_and_any_piece_of_a_message_is_found(everywhere, piece):
     assert "message" in kinds(everywhere, piece, scope="sessions")
 
 
+@pytest.mark.parametrize("write", [log, note])
+def test_half_a_word_of_a_note_is_found_too(alice, write):
+    write(alice, "The wheelbarrow is at Duarte's")
+    for number in range(5):
+        write(alice, f"Something else {number}")
+    assert "wheelbarrow" in found(alice, "elbarr", scope="memory")[0][1]
+
+
 def test_a_turn_is_found_by_its_words_and_letters_before_it_has_a_vector_and_what_waits_is_counted(alice):
     say(alice, "I adopted a cat named Miso", title="", embed=False)
     history = search(alice, "miso")

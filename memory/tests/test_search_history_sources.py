@@ -11,7 +11,8 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
 from memory.search import sources
 from memory.search.history import HistoryRequest, search_history
-from memory.search.sources import HistoryScope, with_literal
+from memory.search.literal import with_literal
+from memory.search.sources import HistoryScope
 
 ONE, TWO, THREE = (uuid7(), 1), (uuid7(), 1), (uuid7(), 2)
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def search(user, text, limit=10, **dates):
-    return containing(Scope(user, (Corpus.CHAT,), **dates), texts=[text], limit=limit)[0]
+    return [hit.key for hit in containing(Scope(user, (Corpus.CHAT,), **dates), texts=[text], limit=limit)[0]]
 
 
 def key(turn):

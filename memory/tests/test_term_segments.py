@@ -11,8 +11,8 @@ from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_account
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
+from memory.index.scoring import score
 from memory.index.segments import MOST_TEXTS, flush, mark_lost, purge, segments_to_merge
-from memory.index.terms import score
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 from memory.models.documents import Scope
 from memory.tasks import embed_pending, flush_terms

@@ -11,7 +11,7 @@ TEXT = "Set RETRY_LIMIT=42 in config.yaml, then run `make deploy`; 我们明天�
 
 def may_contain(text_signature, piece):
     bits = bytes.fromhex(text_signature[1:])
-    mask = masks(piece).get(8 * len(bits))
+    mask = masks(fold(piece)).get(8 * len(bits))
     return mask is None or all(
         requested & has == requested for requested, has in zip(bytes.fromhex(mask[1:]), bits, strict=True)
     )

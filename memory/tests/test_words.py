@@ -10,7 +10,7 @@ from intake.chats import services
 from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import index
+from memory import documents, index
 from memory.backends.embedders import EmbedderMisconfigured
 from memory.index.segments import flush
 from memory.models import Embedding, IndexedText, PendingTerms
@@ -156,6 +156,18 @@ def test_another_configuration_finds_other_words_once_missing_ones_are_indexed(s
     settings.TEXT_SEARCH_CONFIG = "simple"
     assert index.enqueue_missing(now=NOW) == 1
     assert words() == {"the": (1, 0), "cats": (1, 0)}
+    assert index.enqueue_missing(now=NOW) == 0
+
+
+def test_texts_of_older_rules_are_indexed_again_and_once():
+    alice = a_person()
+    a_turn(alice, "The CatGateway", "")
+    documents.append(user=alice, day=None, text="The DogGateway", now=NOW)
+    IndexedText.objects.update(content_hash=b"\0\0\0\1" + b"h" * 12, signature="B0")
+    PendingTerms.objects.update(lexemes=["old"], said=[1], answered=[0])
+    assert index.enqueue_missing(now=NOW) == 2
+    assert set(words()) == {"cat", "catgateway", "dog", "doggateway", "gateway"}
+    assert all(len(text.signature) > 1 for text in IndexedText.objects.all())
     assert index.enqueue_missing(now=NOW) == 0
 
 

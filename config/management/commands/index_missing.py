@@ -14,8 +14,8 @@ class Command(BaseCommand):
     help = (
         "Index what the current settings have never seen: turns that found their owner in a migration, that were saved "
         "while the model could not be loaded, or everything after the embedding model, the text-search configuration "
-        "or the rules by which texts are cut into passages have changed. Words can be searched at once; vectors are "
-        "queued. Safe to repeat."
+        "or the rules by which texts are cut into passages or become terms have changed. Words can "
+        "be searched at once; vectors are queued. Safe to repeat."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
