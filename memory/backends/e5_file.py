@@ -24,9 +24,9 @@ MAGIC = b"E5S1"
 BLOCK, BLOCK_BYTES, HALF = 32, 18, 16
 FLOAT32 = 0
 
-# Any two of the published model's vectors have a cosine of 0.7 or more, since most of each is the same. This is that: the
-# mean over two sets of texts with equal shares: the turns of the demo, and every twentieth of pieces 1,000 to 9,000
-# of the vocabulary. Without it distances tell more, and unrelated texts have one near 1 (docs/decisions/0047).
+# Any two of the published model's vectors have a cosine of 0.7 or more, since most of each is the same. This is it: the
+# mean over two sets of texts with equal shares, the turns of the demo and every twentieth of pieces 1,000 to 9,000 of
+# the vocabulary. Without it distances tell more, and unrelated texts have one near 1 (docs/decisions/0047).
 E5_MEAN = Path(__file__).with_name("e5_mean.npy")
 
 Array = npt.NDArray[np.float32]
