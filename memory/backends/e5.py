@@ -16,7 +16,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 
 from memory.backends.e5_file import E5File
-from memory.backends.embedders import TUNED, EmbedderMisconfigured, Span
+from memory.backends.embedders import Calibration, EmbedderMisconfigured, RankingWeights, Span
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.model_files import E5, E5_GRAPH, E5_SHA256, check_file, find_package, load_graph
 from memory.backends.on_device import ConcatenatedEmbedder, Inputs, OnDeviceEmbedder
@@ -139,6 +139,28 @@ def _tokenizer_model(file: E5File) -> bytes:
     return serialized
 
 
+BUILT_IN = Calibration(
+    convincing=0.35,
+    far=0.75,
+    weights=RankingWeights(
+        nearness=2.78,
+        user_nearness=1.13,
+        neighbours_nearness=0.66,
+        closeness=2.41,
+        words_shared=0.96,
+        words_leading=2.14,
+        words_rare=0.98,
+        user_terms=0.68,
+        neighbours_words=1.43,
+        length=1.24,
+        month_named=1.54,
+        day_named=0.92,
+    ),
+    slope=0.913,
+    intercept=-8.92,
+)
+
+
 class BuiltInEmbedder(ConcatenatedEmbedder):
     """multilingual-e5-small and all-MiniLM-L6-v2 side by side (docs/decisions/0047)."""
 
@@ -149,5 +171,5 @@ class BuiltInEmbedder(ConcatenatedEmbedder):
             (multilingual, 0.7),
             (english, 0.3),
             name="multilingual-e5-small+all-MiniLM-L6-v2/int8",
-            calibration=TUNED,
+            calibration=BUILT_IN,
         )

@@ -13,7 +13,7 @@ from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
 from evals.tables import columns
-from memory.backends.embedders import FITTED, RankingWeights
+from memory.backends.embedders import TUNED, RankingWeights, get_embedder
 
 
 class Command(ReportingCommand):
@@ -34,7 +34,7 @@ class Command(ReportingCommand):
             raise CommandError("No retriever found anything that is wanted: there is nothing to fit to.")
         weights = ranking_fit.fit(every)
         slope, intercept = ranking_fit.calibrate(every, weights)
-        self.stdout.write("\nFor memory/backends/embedders.py:\n")
+        self.stdout.write("\nFor the calibration of the embedding model:\n")
         for name, weight in weights._asdict().items():
             self.stdout.write(f"    {name}: float = {weight:.2f}")
         self.stdout.write(f"    slope: float = {slope:.3f}\n    intercept: float = {intercept:.2f}\n")
@@ -52,7 +52,7 @@ def _table(asked: dict[str, list[RankedQuery]], weights: RankingWeights) -> list
     rows = [["", *(f"R@{k}" for k in RECALL_AT)]]
     for name, those in asked.items():
         others = [one for other, questions in asked.items() if other != name for one in questions]
-        tried = {"in use": FITTED, "fitted": weights}
+        tried = {"in use": (get_embedder().calibration or TUNED).weights, "fitted": weights}
         if any(one.requested.any() for one in others):
             tried["fitted to the others"] = ranking_fit.fit(others)
         for by, tried_weights in tried.items():
