@@ -109,7 +109,13 @@ class Inflections:
 
     def matcher_for(self, texts: Iterable[str]) -> Matcher:
         """Knows every word of these texts that is a form of one of the query's."""
-        candidates = {(configuration_of(text), word) for text in texts for word in self._matcher.candidates([text])}
+        candidates = {
+            (language, word)
+            for text in texts
+            # Once for each text: telling a language takes longer than anything else here.
+            for language in (configuration_of(text),)
+            for word in self._matcher.candidates([text])
+        }
         new = candidates - self._asked
         if new:
             self._asked |= new
