@@ -170,7 +170,7 @@ class SearchHistoryOutput(Output):
     ] = None
     interpreted: Annotated[
         InterpretedTime | None,
-        Field(description="The days that were searched because the query named them, such as `last Tuesday`."),
+        Field(description="The days that the query names, such as `last Tuesday`: texts of them come first."),
     ] = None
     reranked: Annotated[bool | None, Field(description=RERANKED)] = None
     nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
