@@ -372,7 +372,7 @@ def kept(text: str) -> dict[str, Any]:
 
 def restored(row: Mapping[str, Any], name: str) -> str:
     """The sentence of a row whose field `name` has the text. A row of an earlier version has the text alone."""
-    text = row[name]
+    text = row[name] or ""
     try:
         sentence = _from_json(row.get("sentence"))
     except (ValueError, TypeError, KeyError, AttributeError):
