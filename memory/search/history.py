@@ -110,7 +110,7 @@ class History:
     only the nearest texts. `is_by_meaning_alone`: no text in scope has any of the query's words. `is_by_words_alone`:
     the embedding model's endpoint is left alone. `left_out`: the exact pieces of the query that were not searched.
     `query`: it with its operators. `lacking`: sentences about operators that no text fulfils, in English;
-    `lacks_quotation`: no text has its quotations.
+    `lacks_quotation`: no text has its quotations; `lacks_title`: no chat its title.
     """
 
     results: list[HistoryMatch]
@@ -125,6 +125,7 @@ class History:
     query: Query | None = None
     lacking: Sequence[str] = ()
     lacks_quotation: bool = False
+    lacks_title: bool = False
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """The indexes of `results` by day: the newest day first, the best of it first."""
@@ -182,6 +183,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             query=asked.parsed,
             lacking=asked.lacking,
             lacks_quotation=asked.lacks_quotation,
+            lacks_title=asked.lacks_title,
         )
 
     return _reading(user, deadline, read)

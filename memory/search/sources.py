@@ -127,6 +127,11 @@ class HistoryQuestion:
         return isinstance(found, Found) and found.lacks_quotation
 
     @property
+    def lacks_title(self) -> bool:
+        found = self._done.get("found")
+        return isinstance(found, Found) and found.lacks_title
+
+    @property
     def _found(self) -> Found:
         return self._once("found", self._find)
 
