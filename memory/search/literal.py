@@ -90,7 +90,7 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
 
 _FENCE = "```"
 _CODE = re.compile(r"^[ \t]{0,3}(?:```|~~~)|`[^`\n]+`", re.MULTILINE)
-_UNSPACED_END = re.compile(rf"[{UNSPACED}]")
+_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,19 @@ def _is_by(speaker: Speaker | None, hit: Hit) -> bool:
 def _has(words: str, sides: Sequence[str]) -> bool:
     """Whether a folded side has exactly these words; in scripts without spaces their ends are not marked."""
     piece = fold(words)
-    if not piece:
-        return False
-    before = r"(?<!\w)" if piece[0].isalnum() and not _UNSPACED_END.match(piece[0]) else ""
-    after = r"(?!\w)" if piece[-1].isalnum() and not _UNSPACED_END.match(piece[-1]) else ""
-    return any(piece in side and re.search(f"{before}{re.escape(piece)}{after}", side) for side in sides)
+    return bool(piece) and any(_has_words(piece, side) for side in sides)
+
+
+def _has_words(piece: str, side: str) -> bool:
+    start = side.find(piece)
+    while start >= 0:
+        end = start + len(piece)
+        if not (_is_one_word(side[start - 1 : start] + piece[0]) or _is_one_word(piece[-1] + side[end : end + 1])):
+            return True
+        start = side.find(piece, start + 1)
+    return False
+
+
+def _is_one_word(two: str) -> bool:
+    """Whether two characters are within one word."""
+    return len(two) > 1 and all(each.isalnum() or each == "_" for each in two) and not _UNSPACED.search(two)

@@ -11,6 +11,7 @@ from intake.tests.factories import NOW, a_person
 from memory import documents, index, records
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
+from memory.search.literal import Narrowing
 from memory.search.query import Query, Speaker, parse_query, without_operator
 
 
@@ -194,3 +195,22 @@ def test_an_excerpt_shows_the_quotation_and_the_speakers_side(alice):
     (result,) = search_history(request, user=alice, now=NOW).results
     assert result.excerpt.text == "Assistant: Old tiles are heavy"
     assert [result.excerpt.text[start:end] for start, end in result.excerpt.highlights] == ["Old tiles"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "has_them"),
+    [
+        ("cat", "a cat.", True),
+        ("cat", "Cats concatenate", False),
+        ("cat", "concatenate cat", True),
+        ("don't", "I DON\u2019T", True),
+        ("c++", "I like C++!", True),
+        ("庭", "猫は庭で寝ている", True),
+        ("ปลา", "แมวชอบปลา", True),
+        ("4711", "ORDER-4711", True),
+        ("471", "ORDER-4711", False),
+        ("two words", "two\n\twords", True),
+    ],
+)
+def test_a_quotation_ends_where_its_words_end(words, text, has_them):
+    assert Narrowing(Query("", quotations=(words,)), None, None).fits(text) is has_them
