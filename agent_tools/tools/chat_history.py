@@ -21,6 +21,10 @@ NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
 # The notes of both searches.
+OPERATORS = (
+    'Operators: "exact words", -word, from:me, from:assistant, in:"chat title", before:2026-03-01, after:2026-03-01, '
+    "has:code."
+)
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
@@ -34,7 +38,7 @@ class SearchChatHistoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=500),
-        Field(description="What to look for, in natural language."),
+        Field(description=f"What to look for, in natural language. {OPERATORS}"),
     ]
     limit: Annotated[int, Field(ge=1, le=20, description="How many results at most.")] = 5
     mode: Annotated[

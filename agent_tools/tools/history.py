@@ -17,6 +17,7 @@ from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import (
     NOTHING_RELEVANT,
     ONLY_NEAREST,
+    OPERATORS,
     RELEVANCE,
     RERANK,
     RERANKED,
@@ -33,7 +34,7 @@ from intake.models import User
 from memory.search.chat_history import WORDS_ALONE
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS, History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
-from memory.search.literal import PIECES_LEFT_OUT
+from memory.search.literal import PIECES_LEFT_OUT, PLAIN_WORDS
 from memory.search.sources import HistoryScope
 
 # --- The input of `search_history`, whose errors have the contract's wording ---
@@ -95,8 +96,8 @@ class SearchHistoryInput(Input):
         str,
         BeforeValidator(_a_query),
         Field(
-            description="Keywords, a phrase or a question; also a piece of code, a number or half a word. At most "
-            f"{MAX_QUERY_LENGTH:,} characters.",
+            description="Keywords, a phrase or a question; also a piece of code, a number or half a word. "
+            f"{OPERATORS} At most {MAX_QUERY_LENGTH:,} characters.",
             json_schema_extra={"maxLength": MAX_QUERY_LENGTH},
         ),
     ] = ""
@@ -276,6 +277,9 @@ def _left_out(history: History) -> Iterator[str]:
         yield WORDS_ALONE
     if history.left_out:
         yield PIECES_LEFT_OUT.format(", ".join(history.left_out))
+    if history.query is not None and history.query.malformed:
+        yield PLAIN_WORDS.format(", ".join(history.query.malformed))
+    yield from history.lacking
 
 
 search_history = Tool(

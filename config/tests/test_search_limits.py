@@ -51,8 +51,8 @@ def test_of_a_document_every_piece_is_found_in_one_cutting(monkeypatch):
     cut, chunks = [], texts.document_chunks
     monkeypatch.setattr(texts, "document_chunks", lambda content: cut.append(content) or chunks(content))
     found = history(alice, QUOTATIONS, scope=sources.HistoryScope.MEMORY)
-    # Once to look for the pieces, and once to read the result.
-    assert (len(cut), len(found.results)) == (2, 1)
+    # To look for the pieces, to see whether it has all of them, and to read the result.
+    assert (len(cut), len(found.results)) == (3, 1)
 
 
 @pytest.mark.django_db

@@ -76,9 +76,15 @@ _HAS_ACCENT = re.compile(rf"(?<!\S)[^\s{_ACCENTED}]*+[{_ACCENTED}]\S*+")
 _IS_ACCENT = re.compile(rf"[{_ACCENTED}]")
 
 
+# As they are typed.
+_PLAIN_MARKS = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'") | dict.fromkeys("\u201c\u201d\u201e", '"'))
+
+
 def fold(text: str) -> str:
     """The form in which texts and pieces are compared."""
-    plain = text if text.isascii() else without_accents(unicodedata.normalize("NFKC", text))
+    if text.isascii():
+        return " ".join(text.casefold().split())
+    plain = without_accents(unicodedata.normalize("NFKC", text)).translate(_PLAIN_MARKS)
     return " ".join(plain.casefold().split())
 
 
@@ -209,7 +215,7 @@ def _confirmed(
         batch, possible = _next_batch(possible, requested)
         texts = {
             (text.key.source_id, text.key.chunk_index): (form(text.said), form(text.answered))
-            for text in _texts_of(scope, [hit for hit, _ in batch])
+            for text in texts_of(scope, [hit for hit, _ in batch])
         }
         for hit, can_have in batch:
             # Again, because a text of this batch may have been a piece's last one.
@@ -217,7 +223,7 @@ def _confirmed(
             yield hit, [piece for piece in requested if any(piece in side for side in texts.get(hit.key, ()))]
 
 
-def _texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
+def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
     """One query for each corpus; more texts than these of a document, which has several."""
     keys: dict[Corpus, list[SourceKey]] = defaultdict(list)
     for hit in hits:

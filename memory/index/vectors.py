@@ -539,7 +539,7 @@ def distances(
         if source is not None:
             key = (source, place)
             hit = known.get(key) or Hit(key, corpus, datetime.fromtimestamp(at, UTC), length)
-            measured[key] = hit._replace(distance=distance, user_distance=user_distance)
+            measured[key] = hit._replace(distance=distance, user_distance=user_distance, length=length)
     in_order = {key: measured[key] for key in known if key in measured} | measured
     return list(in_order.values()), unrelated, pending
 

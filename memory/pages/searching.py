@@ -37,6 +37,7 @@ from memory.pages.common import SearchForm, page_for_registered, page_that_searc
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
+from memory.search.query import Query, Speaker, parse_query, without_operator
 from memory.search.sources import HistoryScope, Kind
 
 RESULTS = 20
@@ -58,6 +59,7 @@ NAMES = {
 }
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
+SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_noop("in answers")}
 # Strong, struck out, code with the name of its language; a link; emphasis; the mark of a heading, a quotation or a list
 # at a line's beginning; the edges of a table's row, and the row under its head; and an empty line, for which a short
 # excerpt has no room.
@@ -112,6 +114,37 @@ class Group:
     results: Sequence[Shown]
 
 
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """An operator of the query, in words; `rest`: the query without it."""
+
+    label: str
+    rest: str
+
+
+def chips(query: Query) -> list[Chip]:
+    return [Chip(_in_words(parse_query(each)), without_operator(query.written, each)) for each in query.operators]
+
+
+def _in_words(operator: Query) -> str:
+    match operator:
+        case Query(quotations=(words,)):
+            label = gettext("exactly “%(words)s”") % {"words": words}
+        case Query(excluded=(words,)):
+            label = gettext("without “%(words)s”") % {"words": words}
+        case Query(titles=(title,)):
+            label = gettext("in chats named “%(title)s”") % {"title": title}
+        case Query(speaker=Speaker() as speaker):
+            label = gettext(SPEAKERS[speaker])
+        case Query(before=date() as day):
+            label = gettext("before %(day)s") % {"day": date_format(day, "DATE_FORMAT")}
+        case Query(after=date() as day):
+            label = gettext("from %(day)s on") % {"day": date_format(day, "DATE_FORMAT")}
+        case _:
+            label = gettext("with code")
+    return label
+
+
 @page_that_searches
 def search(request: HttpRequest) -> HttpResponse:
     # Only `q` makes it a search: an address with filters and no words is the page before one.
@@ -160,6 +193,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         form,
         history=history,
         groups=_groups(history, by_day=by_day),
+        chips=chips(history.query) if history.query else [],
         can_look_again=len(history.results) > 1 and not (requested.rerank or by_day) and settings.RERANKER is not None,
         unfinished=[gettext(SOURCES[name]) for name in history.unfinished],
         can_have_more=limit < MORE_RESULTS and len(history.results) == limit,

@@ -4,16 +4,16 @@ The hybrid ranking is for any corpora, and `search_history` uses it too: one sta
 vectors, then the arithmetic of `memory.search.fusion`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from django.conf import settings
 
 from core.errors import SearchFailed, Unavailable
-from core.text import gettext_noop as _
 from intake.chats.reading import beginnings, off_path
 from intake.models import User
 from memory.backends.embedders import (
@@ -32,9 +32,21 @@ from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import fuse
-from memory.search.literal import NO_TIME_FOR_PIECES, PIECES_LEFT_OUT, LiteralHits, find_literal, with_literal
+from memory.search.literal import (
+    NO_CHAT_HAS,
+    NO_TEXT_HAS,
+    NO_TIME_FOR_PIECES,
+    PIECES_LEFT_OUT,
+    PLAIN_WORDS,
+    LiteralHits,
+    Narrowing,
+    find_literal,
+    narrow,
+    with_literal,
+)
+from memory.search.query import Query, parse_query
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
-from memory.search.time_windows import PreferredTimes, TimeWindow, find_window, moments_of, preferred_times
+from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, find_window, moments_of
 
 T = TypeVar("T")
 
@@ -46,6 +58,8 @@ RELATED = 0.003
 # both.
 TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
+# The same in a narrowed search, most of whose candidates may not fit.
+TEXTS_OF_NARROWED, PASSAGES_OF_NARROWED = 500, 300
 # A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
 
@@ -60,7 +74,7 @@ WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
 
 
 class EmbeddingModelAway(Unavailable):
-    default_detail = _("The embedding model is away for the moment. Try again shortly.")
+    default_detail = "The embedding model is away for the moment. Try again shortly."
 
 
 class SearchMode(StrEnum):
@@ -92,7 +106,8 @@ class ChatHistory:
 class Found(NamedTuple):
     """What both retrievers found. `pending`: how many of the scope's corpora have a passage without a vector.
 
-    `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`.
+    `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`. `lacks_quotation`: no
+    text has the query's quotations, and these are others. `lacks_title`: no chat has the title.
     """
 
     hits: list[Hit]
@@ -100,6 +115,8 @@ class Found(NamedTuple):
     calibration: Calibration
     ideal: float
     unrelated: float
+    lacks_quotation: bool = False
+    lacks_title: bool = False
 
 
 def search_chat_history(
@@ -128,7 +145,7 @@ def search_chat_history(
     try:
         return _Search(user, limit, mode, deadline).run(query, now=now, rerank=rerank)
     except OutOfTime as error:
-        raise SearchFailed(_("Search failed: it took too long.")) from error
+        raise SearchFailed("Search failed: it took too long.") from error
 
 
 @dataclass(frozen=True)
@@ -145,37 +162,46 @@ class _Search:
 
         return searching(self.user, work, seconds=self.deadline.left * share)
 
-    def run(self, query: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
-        scope, window = Scope(self.user, (Corpus.CHAT,)), None
-        if now is not None:
+    def run(self, written: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
+        query = parse_query(written)
+        scope, window = dated(Scope(self.user, (Corpus.CHAT,)), query), None
+        if now is not None and not query.is_dated:
             is_hard = self.mode is not SearchMode.HYBRID
             scope, window = self._step(lambda: in_window(scope, query, now=now, is_hard=is_hard))
-        times = preferred_times(query, window)
-        query = query if window is None else window.topic or query
-        embedder, vector = embedded(query, needs_vector=self.mode is not SearchMode.HYBRID)
-        if self.mode is SearchMode.SEMANTIC and vector is not None:
+        query = query.preferring(window)
+        query = query if window is None else query.about(window.topic)
+        embedder, vector = embedded(query.text or written, needs_vector=self.mode is not SearchMode.HYBRID)
+        if self.mode is SearchMode.SEMANTIC and vector is not None and not query.operators:
             nearest = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
-            return replace(nearest, window=window)
-        asks_for_a_time = window is not None and not window.topic
-        is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
-        notes = [] if vector is not None else [WORDS_ALONE]
-        literal = self._literal(scope, query, notes) if is_ranked else LiteralHits()
-        found, passages = self._step(
-            lambda: self._candidates(scope, query, vector, embedder, times, literal, is_ranked=is_ranked, rerank=rerank)
-        )
+            return replace(nearest, window=window, notes=(*_notes(query), *nearest.notes))
+        is_ranked = self.mode is SearchMode.HYBRID and bool(window is None or window.topic)
+        notes = [*_notes(query), *([] if vector is not None else [WORDS_ALONE])]
+        literal = self._literal(scope, query, notes) if is_ranked or query.quotations else LiteralHits()
+        question = _Question(scope, query, vector, embedder, literal)
+        found, passages = self._step(lambda: self._candidates(question, is_ranked=is_ranked, rerank=rerank))
+        notes += lacking(query, found)
         hits, is_reranked = found.hits, False
-        if asks_for_a_time:
-            hits = sorted(hits, key=lambda hit: hit.at)
         if passages:
-            hits, is_reranked = _reranked(query, hits, passages)
-        hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
+            hits, is_reranked = _reranked(query.text, hits, passages)
         is_nothing = is_ranked and not literal.hits and is_nearest_only(hits, found.calibration)
+        hits = self._in_order(hits, query, literal, window)
         shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
-        return ChatHistory(shown, found.pending, window, is_reranked, is_nothing, tuple(notes))
+        has_nothing = (is_nothing and not query.is_listing) or found.lacks_quotation
+        return ChatHistory(shown, found.pending, window, is_reranked, has_nothing, tuple(notes))
 
-    def _literal(self, scope: Scope, query: str, notes: list[str]) -> LiteralHits:
+    def _in_order(self, hits: list[Hit], query: Query, literal: LiteralHits, window: TimeWindow | None) -> list[Hit]:
+        """Of a time alone, in the order in which they were said; what fits the operators alone, the newest first."""
+        if query.is_listing:
+            return sorted(hits, key=lambda hit: hit.at, reverse=True)
+        if self.mode is SearchMode.SEMANTIC:
+            return sorted(hits, key=lambda hit: inf if hit.distance is None else hit.distance)
+        if window is not None and not window.topic:
+            return sorted(hits, key=lambda hit: hit.at)
+        return sorted(hits, key=lambda hit: -literal.exact[hit.key])
+
+    def _literal(self, scope: Scope, query: Query, notes: list[str]) -> LiteralHits:
         try:
-            literal = self._step(lambda: find_literal(scope, query=query), share=0.5)
+            literal = self._step(lambda: find_literal(scope, query), share=0.5)
         except OutOfTime:
             notes.append(NO_TIME_FOR_PIECES)
             return LiteralHits()
@@ -183,47 +209,60 @@ class _Search:
             notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
         return literal
 
-    def _candidates(
-        self,
-        scope: Scope,
-        query: str,
-        vector: Vector | None,
-        embedder: Embedder,
-        times: PreferredTimes,
-        literal: LiteralHits,
-        *,
-        is_ranked: bool,
-        rerank: bool,
-    ) -> tuple[Found, dict[Key, str]]:
+    def _candidates(self, question: "_Question", *, is_ranked: bool, rerank: bool) -> tuple[Found, dict[Key, str]]:
         """The hits in their first order, and for the best of them the passages that a reranker reads."""
+        scope, query, vector, embedder, literal = question
         if self.mode is SearchMode.LEXICAL:
-            found = by_terms(scope, query=query, vector=vector, embedder=embedder)
-        else:
-            found = by_terms_and_meaning(scope, query=query, vector=vector, embedder=embedder, times=times)
+            return by_terms(scope, query=query.text, vector=vector, embedder=embedder), {}
+        found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
         if not is_ranked:
             return found, {}
         if literal.hits:
-            found = found._replace(hits=_literal_first(scope, vector, embedder, found.hits, literal))
+            found = found._replace(hits=_literal_first(question, found.hits))
         found = found._replace(hits=_chosen_first(self.user, found.hits))
-        return found, _passages(scope, query, vector, embedder, found.hits) if rerank else {}
+        return found, _passages(scope, query.text, vector, embedder, found.hits) if rerank else {}
 
 
-def _literal_first(
-    scope: Scope, vector: Vector | None, embedder: Embedder, hits: list[Hit], literal: LiteralHits
-) -> list[Hit]:
-    """The literal matches among the others, with their distances."""
+class _Question(NamedTuple):
+    scope: Scope
+    query: Query
+    vector: Vector | None
+    embedder: Embedder
+    literal: LiteralHits
+
+
+def _notes(query: Query) -> tuple[str, ...]:
+    return (PLAIN_WORDS.format(", ".join(query.malformed)),) if query.malformed else ()
+
+
+def lacking(query: Query, found: "Found") -> list[str]:
+    """Sentences about operators that no text fulfils."""
+    quoted = ", ".join(f'"{words}"' for words in query.quotations)
+    return [
+        *([NO_TEXT_HAS.format(quoted)] if found.lacks_quotation else []),
+        *([NO_CHAT_HAS.format(", ".join(f'"{title}"' for title in query.titles))] if found.lacks_title else []),
+    ]
+
+
+def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
+    """The literal matches among the others, with their distances; a narrowed search has those that fit already."""
+    scope, query, vector, embedder, literal = question
     known = {hit.key for hit in hits}
-    others, *_ = vectors.distances(
-        scope,
-        model=embedder.name,
-        vector=_usable(vector),
-        passages=0,
-        further=further_of(embedder),
-        hits=[hit for key, hit in literal.hits.items() if key not in known],
+    others: list[Hit] = []
+    if not query.narrows:
+        others, *_ = vectors.distances(
+            scope,
+            model=embedder.name,
+            vector=_usable(vector),
+            passages=0,
+            further=further_of(embedder),
+            hits=[hit for key, hit in literal.hits.items() if key not in known],
+        )
+    every = hits + others
+    relevances = with_literal(
+        {hit.key: hit.relevance for hit in hits}, [hit.key for hit in every if hit.key in literal.hits]
     )
-    relevances = with_literal({hit.key: hit.relevance for hit in hits}, literal.hits)
-    every = [hit._replace(relevance=relevances[hit.key]) for hit in hits + others]
-    return sorted(every, key=lambda hit: -hit.relevance)
+    return sorted((hit._replace(relevance=relevances[hit.key]) for hit in every), key=lambda hit: -hit.relevance)
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
@@ -266,18 +305,33 @@ def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple
     return again + others, bool(again)
 
 
-def in_window(scope: Scope, query: str, *, now: datetime, is_hard: bool = False) -> tuple[Scope, TimeWindow | None]:
+def in_window(scope: Scope, query: Query, *, now: datetime, is_hard: bool = False) -> tuple[Scope, TimeWindow | None]:
     """The days that the query itself names, if the scope has texts of them; and the scope, narrowed to them if the
     query names nothing else, or if `is_hard`: otherwise their texts are only preferred.
+
+    A time within quotation marks is text.
     """
-    window = find_window(query, today=lambda: scope.user.local_time(now).date())
-    if window is None:
+    window = find_window(query.text, today=lambda: scope.user.local_time(now).date())
+    if window is None or any(window.words.lower() in words.lower() for words in query.quotations):
         return scope, None
     since, until = moments_of(*window.days, scope.user.zone)
     narrowed = replace(scope, since=since, until=until)
     if not IndexedText.objects.in_scope(narrowed).exists():
         return scope, None
     return narrowed if is_hard or not window.topic else scope, window
+
+
+def dated(scope: Scope, query: Query) -> Scope:
+    """The scope within the days of the query's operators."""
+    if not query.is_dated:
+        return scope
+    last = query.before and query.before - timedelta(days=1)
+    since, until = moments_of(query.after, last, scope.user.zone)
+    return replace(
+        scope,
+        since=max(filter(None, (scope.since, since)), default=None),
+        until=min(filter(None, (scope.until, until)), default=None),
+    )
 
 
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
@@ -303,10 +357,30 @@ def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embed
 
 
 def by_terms_and_meaning(
-    scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, times: PreferredTimes
+    scope: Scope,
+    *,
+    query: str,
+    vector: Vector | None,
+    embedder: Embedder,
+    times: PreferredTimes = NO_TIMES,
+    narrowing: Narrowing | None = None,
 ) -> Found:
-    """The texts that either retriever found, the most relevant first; those of the preferred times more so."""
-    found = gather(scope, query=query, vector=vector, embedder=embedder)
+    """The texts that either retriever found, the most relevant first, those of the preferred times more so; with
+    `narrowing` only those that fit.
+    """
+    if narrowing is None:
+        found = gather(scope, query=query, vector=vector, embedder=embedder)
+    else:
+        found = gather(
+            scope,
+            query=query,
+            vector=vector,
+            embedder=embedder,
+            texts=TEXTS_OF_NARROWED,
+            passages=PASSAGES_OF_NARROWED,
+            also=narrowing.candidates,
+        )
+        found = found._replace(hits=narrowing.fitting(found.hits))
     fused = fuse(
         found.hits,
         ideal=found.ideal,
@@ -322,13 +396,42 @@ def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[
     return (lambda at: times.match(user.local_time(at).date())) if times else None
 
 
-def gather(
-    scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder, passages: int = PASSAGES_BY_MEANING
+def find_related(
+    scope: Scope, *, query: Query, vector: Vector | None, embedder: Embedder, literal: LiteralHits
 ) -> Found:
-    """The best texts by terms and those of the nearest passages, before ranking."""
-    best, ideal = scoring.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    """The same for a query with its operators. If no text has its quotations, the nearest that fulfil the others."""
+    is_narrowed = query.narrows or query.is_listing
+    narrowing = narrow(scope, query, literal) if is_narrowed else None
+    found = by_terms_and_meaning(
+        scope, query=query.text, vector=vector, embedder=embedder, times=query.times, narrowing=narrowing
+    )
+    if query.quotations and not found.hits:
+        query = query.without_quotations()
+        nearest = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
+        return nearest._replace(lacks_quotation=True)
+    return found._replace(lacks_title=narrowing is not None and narrowing.lacks_title)
+
+
+def gather(
+    scope: Scope,
+    *,
+    query: str,
+    vector: Vector | None,
+    embedder: Embedder,
+    texts: int = TEXTS_BY_TERMS,
+    passages: int = PASSAGES_BY_MEANING,
+    also: Iterable[Hit] = (),
+) -> Found:
+    """The best texts by terms and those of the nearest passages, and others to be measured, before ranking."""
+    best, ideal = scoring.score(scope, query=query, limit=texts)
+    known = {hit.key for hit in best}
     hits, unrelated, pending = vectors.distances(
-        scope, model=embedder.name, vector=_usable(vector), passages=passages, further=further_of(embedder), hits=best
+        scope,
+        model=embedder.name,
+        vector=_usable(vector),
+        passages=passages,
+        further=further_of(embedder),
+        hits=best + [hit for hit in also if hit.key not in known],
     )
     return Found(hits, pending, _calibration(embedder, hits, unrelated), ideal, unrelated or 0.0)
 

@@ -53,10 +53,12 @@ class Matcher:
     seen: dict[str, tuple[list[Highlight], list[Highlight]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, query: str) -> "Matcher":
-        """Without words yet: `candidates` names those of some texts that may be inflections of the query's."""
+    def of(cls, query: str, *, exact: Sequence[str] = ()) -> "Matcher":
+        """Without words yet: `candidates` names those of some texts that may be inflections of the query's. `exact`:
+        quotations in it.
+        """
         query = query[:MAX_LITERAL].strip()
-        pieces = sorted({query, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
+        pieces = sorted({query, *exact, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
         either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
         literal = re.compile(either or _NEVER, re.IGNORECASE)
         beginnings = list(dict.fromkeys(_beginning(word) for word in _WORD.findall(query)))[:MAX_WORDS]

@@ -13,16 +13,16 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
-from core.text import gettext_noop as _
 from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
 from memory.models.documents import Hit, Key, Scope
-from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
+from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, dated, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
+from memory.search.query import Query, parse_query
 from memory.search.sources import (
     CORPORA_IN,
     HistoryQuestion,
@@ -44,7 +44,7 @@ from memory.search.texts import (
     with_clear_first,
 )
 from memory.search.texts import passages as passages_of
-from memory.search.time_windows import NO_TIMES, TimeWindow, moments_of, preferred_times
+from memory.search.time_windows import TimeWindow, moments_of
 
 T = TypeVar("T")
 
@@ -117,6 +117,8 @@ class History:
     reranker ran. `has_nothing_relevant`: the results are only the nearest texts. `is_by_meaning_alone`: no text in
     scope has any of the query's words. `is_by_words_alone`: the embedding model's endpoint is left alone. `left_out`:
     the exact pieces of the query that were not searched.
+    `query`: it with its operators. `lacking`: sentences about operators that no text fulfils, in English;
+    `lacks_quotation`: no text has its quotations; `lacks_title`: no chat its title.
     """
 
     results: list[HistoryMatch]
@@ -129,6 +131,10 @@ class History:
     is_by_meaning_alone: bool = False
     is_by_words_alone: bool = False
     left_out: Sequence[str] = ()
+    query: Query | None = None
+    lacking: Sequence[str] = ()
+    lacks_quotation: bool = False
+    lacks_title: bool = False
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """The indexes of `results` by day: the newest day first, the best of it first."""
@@ -172,15 +178,22 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             unfinished,
             pending=count_pending(asked.scope, model=asked.embedder.name),
             window=window,
-            preferred=() if asked.wants_everything else asked.times.words,
+            preferred=() if asked.wants_everything else asked.parsed.times.words,
             is_reranked=is_reranked,
-            has_nothing_relevant=asked.has_nothing_near
-            and not (literal and literal.hits)
-            and all(found.relevance < RELATED for found in results),
+            has_nothing_relevant=asked.lacks_quotation
+            or (
+                asked.has_nothing_near
+                and not (literal and literal.hits)
+                and all(found.relevance < RELATED for found in results)
+            ),
             is_by_meaning_alone=bool(hits)
             and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
             is_by_words_alone=asked.vector is None,
             left_out=literal.left_out if literal else (),
+            query=asked.parsed,
+            lacking=asked.lacking,
+            lacks_quotation=asked.lacks_quotation,
+            lacks_title=asked.lacks_title,
         )
 
     return _reading(user, deadline, read)
@@ -193,7 +206,7 @@ def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
         with _failing_as("what was found could not be read"):
             return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
     except OutOfTime as error:
-        raise SearchFailed(_("Search failed: what was found could not be read in time.")) from error
+        raise SearchFailed("Search failed: what was found could not be read in time.") from error
 
 
 def _ranked(
@@ -203,7 +216,7 @@ def _ranked(
     hits = _chosen_first(asked.user, hits)
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
     if asked.wants_everything:
-        return sorted(ranked, key=lambda hit: hit.at), {}
+        return sorted(ranked, key=lambda hit: hit.at, reverse=asked.parsed.is_listing), {}
     if not rerank:
         return ranked, {}
     texts = _read(ranked[:LOOKED_AT], asked, sources)
@@ -252,22 +265,21 @@ def _reranked(
 def _asked(
     request: HistoryRequest, user: User, now: datetime, deadline: Deadline
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
-    query = without_nul(request.query).strip()
+    query = parse_query(without_nul(request.query))
     since, until = moments_of(request.date_from, request.date_to, user.zone)
-    scope, window, times = Scope(user, CORPORA_IN[request.scope], since, until), None, NO_TIMES
+    scope, window = dated(Scope(user, CORPORA_IN[request.scope], since, until), query), None
     if request.reads_time and not scope.is_dated:
         scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
-        times = preferred_times(query, window)
+        query = query.preferring(window)
     if window is not None:
-        query = window.topic or query
-    embedder, vector = embedded(query[:SEARCHED_LENGTH])
+        query = query.about(window.topic)
+    embedder, vector = embedded((query.text or query.written)[:SEARCHED_LENGTH])
     asked = HistoryQuestion(
-        query=query,
+        parsed=query,
         scope=scope,
         vector=vector,
         embedder=embedder,
-        wants_everything=window is not None and not window.topic,
-        times=times,
+        wants_everything=query.is_listing or (window is not None and not window.topic),
     )
     return asked, window
 
@@ -331,7 +343,7 @@ def _shown(
 ) -> Iterator[tuple[HistoryMatch, str]]:
     """Each with its words for the comparison; without deleted texts."""
     # If the query names only a time, its words are in no text.
-    inflections = Inflections("" if asked.wants_everything else asked.query)
+    inflections = Inflections("" if asked.wants_everything else asked.query, exact=asked.parsed.quotations)
     for start in range(0, len(ranked), at_once):
         batch = ranked[start : start + at_once]
         texts = _read(batch, asked, sources)

@@ -1,4 +1,5 @@
-"""The literal retriever: the texts that contain the query as it stands, or exact pieces of it, such as an order number.
+"""The literal retriever: the texts that contain the query as it stands, or exact pieces of it, such as an order number;
+and the texts that fulfil the query's operators.
 
 Terms find words, and vectors meaning; this finds half a word, a sign or a line of code. Both searches rank what it
 found by the same rules: no merely similar text is above a literal match, and texts with an exact piece come first.
@@ -7,27 +8,31 @@ found by the same rules: no merely similar text is above a literal match, and te
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
+from uuid import UUID
 
-from memory.index.trigrams import containing, fold, written
+from intake.models import Conversation
+from memory.chunking import UNSPACED
+from memory.index.trigrams import containing, fold, texts_of, written
+from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
+from memory.search.query import MOST_PIECES, Query, Speaker, searched_pieces
 
 # Texts that contain a literal piece of the query: several times the largest limit.
 LITERAL = 100
-# A query's exact pieces beyond these are left out, and the answer says so.
-MOST_PIECES = 8
+# The texts of a chat or with a quotation that are ranked, the newest: as many as can be read and measured in time.
+MOST_FITTING = 500
 # The whole query is an exact piece, like a name, if at most this many texts contain it; otherwise it is a common word.
 FEW = 3
 # The score of a text that contains the query literally, if no text is similar to it.
 LITERAL_ALONE = 0.5
 
-_QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
-# A file's name, and an amount with its unit: 10mg, 24-hour.
-_FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
-_AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
-
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
+NO_TEXT_HAS = "No text has {} word for word: these are the nearest"
+NO_CHAT_HAS = "No chat has {} in its title"
+PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
 
 
@@ -53,15 +58,19 @@ class LiteralHits:
         return Counter(hit.key for found in (*self.pieces, self.whole if is_exact else ()) for hit in found)
 
 
-def find_literal(scope: Scope, *, query: str) -> LiteralHits:
+def find_literal(scope: Scope, query: Query) -> LiteralHits:
     """One scan; a second one if the query has accents, ligatures or indices, for the texts that have them too."""
     searched, left_out = searched_pieces(query)
-    pieces = [query, *(piece for piece in searched if piece != query)]
-    whole, *others = containing(scope, texts=pieces, limit=LITERAL)
-    if written(query) != fold(query):
-        (as_written,) = containing(scope, texts=[query], limit=LITERAL, as_written=True)
+    wholes = [piece for piece in (query.written if query.quotes_only else "", query.text) if piece]
+    pieces = list(dict.fromkeys([*wholes, *searched]))
+    limit = MOST_FITTING if query.quotations else LITERAL
+    found = dict(zip(pieces, containing(scope, texts=pieces, limit=limit), strict=True))
+    whole = next((found[piece] for piece in wholes if found[piece]), [])
+    if written(query.text) != fold(query.text):
+        (as_written,) = containing(scope, texts=[query.text], limit=LITERAL, as_written=True)
         whole = as_written or whole
-    return LiteralHits(whole, others, left_out, is_whole_exact=query in searched)
+    others = [found[piece] for piece in searched if piece != query.text]
+    return LiteralHits(whole, others, left_out, is_whole_exact=query.text in searched)
 
 
 def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
@@ -77,22 +86,111 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
     return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
 
 
-def searched_pieces(query: str) -> tuple[list[str], list[str]]:
-    """The exact pieces that are searched, and those beyond `MOST_PIECES` that are left out."""
-    pieces = list(dict.fromkeys(exact_pieces(query)))
-    return pieces[:MOST_PIECES], pieces[MOST_PIECES:]
+# --- Narrows a search by the query's operators: only texts that fulfil all of them are found ---
+
+_FENCE = "```"
+_CODE = re.compile(r"^[ \t]{0,3}(?:```|~~~)|`[^`\n]+`", re.MULTILINE)
+_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 
-def exact_pieces(query: str) -> list[str]:
-    """The literal pieces of a query: quotations and identifiers."""
-    quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
-    words = [word.strip(".,;:!?()[]{}'") for word in _QUOTED.sub(" ", query).split()]
-    return [piece for piece in map(str.strip, quoted) if piece] + [word for word in words if _is_identifier(word)]
+@dataclass(frozen=True)
+class Narrowing:
+    """The texts that a narrowed search ranks beside those that its words find, and the chats it is limited to.
+
+    `conversations`: None for all.
+    """
+
+    query: Query
+    scope: Scope
+    conversations: frozenset[UUID] | None
+    candidates: Sequence[Hit] = ()
+
+    @classmethod
+    def of(cls, scope: Scope, query: Query) -> Self:
+        """Without candidates yet."""
+        if not query.titles:
+            return cls(query, scope, None)
+        titled = Conversation.objects.for_user(scope.user)
+        for title in query.titles:
+            titled = titled.filter(title__icontains=title)
+        return cls(query, scope, frozenset(titled.values_list("pk", flat=True)))
+
+    @property
+    def lacks_title(self) -> bool:
+        return self.conversations is not None and not self.conversations
+
+    def is_in_chat(self, source_id: UUID) -> bool:
+        return self.conversations is None or source_id in self.conversations
+
+    def fitting(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Those of them that fulfil the query's operators, in their order."""
+        hits = [hit for hit in hits if self.is_in_chat(hit.key[0]) and _is_by(self.query.speaker, hit)]
+        texts = {(text.key.source_id, text.key.chunk_index): text for text in texts_of(self.scope, hits)}
+        return [hit for hit in hits if hit.key in texts and self.fits(texts[hit.key].said, texts[hit.key].answered)]
+
+    def fits(self, said: str, answered: str = "") -> bool:
+        """Whether the sides of a text by the speaker fulfil all operators but those about its place."""
+        said = "" if self.query.speaker is Speaker.ASSISTANT else said
+        answered = "" if self.query.speaker is Speaker.ME else answered
+        if not (said or answered).strip():
+            return False
+        if self.query.has_code and not (_CODE.search(said) or _CODE.search(answered)):
+            return False
+        sides = [fold(said), fold(answered)]
+        return all(_has(words, sides) for words in self.query.quotations) and not any(
+            _has(words, sides) for words in self.query.excluded
+        )
 
 
-def _is_identifier(word: str) -> bool:
-    """An order number, an error code, an e-mail address, a file, a name_with_underscores; not an amount or a date."""
-    if "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
-        return True
-    letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
-    return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
+def narrow(scope: Scope, query: Query, literal: LiteralHits) -> Narrowing:
+    """With the newest texts that can fit, if the operators say which: those with a quotation are literal hits."""
+    narrowing = Narrowing.of(scope, query)
+    candidates: Sequence[Hit] = ()
+    if query.titles or query.is_listing:
+        candidates = _newest(scope, narrowing.conversations)
+    elif query.has_code:
+        (candidates,) = containing(scope, texts=[_FENCE], limit=MOST_FITTING)
+    every = {hit.key: hit for hit in (*candidates, *literal.hits.values())}
+    return replace(narrowing, candidates=list(every.values()))
+
+
+def _newest(scope: Scope, conversations: frozenset[UUID] | None) -> list[Hit]:
+    texts = IndexedText.objects.in_scope(scope)
+    if conversations is not None:
+        texts = texts.filter(source_id__in=conversations)
+    rows = texts.order_by("-said_at", "source_id", "chunk_index")[:MOST_FITTING]
+    return [
+        Hit((source, place), corpus, at)
+        for source, place, corpus, at in rows.values_list("source_id", "chunk_index", "corpus", "said_at")
+    ]
+
+
+def _is_by(speaker: Speaker | None, hit: Hit) -> bool:
+    """Whether the query's terms are on the speaker's side, if the text has any."""
+    match speaker:
+        case Speaker.ME:
+            return not hit.lexical or hit.user_lexical > 0
+        case Speaker.ASSISTANT:
+            return hit.corpus == Corpus.CHAT and (not hit.lexical or hit.lexical > hit.user_lexical)
+    return True
+
+
+def _has(words: str, sides: Sequence[str]) -> bool:
+    """Whether a folded side has exactly these words; in scripts without spaces their ends are not marked."""
+    piece = fold(words)
+    return bool(piece) and any(_has_words(piece, side) for side in sides)
+
+
+def _has_words(piece: str, side: str) -> bool:
+    start = side.find(piece)
+    while start >= 0:
+        end = start + len(piece)
+        if not (_is_one_word(side[start - 1 : start] + piece[0]) or _is_one_word(piece[-1] + side[end : end + 1])):
+            return True
+        start = side.find(piece, start + 1)
+    return False
+
+
+def _is_one_word(two: str) -> bool:
+    """Whether two characters are within one word."""
+    return len(two) > 1 and all(each.isalnum() or each == "_" for each in two) and not _UNSPACED.search(two)

@@ -28,12 +28,12 @@ from memory.index.sources import ONLY_CHUNK, document_entry
 from memory.index.terms import configurations, searchable
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
-from memory.search.chat_history import Found, by_terms_and_meaning, is_near, is_nearest_only, nearest_passages
+from memory.search.chat_history import Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Segment
-from memory.search.literal import FEW, LiteralHits, find_literal, with_literal
+from memory.search.literal import FEW, LiteralHits, Narrowing, find_literal, with_literal
+from memory.search.query import Query, Speaker
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
-from memory.search.time_windows import NO_TIMES, PreferredTimes
 
 T = TypeVar("T")
 
@@ -69,17 +69,25 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 class HistoryQuestion:
     """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
 
-    `wants_everything`: it names only a time, so everything of that time is relevant. `times`: those that it prefers.
-    `vector` is None while the model's
+    `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
     endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
     """
 
-    query: str
+    parsed: Query
     scope: Scope
     vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
-    times: PreferredTimes = NO_TIMES
+
+    @property
+    def query(self) -> str:
+        """The words of the query, without its operators."""
+        return self.parsed.text
+
+    @property
+    def sought(self) -> str:
+        """The piece of a text that is shown first: a quotation, or the whole query."""
+        return self.parsed.quotations[0] if self.parsed.quotations else self.query
 
     @property
     def user(self) -> User:
@@ -94,7 +102,12 @@ class HistoryQuestion:
         """
         found = self._found
         return [
-            hit for hit in found.hits if self.wants_everything or hit.shares_terms or is_near(hit, found.calibration)
+            hit
+            for hit in found.hits
+            if self.wants_everything
+            or hit.shares_terms
+            or hit.key in self.literal.hits
+            or is_near(hit, found.calibration)
         ]
 
     @property
@@ -103,27 +116,44 @@ class HistoryQuestion:
         return not self.wants_everything and is_nearest_only(self._found.hits, self._found.calibration)
 
     @property
+    def lacking(self) -> list[str]:
+        """Sentences about operators that no text fulfils; empty if the time was up."""
+        found = self._done.get("found")
+        return lacking(self.parsed, found) if isinstance(found, Found) else []
+
+    @property
+    def lacks_quotation(self) -> bool:
+        found = self._done.get("found")
+        return isinstance(found, Found) and found.lacks_quotation
+
+    @property
+    def lacks_title(self) -> bool:
+        found = self._done.get("found")
+        return isinstance(found, Found) and found.lacks_title
+
+    @property
     def _found(self) -> Found:
         return self._once("found", self._find)
 
     def _find(self) -> Found:
-        return by_terms_and_meaning(
+        return find_related(
             self.scope,
-            query=self.query[:SEARCHED_LENGTH],
+            query=self.parsed.about(self.query[:SEARCHED_LENGTH]),
             vector=self.vector,
             embedder=self.embedder,
-            times=self.times,
+            literal=self.literal if self.parsed.narrows else LiteralHits(),
         )
 
     @cached_property
     def relevances(self) -> dict[Key, float]:
         """For every related text, and every text with the literal query."""
-        return with_literal({hit.key: hit.relevance for hit in self.related}, self.literal.hits)
+        related = {hit.key: hit.relevance for hit in self.related}
+        return with_literal(related, [key for key in self.literal.hits if key in related or not self.parsed.narrows])
 
     @property
     def literal(self) -> LiteralHits:
         """The texts of every kind in scope that contain the whole query literally, or its exact pieces."""
-        return self._once("literal", lambda: find_literal(self.scope, query=self.query))
+        return self._once("literal", lambda: find_literal(self.scope, self.parsed))
 
     @property
     def literal_in_time(self) -> LiteralHits | None:
@@ -134,7 +164,7 @@ class HistoryQuestion:
     def hits(self) -> list[Hit]:
         """The texts that are related or contain the query, in no order, each with its relevance."""
         known = {hit.key for hit in self.related}
-        found = self.related + [hit for key, hit in self.literal.hits.items() if key not in known]
+        found = self.related + [hit for key, hit in self.literal.hits.items() if key in self.relevances.keys() - known]
         return [
             hit._replace(
                 relevance=self.relevances[hit.key],
@@ -242,6 +272,10 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
     return found
 
 
+# Of the user's message and the answer.
+SIDES_OF = {None: slice(2), Speaker.ME: slice(0, 1), Speaker.ASSISTANT: slice(1, 2)}
+
+
 class Messages(HistorySource):
     name = "messages"
 
@@ -251,9 +285,10 @@ class Messages(HistorySource):
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
         """See HistorySource."""
-        turns = read_turns(asked.user, keys, query=asked.query, passages=asked.nearest_passages(keys))
+        turns = read_turns(asked.user, keys, query=asked.sought, passages=asked.nearest_passages(keys))
+        sides = SIDES_OF[asked.parsed.speaker]
         return {
-            key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments)
+            key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments[sides])
             for key, at, title, segments in turns
         }
 
@@ -354,7 +389,7 @@ class Sessions(HistorySource):
                     "best": BEST,
                 },
             )
-            rows = cursor.fetchall()
+            rows = _fitting(cursor.fetchall(), asked)
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
         literal = asked.literal_in_time
         is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
@@ -375,6 +410,18 @@ class Sessions(HistorySource):
         """See HistorySource: a conversation without any answer is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
         return {(row[0], 0): _session_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+
+
+def _fitting(rows: list[tuple[UUID, float, datetime]], asked: HistoryQuestion) -> list[tuple[UUID, float, datetime]]:
+    """Those whose title or preview fulfils the query's operators. They have no speaker and no code."""
+    parsed = asked.parsed
+    if parsed.speaker or parsed.has_code:
+        return []
+    if not parsed.narrows:
+        return rows
+    narrowing = Narrowing.of(asked.scope, parsed)
+    texts = {id_: f"{title}\n{preview or ''}" for id_, title, _, preview, _ in _rows([row[0] for row in rows], asked)}
+    return [row for row in rows if narrowing.is_in_chat(row[0]) and narrowing.fits(texts.get(row[0], ""))]
 
 
 def _relevance(raw: float) -> float:

@@ -101,11 +101,11 @@ def _first(column: str, piece: str, spans: Mapping[Key, PassageSpan]) -> Greates
 class Inflections:
     """Learns from texts; each word is looked up once per language."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, *, exact: Sequence[str] = ()) -> None:
         self._query = query
         self._asked: set[tuple[str, str]] = set()
         self._known: set[str] = set()
-        self._matcher = Matcher.of(query)
+        self._matcher = Matcher.of(query, exact=exact)
 
     def matcher_for(self, texts: Iterable[str]) -> Matcher:
         """Knows every word of these texts that is a form of one of the query's."""

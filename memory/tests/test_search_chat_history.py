@@ -15,7 +15,7 @@ from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_emb
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
 from memory.search.chat_history import UNKNOWN_CHARACTERS, EmbeddingModelAway
-from memory.search.literal import exact_pieces
+from memory.search.query import identifiers, parse_query
 from testing.emptying import delete_past_signals
 
 pytestmark = pytest.mark.django_db
@@ -205,7 +205,8 @@ def test_no_query_is_too_odd_in_any_mode(mode, query):
     ],
 )
 def test_identifiers_and_what_is_quoted_are_meant_to_the_letter(query, pieces):
-    assert exact_pieces(query) == pieces
+    parsed = parse_query(query)
+    assert [*parsed.quotations, *identifiers(parsed.text)] == pieces
 
 
 def test_a_hybrid_search_puts_turns_with_the_exact_piece_first():

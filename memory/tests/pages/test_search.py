@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 from django.db import OperationalError
+from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -389,3 +390,36 @@ def test_the_days_that_the_query_named_are_shown_and_can_be_taken_away(client, a
     without = page_of(client, **query, anytime="1")
     assert 'class="chip"' not in without
     assert results_on(without)
+
+
+def test_each_operator_is_a_chip_that_leads_to_the_query_without_it(client, alice):
+    a_turn(alice, "We eat risotto on Friday", "With `code`")
+    a_turn(alice, "Risotto with <i>peas</i>")
+    index.embed_pending()
+    typed = 'risotto "on friday" -peas -"<i>" in:friday from:me before:2026-03-02 after:2026-03-01'
+    page = page_of(client, q=typed, scope="sessions")
+    chips = dict(re.findall(r'<a class="chip" href="\?([^"]*)">(.*?) <span aria', page))
+    assert [unescape(each) for each in chips.values()] == [
+        "exactly “on friday”",
+        "without “peas”",
+        "without “<i>”",
+        "in chats named “friday”",
+        "said by you",
+        "before 2 March 2026",
+        "from 1 March 2026 on",
+    ]
+    (rest,) = [QueryDict(unescape(path)) for path, label in chips.items() if label == "without “peas”"]
+    assert (rest["q"], rest["scope"]) == (typed.replace(" -peas", ""), "sessions")
+    assert len([result for result in results_on(page) if "Message" in result]) == 1
+    assert "risotto" in page and "peas</mark>" not in page
+
+
+def test_what_is_no_operator_and_what_no_text_or_title_has_is_said(client, alice):
+    a_turn(alice, "We eat risotto on Friday")
+    index.embed_pending()
+    page = page_of(client, q='risotto "on monday" before:soon')
+    assert "No text has “on monday” word for word. Here is what comes nearest." in page
+    assert "Read as plain words, because they are no operators: before:soon." in page
+    assert results_on(page)
+    assert "No chat has this in its title: Nowhere." in page_of(client, q="risotto in:Nowhere")
+    assert "Newest first" in page_of(client, q="in:risotto")
