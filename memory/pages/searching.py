@@ -61,10 +61,11 @@ ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.D
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # The number of results of one conversation in a row; the others are folded.
 LISTED_OF_A_CONVERSATION = 3
-# Strong, struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an
-# empty line, which a short excerpt has no room for.
+# The lines around a block of code, and the rule of a table; strong, struck out, code; a link; emphasis; the mark of a
+# heading, a quotation or a list at a line's beginning; and an empty line, which a short excerpt has no room for.
 _MARKUP = re.compile(
-    r"\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
+    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?"
+    r"|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"
     r"|\n[ \t]*(?=\n)",
@@ -82,7 +83,7 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a result; `who` is its role, if any."""
+    """One line of a result; `who` is the role of its writer, or the headings that it is under, if any."""
 
     who: str
     text: SafeString
@@ -215,7 +216,7 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            Line(gettext(WHO[piece.before]) if piece.before in WHO else "", marked(piece.own))
+            Line(gettext(WHO[piece.before]) if piece.before in WHO else piece.headings, marked(piece.own))
             for piece in pieces
             if piece.own.text
         ],

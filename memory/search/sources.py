@@ -25,8 +25,8 @@ from django.db.models.functions import Left
 from core.text import ELLIPSIS, shortened
 from intake.models import Conversation, Turn, User
 from memory.backends.embedders import Embedder, Vector
-from memory.chunking import PassageSpan
-from memory.index.sources import ONLY_CHUNK, document_entry
+from memory.chunking import HEADING_JOINT, PassageSpan
+from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
 from memory.index.terms import configurations, searchable
 from memory.index.trigrams import containing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -41,7 +41,7 @@ from memory.search.chat_history import (
     searched_pieces,
 )
 from memory.search.deadline import OutOfTime
-from memory.search.excerpts import Segment
+from memory.search.excerpts import EXCERPT_LENGTH, Segment
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ LITERAL_ALONE = 0.5
 # The whole query is an exact piece, like a name, if at most this many texts contain it; otherwise it is a common word.
 FEW = 3
 UNTITLED = "Untitled"
+HEADINGS_SHOWN = 2
 
 
 class HistoryScope(StrEnum):
@@ -233,10 +234,19 @@ class Memories(HistorySource):
         ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
         texts = _documents(ids, asked) | _records(ids, asked)
         return {
-            key: (reference, [Segment(text, passage=passage_in(text, passages.get(key)))])
+            key: (reference, [_segment(text, passages.get(key))])
             for key, (reference, text) in texts.items()
             if key in keys
         }
+
+
+def _segment(text: Text, passage: PassageSpan | None) -> Segment:
+    """A short text is shown whole, with its headings; a longer one around the passage, after the last two of its
+    headings.
+    """
+    headings = "" if passage is None or len(text.said) <= EXCERPT_LENGTH else headings_of(text, passage)
+    shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-HEADINGS_SHOWN:])
+    return Segment(text.said, passage=passage_in(text.said, passage), headings=shown)
 
 
 def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key]]:
@@ -261,10 +271,10 @@ def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key
     return having
 
 
-def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
+def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     documents = MemoryDocument.objects.for_user(asked.user).filter(pk__in=ids).select_related("user")
     return {
-        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text.said)
+        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text)
         for document in documents
         for text in document_entry(document).texts
     }
@@ -279,12 +289,12 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
 
 
-def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
+def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     found = {}
     for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
         day = asked.user.local_time(record.created_at).date()
         reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
-        found[record.pk, ONLY_CHUNK] = reference, record.content
+        found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
 
 
