@@ -268,3 +268,13 @@ def test_by_words_alone_a_note_is_as_long_as_it_is(monkeypatch):
     assert of_words.length > 100
     assert 0 < near.length < 5
     assert near.distance == near.user_distance
+
+
+@pytest.mark.django_db
+def test_a_word_in_a_long_list_counts_as_much_as_in_a_message():
+    alice = a_person()
+    create(alice, f"# Me\n{FILLER}- The ladder is green\n")
+    a_turn(alice, "The ladder stands in the shed and " + "one more garden tool is there now " * 8)
+    with acting_as(alice):
+        found = gather(Scope(alice, tuple(Corpus)), query="ladder", vector=None, embedder=get_embedder()).hits
+    assert [hit.corpus for hit in found] == [Corpus.MEMORY, Corpus.CHAT]
