@@ -190,27 +190,33 @@ SURFACES = (
 
 
 def as_data(answered: Sequence[AskedOf]) -> dict[str, Any]:
-    """The JSON of one surface: `{overall, categories, false_answers, refused}`.
+    """The JSON of one surface: `{overall, categories, sources, false_answers, refused}`.
 
-    `overall`: the mean of the categories. `false_answers`: the share of the questions without an answer of which the
+    `overall`: the mean of the categories. `sources`: the questions with an answer by what answers them, turns or notes,
+    which are documents and records. `false_answers`: the share of the questions without an answer of which the
     surface does not say that it found nothing; `refused`: the share of the others of which it does.
     """
     groups: dict[str, list[AskedOf]] = {name: [] for name in sorted({one.query.category for one in answered})}
     for one in answered:
         groups[one.query.category].append(one)
     without_answer = groups.pop(CATEGORY_OF_NO_ANSWER, [])
-    categories = {
-        category: {name: metrics.share(one.scores[name] for one in members) for name in FACTS} | {"n": len(members)}
-        for category, members in groups.items()
-    }
+    categories = {category: _means(members) for category, members in groups.items()}
     with_answer = [one for members in groups.values() for one in members]
+    by_source: dict[str, list[AskedOf]] = {}
+    for one in with_answer:
+        by_source.setdefault("turns" if any(each.turn for each in one.query.gold) else "notes", []).append(one)
     return {
         "overall": {name: metrics.share(each[name] for each in categories.values()) for name in FACTS}
         | {"n": len(with_answer)},
         "categories": categories,
+        "sources": {source: _means(by_source[source]) for source in sorted(by_source, reverse=True)},
         "false_answers": metrics.share(not one.reply.is_nothing for one in without_answer),
         "refused": metrics.share(one.reply.is_nothing for one in with_answer),
     } | _more(groups)
+
+
+def _means(members: Sequence[AskedOf]) -> dict[str, float]:
+    return {name: metrics.share(one.scores[name] for one in members) for name in FACTS} | {"n": len(members)}
 
 
 def _more(groups: dict[str, list[AskedOf]]) -> dict[str, float]:
@@ -227,7 +233,8 @@ def table(name: str, answered: Sequence[AskedOf]) -> str:
     """Percent, per category, and below them what is asked of some categories alone."""
     data = as_data(answered)
     rows = [[name, "n", *(metrics.HEADINGS[fact] for fact in FACTS)]]
-    for category, means in {**data["categories"], "overall": data["overall"]}.items():
+    by_source = {f"in {source}": means for source, means in data["sources"].items()}
+    for category, means in {**data["categories"], "overall": data["overall"], **by_source}.items():
         rows.append([category, str(means["n"]), *metrics.percents({fact: means[fact] for fact in FACTS})])
     more = [(fact.replace("_", " "), f"{100 * value:.1f}") for fact, value in data.items() if isinstance(value, float)]
     return f"{columns(rows)}\n{lines(more)}"

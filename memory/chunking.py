@@ -24,8 +24,10 @@ TextStretch = tuple[int, int]
 TokenOffsets = Callable[[str, int | None], list[TextStretch]]
 """As `Embedder.token_offsets`."""
 
-# Incremented with every change of the cutting rules; `index_missing` cuts texts of other rules again.
+# The version of the rules by which a turn is cut, and of those for a note. A change of the rules increments its own
+# version; `index_missing` cuts the texts of other versions again.
 CUTTING_RULES = 1
+NOTE_CUTTING_RULES = 2
 
 # Scripts without spaces: kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
 UNSPACED = (
@@ -223,3 +225,157 @@ def _rank(line_end: re.Match[str]) -> int:
     if line_end["blank"] or line_end["code"]:
         return _PARAGRAPH
     return _ITEM if line_end["mark"] else _LINE
+
+
+# --- Cuts a note into lines ---
+# A note lists facts, and a passage of twenty facts is near to no question about one of them. So each list item, table
+# row and short paragraph is a passage of its own as well, read after the headings that it is under.
+
+# About 60 words of English; fewer in scripts with more bytes a character.
+LINE_BYTES = 400
+# Without a heading, fewer words say nothing.
+FEWEST_WORDS = 3
+# The innermost headings of a line are read with it, and of a long heading its beginning.
+MOST_HEADINGS, HEADING_LENGTH = 4, 80
+HEADING_JOINT, HEADING_END = " \u203a ", ": "
+
+_FENCE = re.compile(r"[ \t]*(`{3}|~{3})")
+_HEADING_MARK = re.compile(r" {0,3}(#{1,6})[ \t]+")
+_ITEM_MARK = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_SENTENCE_END = re.compile(r"[.!?\u2026][\"')\]]*[ \t]+|[\u3002\uff01\uff1f]|\n")
+_ANY_WORD = re.compile(r"\w+")
+# An outline has the levels of headings and then, by indent, those of paragraphs (even) and of items (odd).
+_FIRST_PARAGRAPH, _FIRST_ITEM = 8, 9
+
+
+class _Kind(IntEnum):
+    HEADING = 0
+    PARAGRAPH = 1
+    ITEM = 2
+    ROW = 3
+    TABLE_HEAD = 4
+
+
+class NoteLine(NamedTuple):
+    """A line of a note, from `start` to before `end` in characters, and the headings that it is read after."""
+
+    start: int
+    end: int
+    headings: str
+
+
+class _Block(NamedTuple):
+    start: int
+    end: int
+    kind: _Kind
+    level: int
+
+
+def line_text(line: str, headings: str) -> str:
+    """Return the line as it is embedded."""
+    return f"{headings}{HEADING_END}{line}" if headings else line
+
+
+def note_lines(text: str, *, title: str = "") -> Iterator[NoteLine]:
+    """Yield the list items, table rows and paragraphs of a Markdown text in order; of a longer one, its sentences.
+
+    A heading is above what follows it, `title` above all; an item above those that are indented more; a paragraph that
+    ends in a colon above the list after it; the first row of a table above the others. Code is in no line.
+    """
+    outline: list[tuple[int, str]] = [(0, title)] if title.strip() else []
+    is_in_table = False
+    for start, end, kind, level in _blocks(text):
+        # What follows a table is not under its first row.
+        above = level if kind is _Kind.ROW or not is_in_table else min(level, _FIRST_PARAGRAPH)
+        is_in_table = kind in (_Kind.ROW, _Kind.TABLE_HEAD)
+        while outline and outline[-1][0] >= above:
+            outline.pop()
+        own = " ".join(text[start:end].split())
+        if kind not in (_Kind.HEADING, _Kind.TABLE_HEAD):
+            headings = HEADING_JOINT.join(heading for _, heading in outline[-MOST_HEADINGS:])
+            for first, last in _sentences(text, start, end):
+                if headings or len(_ANY_WORD.findall(text[first:last])) >= FEWEST_WORDS:
+                    yield NoteLine(first, last, headings)
+        if own and kind is not _Kind.ROW and (kind is not _Kind.PARAGRAPH or own.endswith(":")):
+            outline.append((level, own[:HEADING_LENGTH].strip(" :*_`")))
+
+
+def _blocks(text: str) -> list[_Block]:
+    """The headings, paragraphs, list items and table rows, without their marks and without code."""
+    blocks: list[_Block] = []
+    fence, is_open, start = "", False, 0
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if fence or mark:
+            # A block of code ends at the mark that it began with.
+            fence = "" if mark and fence == mark[1] else fence or (mark[1] if mark else "")
+            is_open = False
+        elif not line.strip():
+            is_open = False
+        elif is_open and (last := _continued(blocks[-1], line, start)):
+            blocks[-1] = last
+            is_open = last.kind is not _Kind.HEADING
+        elif block := _begun(line, start):
+            blocks.append(block)
+            is_open = block.kind is not _Kind.HEADING
+        start += len(line) + 1
+    return blocks
+
+
+def _continued(last: _Block, line: str, start: int) -> _Block | None:
+    """The last block together with this line, which has no blank line before it; None if the line begins another."""
+    content = line.strip()
+    if last.kind is _Kind.ROW:
+        is_rule = set(content) <= set("|:- ") and "-" in content
+        return last._replace(kind=_Kind.TABLE_HEAD, level=_FIRST_PARAGRAPH) if is_rule else None
+    if last.kind is _Kind.PARAGRAPH and set(content) in ({"="}, {"-"}):
+        return last._replace(kind=_Kind.HEADING, level=1 if "=" in content else 2)
+    if last.kind is _Kind.TABLE_HEAD or content[0] == "|" or _HEADING_MARK.match(line) or _ITEM_MARK.match(line):
+        return None
+    return last._replace(end=start + len(line.rstrip()))
+
+
+def _begun(line: str, start: int) -> _Block | None:
+    """The block that this line begins; None for a rule."""
+    end = start + len(line.rstrip())
+    if heading := _HEADING_MARK.match(line):
+        return _Block(
+            start + heading.end(), start + len(line.rstrip().rstrip("#").rstrip()), _Kind.HEADING, len(heading[1])
+        )
+    content = line.strip()
+    if set(content) <= set("-*_=|: "):
+        return None
+    if item := _ITEM_MARK.match(line):
+        return _Block(start + item.end(), end, _Kind.ITEM, _FIRST_ITEM + 2 * _width(item[1]))
+    first = start + line.index(content)
+    if content[0] == "|":
+        cells = content.strip("| \t")
+        return _Block(first + content.index(cells), first + content.index(cells) + len(cells), _Kind.ROW, _FIRST_ITEM)
+    return _Block(first, end, _Kind.PARAGRAPH, _FIRST_PARAGRAPH + 2 * _width(line[: first - start]))
+
+
+def _width(indent: str) -> int:
+    return len(indent.expandtabs(4))
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[TextStretch]:
+    """The stretch as it is, or if it is too long for a line, as many of its sentences at a time as fit.
+
+    A sentence that does not fit is left to the passages of the whole text.
+    """
+    if _is_short(text, start, end):
+        yield start, end
+        return
+    first = last = start
+    for place in [*(found.end() for found in _SENTENCE_END.finditer(text, start, end)), end]:
+        if not _is_short(text, first, place):
+            if last > first:
+                yield first, first + len(text[first:last].rstrip())
+            first = last if _is_short(text, last, place) else place
+        last = place
+    if last > first:
+        yield first, last
+
+
+def _is_short(text: str, start: int, end: int) -> bool:
+    return len(text[start:end].encode()) <= LINE_BYTES

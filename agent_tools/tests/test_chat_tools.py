@@ -255,6 +255,8 @@ def test_without_a_language_model_notes_are_found_as_well_as_chats(person, log_i
     turn = a_turn(person, "My cat is called Miso")
     records.create(user=person, content="Miso the cat is allergic to fish", now=NOW)
     documents.append(user=person, day=NOW.date(), text="# Pets\n- The cat Miso saw the vet\n## Food\nNo fish", now=NOW)
+    table = "| cat | age |\n|:----|----:|\n| Miso | 4 |\n```sh\nfeed --cat Miso\n```"
+    documents.create(user=person, day=None, content=table, now=NOW)
     index.embed_pending()
     events = log_in(person).events("cat Miso")
     assert [event.name for event in events][:5] == ["turn", "tool_call", "tool_call", "tool_result", "tool_result"]
@@ -262,6 +264,7 @@ def test_without_a_language_model_notes_are_found_as_well_as_chats(person, log_i
     assert f"(/c/{turn.conversation_id}/?turn=1#turn-1):\n  > My cat is called Miso" in answer
     assert "in your memory:\n  > Miso the cat is allergic to fish" in answer
     assert "in your daily log:\n  > Pets · The cat Miso saw the vet Food No fish\n" in answer
+    assert "in your memory:\n  > | cat | age | | Miso | 4 | feed --cat Miso\n" in answer
     assert the_turn().is_recall
 
 

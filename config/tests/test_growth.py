@@ -28,6 +28,7 @@ from imports.reading import envelopes, products
 from imports.reading.items import UnreadableExport
 from intake.chats import deleting
 from intake.markdown import BlockStream, extensions, safety
+from memory.chunking import note_lines
 from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
 from recollect_cli import importing
@@ -393,6 +394,11 @@ def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str
         ("- **a**, in ", "[a](/c/1)", ":\n  > "),
     )
     yield "cut", lambda text: cut(text, Matcher.of("a [ 0"), length=500), ()
+    yield (
+        "note_lines",
+        lambda text: list(note_lines(text)),
+        ("- a\n  ", "a. b:\n\n", "| a |\n|--|\n", "```\n", "## a\n"),
+    )
     yield "find_window", lambda text: find_window(text, today=date.today), ()
 
     def in_german(text: str) -> None:

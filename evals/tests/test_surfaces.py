@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from evals.datasets.reading import DatasetError, Gold, LifeQuery, read_life
 from evals.management.commands import run_evals
-from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data
+from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data, table
 from evals.tests.conftest import turn
 
 NOW = "2026-03-01T12:00:00+00:00"
@@ -137,6 +137,27 @@ def test_false_answers_and_refusals_are_shares_of_different_questions():
     data = as_data(asked)
     assert (data["false_answers"], data["refused"], data["overall"]["n"]) == (0.5, 0.5, 2)
     assert list(data["categories"]) == ["exact"]
+
+
+def test_the_figures_of_notes_stand_apart_from_those_of_turns():
+    right = [Result(("turn", "c#1"), ""), Result(("record", "r"), "")]
+    asked = [
+        AskedOf(LifeQuery.model_validate(question("exact", "a", {"turn": "c#1"})), Reply(right, is_nothing=False)),
+        AskedOf(LifeQuery.model_validate(question("exact", "b", {"record": "r"})), Reply(right, is_nothing=False)),
+        AskedOf(
+            LifeQuery.model_validate(question("notes", "c", {"document": "d", "contains": "x"})),
+            Reply(right, is_nothing=False),
+        ),
+    ]
+    sources = as_data(asked)["sources"]
+    assert {name: (means["n"], means["recall@1"], means["recall@5"]) for name, means in sources.items()} == {
+        "turns": (1, 1, 1),
+        "notes": (2, 0, 0.5),
+    }
+    assert [row.split()[:3] for row in table("x", asked).splitlines() if row.startswith("in ")] == [
+        ["in", "turns", "1"],
+        ["in", "notes", "2"],
+    ]
 
 
 def test_a_row_of_somebody_without_turns_is_said_with_its_line(write_life):

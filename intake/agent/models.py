@@ -55,7 +55,12 @@ SAVED = "Saved. "
 CLOSEST = "Here is what you said or noted that comes closest:\n\n"
 NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
-_LINE_MARK = re.compile(r"^[^\S\n]*(?:#{1,6}|(?P<item>[-*+](?:[^\S\n]+\[[ xX]\])?|\d{1,3}[.)]))[^\S\n]+", re.MULTILINE)
+# Of a heading or an item; and lines that are only marks, around code and in a table.
+_LINE_MARK = re.compile(
+    r"^[^\S\n]*+(?:(?:#{1,6}|(?P<item>[-*+](?:[^\S\n]+\[[ xX]\])?|\d{1,3}[.)]))[^\S\n]+"
+    r"|(?:`{3}[^`\n]*|~{3}[^\n]*)$|\|[-:| ]*+$)",
+    re.MULTILINE,
+)
 # The second sentence is for users who can change the configuration.
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (

@@ -19,6 +19,10 @@ from memory.models.documents import Hit, Scope
 K1 = 1.2
 B = 0.5
 USER_WEIGHT = 2.0
+# A document lists facts, each in its own line. So a chunk of twenty lines counts as no longer than two or three of
+# them; by its whole length, any line with the query's words would be worth a third of a message with them.
+LISTS = ["memory", "daily_log"]
+LINE_TERMS = 20
 
 # A pending text is a segment of one text here, numbered by the negative of its id. The postings of a term in a segment
 # are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
@@ -50,11 +54,13 @@ WITH {deleted}stemmed AS MATERIALIZED (
 ), segment AS MATERIALIZED (
     -- Concatenated with nothing, an array is read once here, not again for each element that is asked of it.
     SELECT id, texts, said_length, answered_length, text_ids || '{{}}'::bigint[] AS text_ids,
-           said_lengths || '{{}}'::int[] AS said_lengths, answered_lengths || '{{}}'::int[] AS answered_lengths
+           said_lengths || '{{}}'::int[] AS said_lengths, answered_lengths || '{{}}'::int[] AS answered_lengths,
+           CASE WHEN corpus = ANY(%(of_lines)s) THEN %(line_terms)s END AS longest
       FROM term_segments
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
      UNION ALL
-    SELECT -text_id, 1, said_length, answered_length, ARRAY[text_id], ARRAY[said_length], ARRAY[answered_length]
+    SELECT -text_id, 1, said_length, answered_length, ARRAY[text_id], ARRAY[said_length], ARRAY[answered_length],
+           CASE WHEN corpus = ANY(%(of_lines)s) THEN %(line_terms)s END
       FROM pending_terms
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
 ), list AS MATERIALIZED (
@@ -94,10 +100,11 @@ WITH {deleted}stemmed AS MATERIALIZED (
 ), posting AS (
     -- One side of most postings has nothing, which is said sooner than computed.
     SELECT text_ids[ordinal] AS text_id, idf, having_it,
-           CASE said WHEN 0 THEN 0 ELSE said_weight * said / (rest + per_term_said * said_lengths[ordinal]) END AS said,
+           CASE said WHEN 0 THEN 0
+                ELSE said_weight * said / (rest + per_term_said * least(said_lengths[ordinal], longest)) END AS said,
            CASE answered WHEN 0 THEN 0
                 ELSE answered / (rest + per_term_answered * answered_lengths[ordinal]) END AS answered
-      FROM (SELECT text_ids, said_lengths, answered_lengths, term.*,
+      FROM (SELECT text_ids, said_lengths, answered_lengths, longest, term.*,
                    unnest(ordinals) AS ordinal, unnest(said) AS said, unnest(answered) AS answered
               FROM list JOIN segment USING (id) JOIN term USING (lexeme)) AS each
      {kept}
@@ -170,6 +177,8 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "query": own,
         "spellings": spellings,
         "said_weight": USER_WEIGHT,
+        "of_lines": LISTS,
+        "line_terms": LINE_TERMS,
         "b": B,
         "k1": K1,
         "limit": limit,

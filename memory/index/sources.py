@@ -22,7 +22,19 @@ from django.db.models import Model, QuerySet
 
 from intake.models import Turn, User
 from memory.backends.embedders import Embedder
-from memory.chunking import PassageSpan, text_spans, turn_passages, turn_spans
+from memory.chunking import (
+    CUTTING_RULES,
+    LINE_BYTES,
+    NOTE_CUTTING_RULES,
+    NoteLine,
+    PassageSpan,
+    Side,
+    line_text,
+    note_lines,
+    text_spans,
+    turn_passages,
+    turn_spans,
+)
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Place
 
@@ -41,9 +53,10 @@ _INSIDE_LINE, _LINE, _PARAGRAPH, _HEADING = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a document with its lines, numbered from 1, the last included."""
+    """A stretch of a document, from the character `start`, with its lines, numbered from 1, the last included."""
 
     text: str
+    start: int
     start_line: int
     end_line: int
 
@@ -67,12 +80,14 @@ def document_chunks(content: str) -> list[Chunk]:
     # total[i]: the bytes before piece i.
     total = [0, *accumulate(piece.size for piece in pieces)]
     chunks: list[Chunk] = []
+    # The characters before each piece.
+    begins = [0, *accumulate(len(piece.text) for piece in pieces)]
     start = end = 0
     while end < len(pieces):
         end = _end(pieces, total, start, end)
         text = "".join(piece.text for piece in pieces[start:end])
         if text.strip():
-            chunks.append(Chunk(text.rstrip("\n"), pieces[start].line, pieces[end - 1].line))
+            chunks.append(Chunk(text.rstrip("\n"), begins[start], pieces[start].line, pieces[end - 1].line))
         # No piece is longer than the overlap, so the next chunk has room for at least one more.
         start = bisect_left(total, total[end] - OVERLAP_BYTES)
     return chunks
@@ -145,6 +160,8 @@ class Text:
     said_at: datetime
     said: str
     answered: str = ""
+    lines: Sequence[NoteLine] = ()
+    """Of a note: the lines that have a passage of their own."""
 
     def columns(self) -> dict[str, Any]:
         """The columns of every index row that describe its text."""
@@ -169,6 +186,8 @@ class Reader(ABC, Generic[AnyRow]):
     """Reads the texts of one corpus from their own tables."""
 
     corpus: Corpus
+    cutting_rules = NOTE_CUTTING_RULES
+    """The version of the rules by which its texts are cut into passages."""
     columns: Mapping[str, str]
     """The fields of a row that identify its texts in the index: for `source_id` and, if needed, `chunk_index`."""
 
@@ -185,16 +204,24 @@ class Reader(ABC, Generic[AnyRow]):
         """The row's texts."""
 
     def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-        """The positions of a text's passages for this model, which together cover all of it."""
-        return text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+        """The positions of a text's passages for this model: first those that together cover it, then its lines."""
+        spans = list(text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens))
+        yield from spans
+        of_text = {(span.start, span.end) for span in spans}
+        yield from (span for span in line_spans(text) if (span.start, span.end) not in of_text)
 
     def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-        """The texts that this model embeds for these passages."""
-        return (text.said[span.start : span.end] for span in spans)
+        """The texts that this model embeds for these passages: a line's after its headings."""
+        headings = {(line.start, line.end): line.headings for line in text.lines}
+        for _, start, end, _ in spans:
+            passage = text.said[start:end]
+            above = headings.get((start, end))
+            yield passage if above is None else _fitting(line_text(passage, above), embedder)
 
 
 class TurnReader(Reader[Turn]):
     corpus = Corpus.CHAT
+    cutting_rules = CUTTING_RULES
     columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
 
     def rows(self) -> QuerySet[Turn, Any]:
@@ -296,6 +323,24 @@ def passages_of(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) ->
     return READERS[text.key.corpus].passages(text, spans, embedder)
 
 
+def _fitting(passage: str, embedder: Embedder) -> str:
+    """The beginning that the model reads: only a line of no words, with its headings, has more tokens than fit."""
+    # No model has more tokens than bytes.
+    if len(passage.encode()) <= embedder.max_tokens:
+        return passage
+    offsets = embedder.token_offsets(passage, embedder.max_tokens + 1)
+    return passage if len(offsets) <= embedder.max_tokens else passage[: offsets[embedder.max_tokens - 1][1]]
+
+
+def line_spans(text: Text) -> list[PassageSpan]:
+    return [PassageSpan(Side.USER, line.start, line.end) for line in text.lines]
+
+
+def headings_of(text: Text, span: PassageSpan) -> str:
+    """The headings that this passage is read after: of a line, else none."""
+    return next((line.headings for line in text.lines if line[:2] == (span.start, span.end)), "")
+
+
 def turn_entry(turn: Turn) -> Entry:
     """The text of a turn with an owner; without an answer that only quotes the user's own history."""
     place = turn_place(turn)
@@ -318,16 +363,33 @@ def turn_place(turn: Turn) -> Place:
 def document_entry(document: MemoryDocument) -> Entry:
     """All of a document's texts."""
     said_at = time_of_document(document)
+    chunks = document_chunks(document.content)
+    lines = _lines_by_chunk(chunks, note_lines(document.content, title=document.title))
     texts = [
         Text(
             key=SourceKey(document.corpus, document.pk, index),
             user_id=document.user_id,
             said_at=said_at,
             said=chunk.text,
+            lines=of_chunk,
         )
-        for index, chunk in enumerate(document_chunks(document.content))
+        for index, (chunk, of_chunk) in enumerate(zip(chunks, lines, strict=True))
     ]
     return Entry(document_place(document), texts)
+
+
+def _lines_by_chunk(chunks: Sequence[Chunk], lines: Iterable[NoteLine]) -> list[list[NoteLine]]:
+    """The lines of each chunk, by their positions in it. A line that two chunks have in common is the earlier one's;
+    one that is complete in none is left to the passages of the chunks.
+    """
+    by_chunk: list[list[NoteLine]] = [[] for _ in chunks]
+    index = 0
+    for line in lines:
+        while index < len(chunks) and line.end > chunks[index].start + len(chunks[index].text):
+            index += 1
+        if index < len(chunks) and line.start >= (shift := chunks[index].start):
+            by_chunk[index].append(NoteLine(line.start - shift, line.end - shift, line.headings))
+    return by_chunk
 
 
 def document_place(document: MemoryDocument) -> Place:
@@ -350,7 +412,13 @@ def _time_zone(user: User) -> ZoneInfo:
 
 def record_entry(record: MemoryRecord) -> Entry:
     key = SourceKey(Corpus.RECORD, record.pk, ONLY_CHUNK)
-    text = Text(key=key, user_id=record.user_id, said_at=record.created_at, said=record.content)
+    text = Text(
+        key=key,
+        user_id=record.user_id,
+        said_at=record.created_at,
+        said=record.content,
+        lines=list(note_lines(record.content)) if len(record.content.encode()) > LINE_BYTES else [],
+    )
     return Entry(record_place(record), [text])
 
 

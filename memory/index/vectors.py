@@ -29,6 +29,8 @@ USUAL_PASSAGES = 3
 MORE_PASSAGES = 8
 # This many of a user's passages, any ones, show the distance of unrelated texts; the nearest would not.
 SAMPLE = 200
+# In English, where function words are no terms: turns the length of a note's line into terms.
+CHARACTERS_PER_TERM = 10.0
 # PostgreSQL's largest row, minus a block's other data and the header of each vector.
 _BLOCK_BYTES = 8_160 - 232
 _HEAD_BYTES = 8
@@ -243,6 +245,7 @@ SELECT pending, (SELECT count(*) FROM near), text.*
 
 # Scans as `_NEAREST` does, and measures every other candidate too. How near a text's nearest passage is, the scan has
 # told of those that it found; so what is looked up is the first passage of these, and every passage of the others.
+# A note is as long as its nearest passage, which is a line of it or all: a short line is near to many questions.
 # `unrelated` is the distance that three in ten of some passages are beyond.
 _DISTANCES = (
     _NEAR  # noqa: S608 - of constants
@@ -263,18 +266,19 @@ _DISTANCES = (
              LIMIT %(sample)s) AS some_passages, asked
 ), found AS MATERIALIZED (
     SELECT corpus, source_id, chunk_index, min(distance) AS distance,
-           min(distance) FILTER (WHERE part = 0) AS said_distance
+           min(distance) FILTER (WHERE part = 0 OR corpus <> 'chat') AS said_distance,
+           (array_agg(length ORDER BY distance) FILTER (WHERE corpus <> 'chat'))[1] AS near_length
       FROM near
      CROSS JOIN LATERAL (
-        SELECT corpus, source_id, chunk_index, part
+        SELECT corpus, source_id, chunk_index, part, length
           FROM embeddings
          WHERE user_id = %(user_id)s AND id = near.id
         OFFSET 0) AS row
      GROUP BY corpus, source_id, chunk_index
 ), candidate AS MATERIALIZED (
-    SELECT source_id, chunk_index, distance, said_distance FROM found
+    SELECT source_id, chunk_index, distance, said_distance, near_length FROM found
      UNION ALL
-    SELECT source_id, chunk_index, NULL, NULL
+    SELECT source_id, chunk_index, NULL, NULL, NULL
       FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
      WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
@@ -286,12 +290,17 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
   LEFT JOIN (
     SELECT source_id, chunk_index, corpus, date_part('epoch', said_at),
            coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
-           said_length + answered_length
+           least(said_length + answered_length,
+                 ceil(coalesce(candidate.near_length, measured.near_length) / %(per_term)s)::int)
       FROM candidate
       JOIN indexed_texts AS text USING (source_id, chunk_index)
      CROSS JOIN LATERAL (
-        SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
-          FROM (SELECT part, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
+        SELECT min(each.distance) AS distance,
+               min(each.distance) FILTER (WHERE part = 0 OR text.corpus <> 'chat') AS said_distance,
+               (array_agg(each.length ORDER BY each.distance)
+                FILTER (WHERE text.corpus <> 'chat' AND each.distance IS NOT NULL))[1] AS near_length
+          FROM (SELECT part, length,
+                       (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
                   FROM asked, embeddings AS e
                  WHERE candidate.said_distance IS NULL
                    AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
@@ -523,6 +532,7 @@ def distances(
         "vector": None if vector is None else _halfvec(vector),
         "further": further,
         "sample": SAMPLE,
+        "per_term": CHARACTERS_PER_TERM,
         "sources": [source for (source, _), *_ in hits],
         "chunks": [place for (_, place), *_ in hits],
     }

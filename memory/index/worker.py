@@ -24,9 +24,8 @@ from django.utils import timezone
 from core.citus.routing import about
 from core.isolation.acting import is_cluster
 from memory.backends.embedders import Embedder, EmbedderError, EmbedderRefused, EmbedderSlow, Matrix, get_embedder
-from memory.chunking import CUTTING_RULES
 from memory.index import sources, vectors
-from memory.index.sources import SourceKey, content_hash, passages_of
+from memory.index.sources import READERS, SourceKey, content_hash, passages_of
 from memory.index.writer import refresh
 from memory.models import Corpus, Embedding, EmbeddingQuerySet
 
@@ -248,7 +247,7 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
 def _is_current(row: Embedding, user_id: int, passage: str) -> bool:
     return (
         row.user_id == user_id
-        and row.cutting_rules == CUTTING_RULES
+        and row.cutting_rules == READERS[Corpus(row.corpus)].cutting_rules
         and bytes(row.content_hash) == content_hash(passage)
     )
 

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,9 +25,9 @@ from core.citus.routing import about
 from core.isolation.acting import insert_many
 from core.logs import request_id
 from memory.backends.embedders import Embedder, EmbedderError, get_embedder
-from memory.chunking import CUTTING_RULES, PassageSpan
+from memory.chunking import PassageSpan
 from memory.index import terms, vectors
-from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
+from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut, line_spans, passages_of
 from memory.index.terms import RULES, configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.documents import Place
@@ -105,10 +106,14 @@ class Passage:
     def place(self) -> tuple[int, int]:
         return self.text.key.chunk_index, self.number
 
+    @property
+    def cutting_rules(self) -> int:
+        return READERS[self.text.key.corpus].cutting_rules
+
     def is_that_of(self, row: Embedding) -> bool:
         """Whether the row belongs to this passage; a passage that moved within its text gets a new row."""
         is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
-        return is_same and row.cutting_rules == CUTTING_RULES
+        return is_same and row.cutting_rules == self.cutting_rules
 
     def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
         return {
@@ -118,7 +123,7 @@ class Passage:
             "start": self.span.start,
             "length": self.span.end - self.span.start,
             "is_further": self.span.is_further,
-            "cutting_rules": CUTTING_RULES,
+            "cutting_rules": self.cutting_rules,
             "model": model,
             "content_hash": self.content_hash,
             "next_attempt_at": now,
@@ -208,7 +213,7 @@ def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) 
 def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
     of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
-    embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
+    embedded = of_model.filter(cutting_rules=reader.cutting_rules, **place)
     of_rules = IndexedText.objects.in_corpus(reader.corpus).made_by(RULES)
     with_terms = of_rules.filter(configuration__in=configurations(), **place)
     return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
@@ -222,7 +227,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     """Make the rows at a place match its texts; returns whether any were missing.
 
     A chunk with rows and an unchanged text is not cut into passages again, so that an append to a long log is as cheap
-    as to a short one; except after a change of the cutting rules.
+    as to a short one; except after a change of the cutting rules, or of a heading in an earlier chunk.
     """
     if changed and entry.place.chunk_index is None:
         # Rows of another model would refer to chunks that have moved.
@@ -231,8 +236,10 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     rows = Embedding.objects.at(entry.place).filter(model=model)
     known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
     texts = {text.key.chunk_index: text for text in entry.texts}
-    outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != CUTTING_RULES}
-    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
+    rules = READERS[entry.place.corpus].cutting_rules
+    outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != rules}
+    candidates = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
+    left_alone = candidates - _under_other_headings([texts[index] for index in candidates], known.values(), embedder)
     requested = {
         passage.place: passage
         for chunk_index, text in texts.items()
@@ -244,6 +251,19 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     missing = [passage for place, passage in requested.items() if place not in fitting]
     _replace(rows, stale, missing, model=model, now=now)
     return bool(missing)
+
+
+def _under_other_headings(texts: Sequence[Text], rows: Collection[Embedding], embedder: Embedder) -> set[int]:
+    """The chunks of which a line is read after other headings than when its row was made."""
+    hashes: dict[int, set[bytes]] = defaultdict(set)
+    for row in rows:
+        hashes[row.chunk_index].add(bytes(row.content_hash))
+    return {
+        text.key.chunk_index
+        for text in texts
+        for line in passages_of(text, line_spans(text), embedder)
+        if content_hash(line) not in hashes[text.key.chunk_index]
+    }
 
 
 def _replace(

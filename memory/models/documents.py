@@ -61,7 +61,8 @@ class Hit(NamedTuple):
 
     `at` is the time of the text, `length` its number of terms. `lexical` is its score by the query's terms, and
     `user_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
-    its nearest passage, and `user_distance` that of its first one, with the user's text; None without a vector.
+    its nearest passage, and `user_distance` that of its first one, with the user's text; None without a vector. Of a
+    note both are the same, and its length is that of its nearest passage, often one line.
     `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the requested text; `score`, 0 to 1, also
     counts its source and age.
 

@@ -60,15 +60,14 @@ NAMES = {
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_noop("in answers")}
-# Strong, struck out, code with the name of its language; a link; emphasis; the mark of a heading, a quotation or a list
-# at a line's beginning; the edges of a table's row, and the row under its head; and an empty line, for which a short
-# excerpt has no room.
+# The lines around a block of code, the row under a table's head, and the edges of its rows; strong, struck out, code; a
+# link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an empty line, for which there
+# is no room.
 _MARKUP = re.compile(
-    r"^[ \t]*(?:```|~~~)[^\n`]*\n?|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
+    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?|^[ \t]*+\|[ \t]*|[ \t]*\|[ \t]*$"
+    r"|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"
-    r"|^[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|)+(?:[ \t]*:?-{3,}:?[ \t]*)?(?:\n|$)"
-    r"|^[ \t]*\|[ \t]*|[ \t]*\|[ \t]*$"
     r"|\n[ \t]*(?=\n)",
     re.MULTILINE,
 )
@@ -84,7 +83,7 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a result; `who` is its role, if any."""
+    """One line of a result; `who` is the role of its writer, or the headings that it is under, if any."""
 
     who: str
     text: SafeString
@@ -256,7 +255,7 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            Line(gettext(WHO[piece.before]) if piece.before in WHO else "", marked(piece.own))
+            Line(gettext(WHO[piece.before]) if piece.before in WHO else piece.headings, marked(piece.own))
             for piece in pieces
             if piece.own.text
         ],

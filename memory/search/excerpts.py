@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from core.text import ELLIPSIS, is_inside_sign
-from memory.chunking import UNSPACED
+from memory.chunking import HEADING_END, HEADING_JOINT, UNSPACED, line_text
 
 Highlight = tuple[int, int]
 """Start (inclusive) and end (exclusive)."""
@@ -94,25 +94,34 @@ class Matcher:
 class Segment:
     """A part of the user's text between labels, in which matches are searched.
 
-    `passage`: the position of the passage that is nearest to the query in meaning, in a long text.
+    `passage`: the position of the passage that is nearest to the query in meaning, in a long text. `headings`: those
+    that it is under, shown if the excerpt begins after the last of them.
     """
 
     text: str
     before: str = ""
     after: str = ""
     passage: Highlight | None = None
+    headings: str = ""
 
     @property
     def frame(self) -> int:
-        return len(self.before) + len(self.after)
+        return len(self.before) + len(self.after) + (len(self.headings) + len(HEADING_END) if self.headings else 0)
+
+    def headings_missing_in(self, excerpt: str) -> str:
+        return "" if self.headings.split(HEADING_JOINT)[-1] in excerpt else self.headings
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of an excerpt from one segment: the label before it, and the segment's text with its matches."""
+    """The part of an excerpt from one segment: the label before it, and the segment's text with its matches.
+
+    `headings`: those above the text that are not in it.
+    """
 
     before: str
     own: Excerpt
+    headings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +147,15 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     ]
     text = ""
     highlights: list[Highlight] = []
-    for segment, excerpt in zip(segments, cuts, strict=True):
-        text += ("\n" if text else "") + segment.before
+    pieces = [
+        Piece(segment.before, excerpt, segment.headings_missing_in(excerpt.text))
+        for segment, excerpt in zip(segments, cuts, strict=True)
+    ]
+    for segment, piece in zip(segments, pieces, strict=True):
+        excerpt = piece.own
+        text += ("\n" if text else "") + segment.before + line_text("", piece.headings)
         highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
         text += excerpt.text + segment.after
-    pieces = [Piece(segment.before, excerpt) for segment, excerpt in zip(segments, cuts, strict=True)]
     return ShownText(Excerpt(text, highlights), pieces)
 
 
@@ -177,14 +190,19 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
 
 
 def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:
-    """The matches in the passage, or its beginning without any match; empty if another place has more of the words.
+    """What to show of the passage: its matches, or its beginning without any match; empty if another place has more of
+    the words, because a place with the query's words is more useful than a similar place.
 
-    A place with the query's words is more useful than a similar place.
+    A passage that is shorter than the excerpt, such as a line of a note, is shown whole in the middle. So the words
+    around it count as well.
     """
-    first = max(0, min(passage[0], len(text) - 1))
-    inside = [span for span in spans if span[0] >= first and span[1] <= passage[1]]
+    first, last = max(0, min(passage[0], len(text) - 1)), min(passage[1], len(text))
+    if (room := length - (last - first)) > 0:
+        inside = [span for span in spans if span[0] >= first - room // 2 and span[1] <= last + room // 2]
+        return [(first, last)] if _distinct(inside, text) >= _words_together(spans[:CONSIDERED], text, length) else []
+    inside = [span for span in spans if span[0] >= first and span[1] <= last]
     if not spans:
-        return [(first, min(first + length, passage[1], len(text)))]
+        return [(first, min(first + length, last))]
     in_passage, anywhere = (_words_together(those, text, length) for those in (inside, spans[:CONSIDERED]))
     return inside if in_passage >= anywhere else []
 
@@ -194,7 +212,11 @@ def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
     if not spans:
         return 0
     first, last = _densest(spans, length)
-    return len({text[start:end][:STEM_LENGTH].lower() for start, end in spans if first <= start and end <= last})
+    return _distinct([(start, end) for start, end in spans if first <= start and end <= last], text)
+
+
+def _distinct(spans: Iterable[Highlight], text: str) -> int:
+    return len({text[start:end][:STEM_LENGTH].lower() for start, end in spans})
 
 
 def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:

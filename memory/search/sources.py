@@ -23,14 +23,14 @@ from django.db.models.functions import Left
 from core.text import ELLIPSIS, shortened
 from intake.models import Conversation, Turn, User
 from memory.backends.embedders import Embedder, Vector
-from memory.chunking import PassageSpan
-from memory.index.sources import ONLY_CHUNK, document_entry
+from memory.chunking import HEADING_JOINT, PassageSpan
+from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
 from memory.index.terms import configurations, searchable
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
-from memory.search.excerpts import Segment
+from memory.search.excerpts import EXCERPT_LENGTH, Segment
 from memory.search.literal import FEW, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query, Speaker
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
 UNTITLED = "Untitled"
+HEADINGS_SHOWN = 2
 
 
 class HistoryScope(StrEnum):
@@ -239,16 +240,25 @@ class Memories(HistorySource):
         ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
         texts = _documents(ids, asked) | _records(ids, asked)
         return {
-            key: (reference, [Segment(text, passage=passage_in(text, passages.get(key)))])
+            key: (reference, [_segment(text, passages.get(key))])
             for key, (reference, text) in texts.items()
             if key in keys
         }
 
 
-def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
+def _segment(text: Text, passage: PassageSpan | None) -> Segment:
+    """A short text is shown whole, with its headings; a longer one around the passage, after the last two of its
+    headings.
+    """
+    headings = "" if passage is None or len(text.said) <= EXCERPT_LENGTH else headings_of(text, passage)
+    shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-HEADINGS_SHOWN:])
+    return Segment(text.said, passage=passage_in(text.said, passage), headings=shown)
+
+
+def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     documents = MemoryDocument.objects.for_user(asked.user).filter(pk__in=ids).select_related("user")
     return {
-        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text.said)
+        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text)
         for document in documents
         for text in document_entry(document).texts
     }
@@ -263,12 +273,12 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
 
 
-def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, str]]:
+def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     found = {}
     for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
         day = asked.user.local_time(record.created_at).date()
         reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
-        found[record.pk, ONLY_CHUNK] = reference, record.content
+        found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
 
 

@@ -57,6 +57,16 @@ def test_many_matches_are_preferred_to_few_and_the_very_letters_to_words():
     assert "sushi rolls" in marked(excerpt_of(text, "sushi rolls", words={"sushi", "rolls"}))
 
 
+def test_a_short_passage_is_in_the_middle_unless_another_place_has_more_words():
+    text = f"{LOREM}\n- the spare one is in the tin\n{LOREM}\n- keys of the shed and keys of the van\n{LOREM}"
+    line = (text.index("the spare"), text.index("the spare") + 28)
+    known = Matcher.of("xkeys").knowing({"spare", "keys", "van"})
+    near = cut(text, known, length=EXCERPT_LENGTH, passage=line)
+    assert 150 < near.text.index("the spare one") < 300
+    more = cut(text, Matcher.of("keys van").knowing({"keys", "van"}), length=EXCERPT_LENGTH, passage=line)
+    assert "keys of the van" in more.text and "spare" not in more.text
+
+
 def test_words_are_marked_whole_only_when_they_are_known_to_match():
     excerpt = excerpt_of("They parsed parsley while parsing.", "parse it", words={"parsed", "parsing"})
     assert marked(excerpt) == ["parsed", "parsing"]

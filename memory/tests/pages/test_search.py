@@ -100,6 +100,16 @@ def test_scope_and_dates_narrow_the_search_and_stay_in_the_form(client, alice):
     assert 'value="cello"' in page
 
 
+def test_a_line_of_a_long_note_is_shown_below_its_headings(client, alice):
+    others = "".join(f"- The {word} stands in the shed beside the tools\n" for word in "abcdefghijklmnopqrst")
+    keys = "- the winter tyres are at the garage in the village\n" * 8 + "- spare: in the tobacco tin\n"
+    documents.create(user=alice, day=None, content=f"# **Me**\n\n## Van <b>\n{keys}{others}", now=NOW)
+    index.embed_pending()
+    result = results_on(page_of(client, q="van spare", scope="memory"))[0]
+    assert '<span class="who">Me \u203a Van &lt;b&gt;</span> …' in result
+    assert "<mark>spare</mark>: in the tobacco tin\nThe a stands" in result
+
+
 def test_results_can_be_put_in_the_order_of_their_days(client, alice):
     for day in (3, 9, 5):
         documents.append(user=alice, day=date(2026, 2, day), text=f"Cello lesson number {day}.", now=NOW)
@@ -219,6 +229,8 @@ def test_marks_stand_where_the_places_say_whatever_the_characters():
         (Excerpt("2 * 3 ** 4, __init__, a - b", []), "2 * 3  4, __init__, a - b"),
         (Excerpt("![<b>](x)", []), "&lt;b&gt;"),
         (Excerpt("**", [(0, 2)]), ""),
+        (Excerpt("| Who | No |\n|:--|---:|\n| Vera | 12 |", [(26, 30)]), "| Who | No |\n| <mark>Vera</mark> | 12 |"),
+        (Excerpt("Run:\n```sh\nls -l | wc\n```\nand `go`", []), "Run:\nls -l | wc\nand go"),
     ],
 )
 def test_an_excerpt_is_shown_without_the_marks_of_markdown(excerpt, html):
