@@ -37,6 +37,8 @@ WEEK = timedelta(weeks=1)
 MOST = 200
 # A window of fewer days than this is a day and those beside it.
 SHORT = timedelta(days=3)
+# What happened in March may be told in April. But "yesterday" is when something was told, and counts twice.
+SURELY = 2.0
 MONTHS_OF_YEAR, LONGEST_MONTH = 12, 31
 
 
@@ -126,22 +128,21 @@ class PreferredTimes:
         return bool(self.months or self.days or self.windows)
 
     def match(self, day: date) -> tuple[float, float]:
-        """Whether a text of this day is of a named month or a longer window, and within a day of a named day: 1 or 0.
+        """How far a text of this day is of a named month, and within a day of a named day: 0 or 1, or `SURELY`.
 
         Conversations go on past midnight, and a time zone may be another one than then: hence the day beside it.
         """
-        is_of_month = any(day.month == month and year in (None, day.year) for year, month in self.months)
-        is_of_month = is_of_month or any(first <= day <= last for first, last in self.windows)
+        if any(first <= day <= last for first, last in self.windows):
+            return SURELY, SURELY
         near = (day - DAY, day, day + DAY)
+        is_of_month = any(day.month == month and year in (None, day.year) for year, month in self.months)
         is_of_day = any(
             each.month == month and each.day == number and year in (None, each.year)
             for year, month, number in self.days
             for each in near
         )
-        is_of_day = is_of_day or any(
-            first <= each <= last for first, last in self.windows if last - first < SHORT for each in near
-        )
-        return float(is_of_month), float(is_of_day)
+        is_beside = any(first <= each <= last for first, last in self.windows if last - first < SHORT for each in near)
+        return float(is_of_month), float(is_of_day or is_beside)
 
 
 NO_TIMES = PreferredTimes()

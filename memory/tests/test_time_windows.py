@@ -173,8 +173,14 @@ def test_a_text_is_of_a_named_month_and_within_a_day_of_a_named_day(query, day, 
 
 @pytest.mark.parametrize(
     ("query", "offset", "match"),
-    [("the roof yesterday", 1, (1, 1)), ("the roof yesterday", 3, (0, 0)), ("the roof last month", 25, (1, 0))],
+    [
+        ("the roof yesterday", 1, (2, 2)),
+        ("the roof yesterday", 2, (0, 1)),
+        ("the roof yesterday", 3, (0, 0)),
+        ("the roof last month", 25, (2, 2)),
+        ("the roof last month", 2, (0, 0)),
+    ],
 )
-def test_days_relative_to_today_are_preferred_likewise(query, offset, match):
+def test_days_relative_to_today_are_preferred_twice_as_much(query, offset, match):
     window = find_window(query, today=lambda: TODAY)
     assert preferred_times(query, window).match(TODAY - offset * DAY) == match
