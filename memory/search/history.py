@@ -261,7 +261,7 @@ def _asked(
         scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
     if window is not None:
         query = query.about(window.topic)
-    embedder, vector = embedded((query.text or query.written)[:SEARCHED_LENGTH])
+    embedder, vector = embedded(query.to_embed[:SEARCHED_LENGTH])
     asked = HistoryQuestion(
         parsed=query,
         scope=scope,
