@@ -90,9 +90,8 @@ class ChatHistory:
 
     `pending`: the number of the user's turns without a vector, which only their terms can find.
     `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
-    `has_nothing_relevant`: the results are only the nearest texts, or no text has a quotation; in semantic mode only the
-    latter is known. `notes`:
-    sentences about what was left out, in English.
+    `has_nothing_relevant`: the results are only the nearest texts, or no text has a quotation; in semantic mode only
+    the latter is known. `notes`: sentences about what was left out, in English.
     """
 
     matches: list[Hit]
