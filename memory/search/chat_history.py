@@ -91,8 +91,8 @@ class ChatHistory:
 
     `pending`: the number of the user's turns without a vector, which only their terms can find.
     `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
-    `has_nothing_relevant`: the results are only the nearest texts; unknown, and so False, in semantic mode. `notes`:
-    sentences about what was left out, in English.
+    `has_nothing_relevant`: the results are only the nearest texts, or no text has a quotation; in semantic mode only
+    the latter is known. `notes`: sentences about what was left out, in English.
     """
 
     matches: list[Hit]
@@ -170,7 +170,7 @@ class _Search:
             scope, window = self._step(lambda: in_window(scope, query, now=now, is_hard=is_hard))
         query = query.preferring(window)
         query = query if window is None else query.about(window.topic)
-        embedder, vector = embedded(query.text or written, needs_vector=self.mode is not SearchMode.HYBRID)
+        embedder, vector = embedded(query.to_embed, needs_vector=self.mode is not SearchMode.HYBRID)
         if self.mode is SearchMode.SEMANTIC and vector is not None and not query.operators:
             nearest = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
             return replace(nearest, window=window, notes=(*_notes(query), *nearest.notes))

@@ -273,7 +273,7 @@ def _asked(
         query = query.preferring(window)
     if window is not None:
         query = query.about(window.topic)
-    embedder, vector = embedded((query.text or query.written)[:SEARCHED_LENGTH])
+    embedder, vector = embedded(query.to_embed[:SEARCHED_LENGTH])
     asked = HistoryQuestion(
         parsed=query,
         scope=scope,

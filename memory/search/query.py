@@ -74,6 +74,11 @@ class Query:
         return bool(self.quotations or self.excluded or self.titles or self.speaker or self.has_code)
 
     @property
+    def to_embed(self) -> str:
+        """Quotation marks have a meaning, operators have none; a model needs some text."""
+        return self.written if self.quotes_only or not self.text else self.text
+
+    @property
     def is_listing(self) -> bool:
         """Whether there is nothing to search for, so that every text that fits is a result."""
         return not self.text and bool(self.operators)
@@ -85,7 +90,7 @@ class Query:
 
     def about(self, topic: str) -> "Query":
         """With these words alone, if there are any."""
-        return replace(self, text=topic or self.text)
+        return replace(self, text=topic, written=topic) if topic else self
 
     def preferring(self, window: TimeWindow | None) -> "Query":
         """With the times that its words name, and this window; a time within quotation marks is text."""

@@ -173,7 +173,7 @@ def test_the_openapi_document_describes_a_record_once_with_the_limits_of_fields(
 
 
 def test_a_record_is_changed_where_one_says_and_found_by_its_new_words(api, alice):
-    made = post(api, {"content": "We chose MySQL", "type": "DECISION", "tags": ["db"]}).json()
+    made = post(api, {"content": "We chose Oracle", "type": "DECISION", "tags": ["db"]}).json()
     url = f"{URL}{made['id']}/"
     tag = api.get(url).headers["ETag"]
     changed = send(api.patch, url, {"content": "We chose PostgreSQL"}, if_match=tag)
@@ -182,7 +182,7 @@ def test_a_record_is_changed_where_one_says_and_found_by_its_new_words(api, alic
     assert send(api.patch, url, {"tags": []}).json()["tags"] == []
     assert_problem(send(api.patch, url, {"content": " "}), 400, "validation_error", "content")
     found = [
-        send(api.post, "/api/v1/tools/search_history/", {"query": word}).json() for word in ("PostgreSQL", "MySQL")
+        send(api.post, "/api/v1/tools/search_history/", {"query": word}).json() for word in ("PostgreSQL", "Oracle")
     ]
     assert ["We chose PostgreSQL" in answer["text"] for answer in found] == [True, False]
     assert_problem(send(api.patch, f"{URL}{uuid7()}/", {"content": "x"}), 404, "not_found")
