@@ -381,6 +381,12 @@ def by_terms_and_meaning(
             also=narrowing.candidates,
         )
         found = found._replace(hits=narrowing.fitting(found.hits))
+    for days in times.windows if narrowing is None else ():
+        # Of all time, the best by a few words are seldom of these days.
+        since, until = moments_of(*days, scope.user.zone)
+        inside = gather(replace(scope, since=since, until=until), query=query, vector=vector, embedder=embedder)
+        known = {hit.key for hit in found.hits}
+        found = found._replace(hits=found.hits + [hit for hit in inside.hits if hit.key not in known])
     fused = fuse(
         found.hits,
         ideal=found.ideal,

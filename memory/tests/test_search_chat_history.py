@@ -261,6 +261,30 @@ def test_a_month_that_a_query_names_is_preferred_without_a_clock(query):
     assert [found.matches[0].snippet, len(found.matches)] == ["The roof leaks, number 2", 3]
 
 
+def test_days_relative_to_now_are_searched_beyond_the_best_of_all_time(monkeypatch):
+    gather = chat_history.gather
+    monkeypatch.setattr(
+        chat_history, "gather", lambda scope, **options: gather(scope, **options | {"texts": 3, "passages": 3})
+    )
+    alice = a_person()
+    old = Conversation.objects.create(user=alice, title="Roof")
+    for number in range(6):
+        services.save_exchange(
+            conversation=old,
+            user_message=f"The roof, the roof, roof number {number}",
+            assistant_message="Roof.",
+            said_at=NOW - timedelta(days=20 + number),
+        )
+    a_turn(alice, "Among much else that has to do with the garden and the cellar, a word on the roof")
+    index.embed_pending()
+
+    found = search_chat_history(
+        user=alice, query="roof yesterday", limit=5, mode=SearchMode.HYBRID, now=NOW + timedelta(days=1)
+    )
+
+    assert found.matches[0].snippet.startswith("Among much else")
+
+
 def test_characters_that_the_model_does_not_know_are_said_to_have_no_meaning(monkeypatch):
     alice = a_person()
     a_turn(alice, "The roof is tight again 𒀱")
