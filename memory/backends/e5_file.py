@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,11 +43,8 @@ _PARTS = {
 }
 
 
-class _Tensor(NamedTuple):
-    dtype: int
-    size: int
-    offset: int
-    byte_count: int
+Tensor = tuple[int, int, int, int]
+"""Kind, number of values, and where it is in the file: start and length, in bytes."""
 
 
 class E5File:
@@ -84,8 +80,8 @@ class E5File:
 
     def word_vectors(self, ids: Sequence[int]) -> Array:
         """The rows of the word table, shape (tokens, width)."""
-        table = self._tensors["emb.word"]
-        rows = self._bytes[table.offset : table.offset + table.byte_count].reshape(-1, self._row_bytes)
+        _, _, start, length = self._tensors["emb.word"]
+        rows = self._bytes[start : start + length].reshape(-1, self._row_bytes)
         return _from_q4(rows[np.asarray(ids, np.int64)].reshape(-1, BLOCK_BYTES)).reshape(-1, self.width)
 
     def encoder_weights(self) -> dict[str, Array]:
@@ -110,9 +106,9 @@ class E5File:
         return int(self.width) // BLOCK * BLOCK_BYTES
 
     def _read(self, name: str) -> Array:
-        tensor = self._tensors[name]
-        raw = self._bytes[tensor.offset : tensor.offset + tensor.byte_count]
-        return raw.view("<f4") if tensor.dtype == FLOAT32 else _from_q4(raw.reshape(-1, BLOCK_BYTES)).reshape(-1)
+        kind, _, start, length = self._tensors[name]
+        raw = self._bytes[start : start + length]
+        return raw.view("<f4") if kind == FLOAT32 else _from_q4(raw.reshape(-1, BLOCK_BYTES)).reshape(-1)
 
 
 def _read_forms(data: memoryview, place: int) -> tuple[dict[int, str], int]:
@@ -127,7 +123,7 @@ def _read_forms(data: memoryview, place: int) -> tuple[dict[int, str], int]:
     return forms, end
 
 
-def _read_tensors(data: memoryview, place: int) -> dict[str, _Tensor]:
+def _read_tensors(data: memoryview, place: int) -> dict[str, Tensor]:
     (count,) = struct.unpack_from("<i", data, place)
     place += 4
     tensors = {}
@@ -135,7 +131,8 @@ def _read_tensors(data: memoryview, place: int) -> dict[str, _Tensor]:
         (length,) = struct.unpack_from("<H", data, place)
         name = bytes(data[place + 2 : place + 2 + length]).decode()
         place += 2 + length
-        tensors[name] = _Tensor(*struct.unpack_from("<BIQQ", data, place))
+        kind, size, start, byte_count = struct.unpack_from("<BIQQ", data, place)
+        tensors[name] = (kind, size, start, byte_count)
         place += struct.calcsize("<BIQQ")
     return tensors
 

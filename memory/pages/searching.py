@@ -64,7 +64,7 @@ SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_
 # link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an empty line, for which there
 # is no room.
 _MARKUP = re.compile(
-    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?|^[ \t]*+\|[ \t]*|[ \t]*\|[ \t]*$"
+    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?|^[ \t]*+\|[ \t]*+|\|[ \t]*+$"
     r"|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from django.conf import settings
 
 from core.errors import SearchFailed, Unavailable
+from core.text import gettext_noop as _
 from intake.chats.reading import beginnings, off_path
 from intake.models import User
 from memory.backends.embedders import (
@@ -74,7 +75,7 @@ WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
 
 
 class EmbeddingModelAway(Unavailable):
-    default_detail = "The embedding model is away for the moment. Try again shortly."
+    default_detail = _("The embedding model is away for the moment. Try again shortly.")
 
 
 class SearchMode(StrEnum):
@@ -145,7 +146,7 @@ def search_chat_history(
     try:
         return _Search(user, limit, mode, deadline).run(query, now=now, rerank=rerank)
     except OutOfTime as error:
-        raise SearchFailed("Search failed: it took too long.") from error
+        raise SearchFailed(_("Search failed: it took too long.")) from error
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
+from core.text import gettext_noop as _
 from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
@@ -206,7 +207,7 @@ def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
         with _failing_as("what was found could not be read"):
             return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
     except OutOfTime as error:
-        raise SearchFailed("Search failed: what was found could not be read in time.") from error
+        raise SearchFailed(_("Search failed: what was found could not be read in time.")) from error
 
 
 def _ranked(

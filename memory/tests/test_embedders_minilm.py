@@ -308,7 +308,7 @@ def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
 
 
 def test_graph_that_comes_out_different_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr("memory.backends.minilm.MINILM_GRAPH", model_files.MINILM_GRAPH._replace(sha256="0" * 64))
+    monkeypatch.setitem(model_files.GRAPH_SHA256, model_files.MINILM_GRAPH, "0" * 64)
 
     with pytest.raises(EmbedderMisconfigured, match="pinned versions of onnx"):
         MiniLMEmbedder(cache_dir=tmp_path).embed_query(CAT)

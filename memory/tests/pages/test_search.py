@@ -229,7 +229,7 @@ def test_marks_stand_where_the_places_say_whatever_the_characters():
         (Excerpt("2 * 3 ** 4, __init__, a - b", []), "2 * 3  4, __init__, a - b"),
         (Excerpt("![<b>](x)", []), "&lt;b&gt;"),
         (Excerpt("**", [(0, 2)]), ""),
-        (Excerpt("| Who | No |\n|:--|---:|\n| Vera | 12 |", [(26, 30)]), "Who | No\n<mark>Vera</mark> | 12"),
+        (Excerpt("| Who | No |\n|:--|---:|\n| Vera | 12 |", [(26, 30)]), "Who | No \n<mark>Vera</mark> | 12 "),
         (Excerpt("Run:\n```sh\nls -l | wc\n```\nand `go`", []), "Run:\nls -l | wc\nand go"),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_title_that_matches_stands_on_the_card_of_the_message_that_was_found(c
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("| herb | water |\n|---|---:|\n| basil | daily |", "herb | water\n<mark>basil</mark> | daily"),
+        ("| herb | water |\n|---|---:|\n| basil | daily |", "herb | water \n<mark>basil</mark> | daily"),
         ("```python\nbasil = 1\n```\nDone", "<mark>basil</mark> = 1\nDone"),
         ("a | basil | c", "a | <mark>basil</mark> | c"),
     ],
