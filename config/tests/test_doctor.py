@@ -148,6 +148,19 @@ def test_a_model_that_did_not_make_the_index_is_a_problem(examined, settings, mo
     assert "alice" not in report.as_text()
 
 
+def test_an_index_of_the_other_built_in_model_is_named_with_the_command_that_switches(examined, settings, monkeypatch):
+    monkeypatch.setattr("memory.backends.embedders.ACTIVE_NAME_SECONDS", 0.0)
+    fake = "memory.backends.embedders.FakeEmbedder"
+    a_turn(a_person(), "Hello")
+    settings.EMBEDDER = {"BACKEND": fake, "OPTIONS": {"name": "other"}}
+    settings.EMBEDDER_BEFORE = {"BACKEND": fake}
+
+    problems = {problem.what: problem.remedy for problem in examined().problems}
+
+    (remedy,) = [remedy for what, remedy in problems.items() if "another built-in model" in what]
+    assert "manage.py switch_embedding_model" in remedy
+
+
 def test_without_database_and_redis_it_says_so_and_goes_on(away):
     assert (away.returncode, away.stderr) == (1, "")
     assert re.search(
