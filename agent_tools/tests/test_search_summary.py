@@ -61,3 +61,17 @@ def test_what_is_only_the_nearest_is_not_called_found():
         nearest = output.model_copy(update={"nothing_relevant": True})
         assert tool.summarise(output.model_copy(update={"nothing_relevant": None}), alice).startswith("Found ")
         assert tool.summarise(nearest, alice).startswith("Nothing found about it; the nearest: [My cat")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("tool", "data"), [("search_chat_history", {"mode": "hybrid"}), ("search_history", {})])
+def test_tools_say_which_words_are_no_operators_and_what_no_text_has(tool, data):
+    alice = a_person()
+    a_turn(alice, "The roof has old tiles")
+    index.embed_pending()
+
+    answer = registry.get(tool).call({"query": 'roof "purple tiles" before:soon', **data}, user=alice)
+
+    assert answer.nothing_relevant is True and answer.results
+    assert "Read as plain words" in answer.note and 'No text has "purple tiles" word for word' in answer.note
+    assert "-word" in registry.get(tool).input_schema["properties"]["query"]["description"]

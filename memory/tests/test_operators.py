@@ -4,7 +4,6 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from agent_tools.tools import registry
 from intake.chats.services import save_exchange
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person
@@ -179,15 +178,6 @@ def test_notes_and_records_fulfil_operators_too():
     assert found('attic "old tiles"') == ["Old tiles", "The attic"]
     assert found('attic "old tiles" -cold') == ["The attic"]
     assert found("attic from:assistant") == found("attic in:Attic") == []
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("tool", "data"), [("search_chat_history", {"mode": "hybrid"}), ("search_history", {})])
-def test_tools_say_which_words_are_no_operators_and_what_no_text_has(alice, tool, data):
-    answer = registry.get(tool).call({"query": 'roof "purple tiles" before:soon', **data}, user=alice)
-    assert answer.nothing_relevant is True and answer.results
-    assert "Read as plain words" in answer.note and 'No text has "purple tiles" word for word' in answer.note
-    assert "-word" in registry.get(tool).input_schema["properties"]["query"]["description"]
 
 
 def test_an_excerpt_shows_the_quotation_and_the_speakers_side(alice):
