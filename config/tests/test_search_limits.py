@@ -136,6 +136,8 @@ def test_no_transaction_is_open_while_a_query_is_embedded_or_reranked(search, mo
             return embedder.embed_query(text)
 
     class Reranker:
+        reads_english_alone = False
+
         def scores(self, query, texts, *, seconds):
             seen.append(connection.in_atomic_block)
             return [1.0 for _ in texts]

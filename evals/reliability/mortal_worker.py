@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from django.conf import settings
 
 from evals.reliability.faults import POISON
+from memory.backends.e5 import BuiltInEmbedder
 from memory.backends.embedders import Matrix
-from memory.backends.minilm import MiniLMEmbedder
 
 
-class MortalEmbedder(MiniLMEmbedder):
+class MortalEmbedder(BuiltInEmbedder):
     """The built-in model with a weakness."""
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:

@@ -258,8 +258,8 @@ def get_next_embedder() -> Embedder | None:
 
 def configured_embedders() -> list[Embedder]:
     """All configured embedders, `EMBEDDER` first. Raise EmbedderMisconfigured."""
-    names = ("EMBEDDER", "EMBEDDER_NEXT", "EMBEDDER_BEFORE")
-    return [_configured(name) for name in names if getattr(settings, name)]
+    others = [name for name in ("EMBEDDER_NEXT", "EMBEDDER_BEFORE") if getattr(settings, name)]
+    return [_configured(name) for name in ("EMBEDDER", *others)]
 
 
 def _recent_active_name() -> str | None:

@@ -109,7 +109,7 @@ def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path
     if content is not None:
         (tmp_path / complaint).write_bytes(content)
     with (tmp_path / "worker.log").open("w") as log:
-        process = start_worker(log, EMBEDDING_MODEL_DIR=str(tmp_path))
+        process = start_worker(log, EMBEDDING_MODEL_DIR=str(tmp_path), EMBEDDING_LANGUAGES="english")
         assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
     assert str(tmp_path / complaint) in said
