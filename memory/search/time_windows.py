@@ -498,8 +498,8 @@ RULES = (
 )
 
 
-# What a question names by the calendar, whatever day it is. A month alone needs a word before it, since "may", "march"
-# and "April" are words and names too.
+# Calendar dates in a question, which do not depend on today's date. A month alone counts only after a preposition,
+# because "may" and "march" are also verbs, and "April" is a first name.
 _BEFORE_MONTH = (
     r"in|of|on|during|since|until|till|from|by|between|and|to|early|mid|late|last|this|next|im|anfang|mitte|ende|seit|bis"
     r"|und|zwischen|en|de|del|desde|hasta|entre|y|au|du|et|depuis|fin|the month of|letzten|vergangenen|diesen|nachsten"
