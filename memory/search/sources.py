@@ -38,6 +38,8 @@ from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 T = TypeVar("T")
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
+# A text without any of the query's terms is a result if it is at least this likely, or near in meaning.
+LIKELY = 0.03
 UNTITLED = "Untitled"
 HEADINGS_SHOWN = 2
 
@@ -98,8 +100,9 @@ class HistoryQuestion:
     def related(self) -> list[Hit]:
         """The texts of every kind in scope that share terms with the query or are near it in meaning, in one ranking.
 
-        The engine returns the nearest texts, however distant. Here texts that share no term with the query and are
-        farther than the model's `Calibration.far` are left out; otherwise there would never be "no matching results".
+        The engine returns the nearest texts, however distant. Here texts that share no term with the query are left out
+        if they are unlikely and farther than the model's `Calibration.far`; otherwise there would never be "no matching
+        results".
         """
         found = self._found
         return [
@@ -108,6 +111,7 @@ class HistoryQuestion:
             if self.wants_everything
             or hit.shares_terms
             or hit.key in self.literal.hits
+            or hit.relevance >= LIKELY
             or is_near(hit, found.calibration)
         ]
 

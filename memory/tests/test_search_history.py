@@ -14,6 +14,7 @@ from intake.tests.factories import NOW, a_person
 from memory import documents, records
 from memory import index as indexing
 from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.search import sources
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope
@@ -604,3 +605,13 @@ def test_yesterday_is_the_persons_own(a_roof):
     a_roof.save()
     # Noon of a day in UTC is two o'clock of the next morning there.
     assert search(a_roof, "the roof, yesterday").window.days == (TODAY, TODAY)
+
+
+def test_a_likely_text_without_any_of_the_words_is_a_result_however_far(alice, monkeypatch):
+    say(alice, "The roof is tight again")
+    indexing.embed_pending()
+    assert search(alice, "violin", scope="sessions").results == []
+
+    monkeypatch.setattr(sources, "LIKELY", 0.0)
+
+    assert len(search(alice, "violin", scope="sessions").results) == 1

@@ -435,3 +435,12 @@ def test_what_is_no_operator_and_what_no_text_or_title_has_is_said(client, alice
     assert results_on(page)
     assert "No chat has this in its title: Nowhere." in page_of(client, q="risotto in:Nowhere")
     assert "Newest first" in page_of(client, q="in:risotto")
+
+
+def test_a_page_without_results_says_to_take_a_condition_away(client, alice):
+    a_turn(alice, "Basil wilts")
+    index.embed_pending()
+
+    page = page_of(client, q='"basil wilts" -basil')
+
+    assert "Take one of the conditions above away." in page
