@@ -220,7 +220,7 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
         if pattern
     ],
     "intake.markdown.extensions": lambda: [*extensions._ENDS.values()],
-    "imports.reading.html_text": lambda: [
+    "intake.attachments.reading.html_text": lambda: [
         re.compile(re.escape(each), re.IGNORECASE) for each in ("-->", "</script", "</a")
     ],
     "config.settings.base": list,

@@ -10,7 +10,7 @@ from typing import Any
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.files import Files, as_utf8
-from imports.reading.html_text import html_to_text
+from intake.attachments.reading.html_text import html_to_text
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.notes import cards, is_activity

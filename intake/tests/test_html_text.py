@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from imports.reading.html_text import html_to_text
+from intake.attachments.reading.html_text import html_to_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,181 @@
+"""Tells what a file is, by its content first and then by its name, and reads texts, tables, pages and letters."""
+
+import csv
+import email
+import email.policy
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from email.message import EmailMessage
+
+from core.text import gettext_noop as _
+from intake.attachments.reading.html_text import html_to_text
+from intake.attachments.reading.office import read_package
+from intake.attachments.reading.parts import (
+    DAMAGED,
+    ENCRYPTED,
+    NO_TEXT,
+    UNKNOWN,
+    Part,
+    Reading,
+    Unreadable,
+    lines_of,
+    reading_of,
+    sections_of,
+    table_of,
+)
+from intake.attachments.reading.pdf import read_pdf
+
+_BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
+
+_PDF_WITHIN = 1024
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+_PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
+_BRANDS_OF_PICTURES = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif")
+_MARKS = {
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+# No text has more control characters than this share, or any in its beginning that is a NUL.
+_LOOKED_AT = 8_192
+_MOST_CONTROLS = 0.02
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13, 27})
+_GUESSED_FROM = 100_000
+
+_PAGE = re.compile(
+    r"\s{0,200}(?:<\?xml[^>]{0,200}>\s{0,200})?(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype html|html|svg)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_LETTER_HEADERS = re.compile(
+    r"^(?:return-path|received|from|to|date|subject|message-id|mime-version|delivered-to):",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FEWEST_HEADERS = 4
+_DELIMITERS = ",;\t|"
+# The lines that are compared to find the delimiter of a table.
+_COMPARED = 20
+_LONG_LINE = 500
+
+_KINDS = {
+    "md": "markdown", "markdown": "markdown", "mdx": "markdown",
+    "csv": "table", "tsv": "table", "tab": "table",
+    "json": "json", "ipynb": "json", "geojson": "json",
+    "html": "page", "htm": "page", "xhtml": "page", "svg": "page",
+    "eml": "letter",
+}  # fmt: skip
+_KINDS_BY_TYPE = {
+    "text/markdown": "markdown",
+    "text/csv": "table",
+    "text/tab-separated-values": "table",
+    "application/json": "json",
+    "text/html": "page",
+    "message/rfc822": "letter",
+}
+
+
+def read_file(data: bytes, name: str, media_type: str) -> Reading:
+    """The text of a file; a picture has none. Raises `Unreadable`.
+
+    To be called in a process of its own (`process.read_safely`): a hostile file takes time and memory.
+    """
+    if _is_picture(data):
+        return Reading([])
+    if b"%PDF-" in data[:_PDF_WITHIN]:
+        return read_pdf(data)
+    if data.startswith((b"PK\3\4", b"PK\5\6")):
+        return read_package(data)
+    if data.startswith(_OLE):
+        raise Unreadable(ENCRYPTED if _ENCRYPTED_PACKAGE in data else _BEFORE_2007)
+    text = _decoded(data)
+    if not text.strip():
+        raise Unreadable(NO_TEXT)
+    try:
+        reading = reading_of(_READERS[_kind(text, name, media_type)](text))
+    except (RecursionError, csv.Error, LookupError) as error:
+        raise Unreadable(DAMAGED) from error
+    if not reading.parts:
+        raise Unreadable(NO_TEXT)
+    return reading
+
+
+def _is_picture(data: bytes) -> bool:
+    is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    return data.startswith(_PICTURES) or data[4:12] in _BRANDS_OF_PICTURES or is_webp
+
+
+def _decoded(data: bytes) -> str:
+    """Raises `Unreadable` for what is no text."""
+    encoding = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), "")
+    if not encoding:
+        beginning = data[:_LOOKED_AT]
+        controls = len(beginning) - len(beginning.translate(None, _CONTROLS))
+        if b"\0" in beginning or controls > _MOST_CONTROLS * len(beginning) or data.startswith(b"{\\rtf"):
+            raise Unreadable(UNKNOWN)
+        encoding = "utf-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        text = data.decode(_guessed(data), errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _guessed(data: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:_GUESSED_FROM]).best()
+    return best.encoding if best is not None else "cp1252"
+
+
+def _kind(text: str, name: str, media_type: str) -> str:
+    if _PAGE.match(text):
+        return "page"
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    kind = _KINDS.get(ending) or _KINDS_BY_TYPE.get(media_type.partition(";")[0].strip().lower(), "text")
+    is_letter = len(_LETTER_HEADERS.findall(text.partition("\n\n")[0][:_LOOKED_AT])) >= _FEWEST_HEADERS
+    return "letter" if kind == "text" and is_letter else kind
+
+
+def _read_json(text: str) -> Iterator[Part]:
+    """Without line ends it is written with some."""
+    if max(map(len, text.split("\n", _COMPARED)[:_COMPARED])) <= _LONG_LINE:
+        return lines_of(text)
+    try:
+        again = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    except ValueError:
+        return lines_of(text)
+    return (part._replace(place="") for part in lines_of(again))
+
+
+def _read_table(text: str) -> Iterator[Part]:
+    lines = [line for line in text.split("\n", _COMPARED)[:_COMPARED] if line.strip()]
+    delimiter = max(_DELIMITERS, key=lambda each: (min(line.count(each) for line in lines), lines[0].count(each)))
+    csv.field_size_limit(len(text) + 1)
+    return table_of(enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), start=1))
+
+
+def _read_letter(text: str) -> Iterator[Part]:
+    # The parser decodes each part itself.
+    letter = email.message_from_bytes(text.encode(), _class=EmailMessage, policy=email.policy.default)
+    headers = [f"{name}: {letter[name]}" for name in ("Subject", "From", "To", "Cc", "Date") if letter[name]]
+    body = letter.get_body(("plain", "html"))
+    content = body.get_content() if body is not None else ""
+    if body is not None and body.get_content_subtype() == "html":
+        content = html_to_text(content)
+    attached = [name for each in letter.iter_attachments() if (name := each.get_filename())]
+    names = [f"Attachments, which were not read: {', '.join(attached)}"] if attached else []
+    yield Part(str(letter["Subject"] or ""), "\n\n".join(["\n".join(headers), content.strip(), *names]))
+
+
+_READERS: Mapping[str, Callable[[str], Iterator[Part]]] = {
+    "markdown": sections_of,
+    "table": _read_table,
+    "json": _read_json,
+    "page": lambda text: sections_of(html_to_text(text)),
+    "letter": _read_letter,
+    "text": lines_of,
+}
