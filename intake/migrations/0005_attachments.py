@@ -42,6 +42,8 @@ FOREIGN_KEYS = """
             FOREIGN KEY (user_id, attachment_id) REFERENCES attachments (user_id, id) ON DELETE CASCADE
 """
 
+# To lock a row takes the right to change some column.
+LOCK = "UPDATE (number)"
 # A worker changes how far the reading of a file has come, and nothing else of it. It removes only what no message has
 # named for a day.
 WORKER = f"""
@@ -183,6 +185,6 @@ class Migration(migrations.Migration):
         isolate("attachments"),
         migrations.RunSQL(WORKER, NO_WORKER),
         # Bytes and texts are the user's words: staff see none of them.
-        isolate("attachment_pieces", worker=["SELECT", "DELETE"]),
+        isolate("attachment_pieces", worker=["SELECT", "DELETE", LOCK]),
         isolate("attachment_texts", worker=["SELECT", "INSERT", "DELETE"]),
     ]
