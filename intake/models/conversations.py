@@ -175,6 +175,8 @@ class Turn(models.Model):
     # The answer only quotes the user's own history: shown, never indexed, because searches would find the quotes.
     is_recall = models.BooleanField(default=False)
     tool_calls = models.JSONField(default=list, blank=True)
+    # The number of files of the message, so that a turn without files costs no query for them.
+    attachment_count = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
     # The number of started attempts: a writer that another attempt has replaced can change nothing.
