@@ -146,7 +146,7 @@ def _read_json(text: str) -> Iterator[Part]:
         return lines_of(text)
     try:
         again = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return lines_of(text)
     return (part._replace(place="") for part in lines_of(again))
 

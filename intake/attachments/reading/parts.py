@@ -33,10 +33,11 @@ _SPACES = re.compile(r"\s+")
 
 
 class Unreadable(Exception):
-    """The file has no text that can be read; `sentence` says why."""
+    """The file has no text that can be read; `sentence` says why. `peak_kb`: the memory that it took, or 0."""
 
-    def __init__(self, message: str, **values: Value) -> None:
+    def __init__(self, message: str, *, peak_kb: int = 0, **values: Value) -> None:
         self.sentence = Sentence(message, **values)
+        self.peak_kb = peak_kb
         super().__init__(self.sentence)
 
 
@@ -49,11 +50,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The parts in the order of the file. `is_cut`: the file goes on after them."""
+    """The parts in the order of the file. `is_cut`: the file goes on after them. `peak_kb`: the memory that it took."""
 
     parts: Sequence[Part]
     pages: int | None = None
     is_cut: bool = False
+    peak_kb: int = 0
 
 
 def reading_of(parts: Iterable[Part], *, pages: int | None = None) -> Reading:
@@ -98,7 +100,8 @@ def lines_of(text: str) -> Iterator[Part]:
     every = list(_with_line_ends(text))
     for piece in every:
         last = line + piece.rstrip("\n").count("\n")
-        yield Part("" if len(every) == 1 else f"lines {line}-{last}", piece)
+        place = f"lines {line}-{last}" if last > line else f"line {line}"
+        yield Part("" if len(every) == 1 else place, piece)
         line += piece.count("\n")
 
 

@@ -71,8 +71,8 @@ def _reading(made: IO[bytes], status: int) -> Reading:
     except ValueError:
         last = {}
     if last.get("unreadable"):
-        raise Unreadable(last["unreadable"], **last["values"])
+        raise Unreadable(last["unreadable"], peak_kb=int(last["peak_kb"]), **last["values"])
     if status != 0 or not last:
         logger.warning("A file ended its reader: status %d", status)
         raise Unreadable(FAILED)
-    return Reading(parts, last["pages"], is_cut=bool(last["is_cut"]))
+    return Reading(parts, last["pages"], is_cut=bool(last["is_cut"]), peak_kb=int(last["peak_kb"]))
