@@ -96,7 +96,7 @@ def download(
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
     return StreamingHttpResponse(
-        CountedStream(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True), lease),
+        CountedStream(while_authorized(piecewise(user, pieces), check_of(request), breaks_off=True), lease),
         content_type=content_type,
         headers={
             "Content-Disposition": content_disposition_header(True, name) or "attachment",
@@ -114,7 +114,7 @@ def choice(values: list[str], choices: tuple[str, ...]) -> str:
     return chosen[0]
 
 
-async def _piecewise(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def piecewise(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Each piece is made in a thread."""
     while piece := await sync_to_async(_step, thread_sensitive=False)(user, pieces):
         yield piece
