@@ -92,17 +92,23 @@ def store(
     size, content, head = measured(file)
     with transaction.atomic():
         _store_content(caller, file, content, size)
+        found = media_type_of(head, name=name, declared=media_type)
+        # A picture has no text to wait for.
+        is_picture = found in PICTURES
         attachment = Attachment.objects.create(
             user_id=caller.user_id,
             name=clean_name(name),
-            media_type=media_type_of(head, name=name, declared=media_type),
+            media_type=found,
             size=size,
             sha256=content,
             kind=kind,
+            state=Attachment.State.READ if is_picture else Attachment.State.WAITING,
             created_at=now,
+            read_at=now if is_picture else None,
             next_attempt_at=now,
         )
-    transaction.on_commit(wake_reader, robust=True)
+    if not is_picture:
+        transaction.on_commit(wake_reader, robust=True)
     return attachment
 
 

@@ -23,6 +23,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
+from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
@@ -32,8 +33,7 @@ from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, pa
 from intake.attachments import pictures, services
 from intake.chats import deleting, idempotency
 from intake.models import Attachment, User
-from intake.models.attachments import PIECE_BYTES
-from intake.rest.account import piecewise
+from intake.rest.account import download_of
 from intake.rest.shapes import A_KEY, KEY_SCHEMA, AttachmentOutput, problems
 from intake.web.chat import admit
 
@@ -133,26 +133,6 @@ class AttachmentsViewSet(ViewSet):
         return Response(status=HTTPStatus.NO_CONTENT)
 
     @extend_schema(
-        operation_id="read_attachment_content",
-        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **problems(*NOT_THERE)},
-    )
-    def content(self, request: Request, attachment_id: str) -> HttpResponse | StreamingHttpResponse:
-        """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""
-        attachment = _found(request, attachment_id)
-        is_shown = attachment.media_type in services.SHOWN
-        headers = {
-            **SANDBOX,
-            "Content-Disposition": content_disposition_header(not is_shown, attachment.name) or "inline",
-            "Content-Length": str(attachment.size),
-        }
-        content_type = attachment.media_type if is_shown else services.UNKNOWN
-        user, pieces = owner_of(request), services.pieces_of(attachment)
-        if attachment.size <= PIECE_BYTES:
-            with acting_as(user):
-                return HttpResponse(b"".join(pieces), content_type=content_type, headers=headers)
-        return StreamingHttpResponse(piecewise(user, pieces), content_type=content_type, headers=headers)
-
-    @extend_schema(
         operation_id="read_attachment_thumbnail",
         responses={(200, "image/jpeg"): OpenApiTypes.BINARY, **problems(400, *NOT_THERE)},
     )
@@ -166,6 +146,32 @@ class AttachmentsViewSet(ViewSet):
         # Outside of the transaction: it takes a while.
         small, content_type = pictures.scaled(data, pictures.THUMBNAIL_PIXELS)
         return HttpResponse(small, content_type=content_type, headers=SANDBOX)
+
+
+class AttachmentContentView(APIView):
+    permission_classes = AttachmentsViewSet.permission_classes
+    required_scope = AttachmentsViewSet.required_scope
+
+    @extend_schema(
+        operation_id="read_attachment_content",
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **problems(*NOT_THERE)},
+    )
+    def get(self, request: Request, attachment_id: str) -> StreamingHttpResponse:
+        """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""
+        attachment = _found(request, attachment_id)
+        is_shown = attachment.media_type in services.SHOWN
+        headers = {
+            **SANDBOX,
+            "Content-Disposition": content_disposition_header(not is_shown, attachment.name) or "inline",
+            "Content-Length": str(attachment.size),
+        }
+        return download_of(
+            attachment,
+            request=request,
+            user=owner_of(request),
+            content_type=attachment.media_type if is_shown else services.UNKNOWN,
+            headers=headers,
+        )
 
 
 def _scopes(request: Request) -> Collection[str]:

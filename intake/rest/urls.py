@@ -3,7 +3,7 @@
 from django.urls import path
 
 from intake.rest.account import AccountExportView, AccountView, ModelListView
-from intake.rest.attachments import AttachmentsViewSet
+from intake.rest.attachments import AttachmentContentView, AttachmentsViewSet
 from intake.rest.conversations import ConversationExportView, ConversationViewSet, ToolCallViewSet, TurnViewSet
 
 urlpatterns = [
@@ -11,7 +11,7 @@ urlpatterns = [
     path("attachments/<str:attachment_id>/", AttachmentsViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
     path(
         "attachments/<str:attachment_id>/content",
-        AttachmentsViewSet.as_view({"get": "content"}),
+        AttachmentContentView.as_view(),
         name="attachment_content",
     ),
     path(
