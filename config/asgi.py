@@ -68,6 +68,7 @@ STREAMING = (
     "/api/v1/account/export/",
     "/api/v1/conversations/<str:conversation_id>/export/",
     "/api/v1/imports/<str:import_id>/events/",
+    "/api/v1/attachments/<str:attachment_id>/content",
 )
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64

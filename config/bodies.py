@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
 
 from django.conf import settings
 
@@ -20,10 +21,12 @@ from core.resilience import TOO_LATE, RequestDeadline, deadline
 from core.responses import CONTENT_TYPE, problem, retry_after
 from core.text import PAGE_LANGUAGE, page_language
 from core.text import gettext_noop as _
+from intake.attachments.services import too_large
 from intake.web.middleware import page_for
 
 logger = logging.getLogger(__name__)
 
+Body = SpooledTemporaryFile[bytes]
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
 
 
@@ -42,6 +45,14 @@ TEXT_EVENT = b"event: delta"
 LONGEST_ADDRESS = 64_000
 # Several times the size that a browser sends, cookies included.
 LONGEST_HEADERS = 32_768
+# A form with one file, which is held on the disk and not in memory. Its part around the file is short.
+UPLOADS = "/api/v1/attachments/"
+AROUND_A_FILE = 65_536
+UPLOAD_PIECE = 262_144
+# How many bytes of such files a process holds at once: of all addresses, and of one. A message has ten files.
+UPLOADS_AT_ONCE, UPLOADS_OF_AN_ADDRESS = 30, 10
+# A file takes longer over a slow line than what somebody has written: so many times `BODY_SECONDS`.
+PATIENCE_WITH_A_FILE = 5
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
 
@@ -54,13 +65,17 @@ class Disconnected(Exception):
 class _Budget:
     """The bytes of bodies that this process holds, in total and by address. For one event loop."""
 
+    is_of_files: bool = False
     total: int = 0
     by_address: Counter[str] = field(default_factory=Counter)
 
     def take(self, count: int, address: str) -> None:
         """Raises `Unavailable`, which a client may repeat in a moment."""
-        is_full = self.total + count > settings.BODIES_BYTES
-        if is_full or self.by_address[address] + count > settings.BODIES_BYTES_PER_ADDRESS:
+        most, most_of_address = settings.BODIES_BYTES, settings.BODIES_BYTES_PER_ADDRESS
+        if self.is_of_files:
+            largest = settings.ATTACHMENT_BYTES + AROUND_A_FILE
+            most, most_of_address = UPLOADS_AT_ONCE * largest, UPLOADS_OF_AN_ADDRESS * largest
+        if self.total + count > most or self.by_address[address] + count > most_of_address:
             raise Unavailable(_("Too many requests with long bodies are under way. Try again in a moment."))
         self.total += count
         self.by_address[address] += count
@@ -91,13 +106,14 @@ class BoundedBodies:
     """Passes complete bodies to an application, so that none of its threads waits for a slow client.
 
     An announced length above `MAX_BODY_BYTES` is refused before the client sends the body, any other body as soon as it
-    exceeds the limit. A body that takes longer than `BODY_SECONDS` is refused too, and one that would exceed what the
-    process holds for all connections. A request that has not been answered at its deadline is refused as well.
+    exceeds the limit; a file has a limit of its own. A body that takes longer than `BODY_SECONDS` is refused too, and
+    one that would exceed what the process holds for all connections. A request that has not been answered at its
+    deadline is refused as well.
     """
 
     def __init__(self, application: Application) -> None:
         self.application = application
-        self._budget = _Budget()
+        self._budget, self._uploads = _Budget(), _Budget(is_of_files=True)
 
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,11 +129,13 @@ class BoundedBodies:
             except RecollectError as error:
                 await refuse(error, scope, send)
                 return
-            await self._answer_in_time(scope, _replay(body, receive), send)
+            size = UPLOAD_PIECE if _is_upload(scope) else -1
+            with body:
+                await self._answer_in_time(scope, _replay(body, receive, size=size), send)
 
     @contextmanager
     def _holding(self, scope: ConnectionScope) -> Iterator[_Held]:
-        held = _Held(self._budget, address_of(scope))
+        held = _Held(self._uploads if _is_upload(scope) else self._budget, address_of(scope))
         try:
             yield held
         finally:
@@ -203,33 +221,62 @@ def _seconds_for(scope: ConnectionScope) -> float:
     return float(seconds)
 
 
-async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> bytes:
-    """Raises `TooLarge`, `TooSlow`, `Unavailable` or `Disconnected`."""
-    if _announced(scope) > settings.MAX_BODY_BYTES:
-        raise TooLarge
-    body, has_more = bytearray(), True
+def _is_upload(scope: ConnectionScope) -> bool:
+    return bool(scope["path"] == UPLOADS and scope["method"] == "POST")
+
+
+def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
+    """In bytes, with the error of a longer one, and the seconds in which it must arrive."""
+    if not _is_upload(scope):
+        return settings.MAX_BODY_BYTES, TooLarge(), settings.BODY_SECONDS
+    most = settings.ATTACHMENT_BYTES + AROUND_A_FILE
+    return most, too_large(), settings.BODY_SECONDS * PATIENCE_WITH_A_FILE
+
+
+async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:
+    """The body from its beginning; a file that is uploaded lies on the disk.
+
+    Raises `TooLarge`, `TooSlow`, `Unavailable` or `Disconnected`.
+    """
+    most, too_long, seconds = _longest_body(scope)
+    if _announced(scope) > most:
+        raise too_long
+    # Without a limit it stays in memory.
+    body = SpooledTemporaryFile(UPLOAD_PIECE if _is_upload(scope) else 0)  # noqa: SIM115 - the caller closes it
+    length, has_more = 0, True
     try:
-        async with asyncio.timeout(settings.BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise Disconnected
-                body += message.get("body", b"")
+                length += len(message.get("body", b""))
                 has_more = message.get("more_body", False)
-                if len(body) > settings.MAX_BODY_BYTES:
-                    raise TooLarge
-                held.grow_to(len(body))
+                if length > most:
+                    raise too_long
+                held.grow_to(length)
+                body.write(message.get("body", b""))
     except TimeoutError:
+        body.close()
         raise TooSlow from None
-    return bytes(body)
+    except BaseException:
+        body.close()
+        raise
+    body.seek(0)
+    return body
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, then the server's report that the client disconnected."""
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+def _replay(body: Body, receive: Receive, *, size: int) -> Receive:
+    """The body in messages of this size (-1: in one), then the server's report that the client disconnected."""
+    is_over = False
 
     async def replay() -> Message:
-        return next(messages, None) or await receive()
+        nonlocal is_over
+        if is_over:
+            return await receive()
+        piece = body.read(size)
+        is_over = size < 0 or not piece
+        return {"type": "http.request", "body": piece, "more_body": not is_over}
 
     return replay
 

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The size of one user's data. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector."""
+    """The size of one user's data. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector.
+
+    `file_bytes`: of attached files, each content once.
+    """
 
     turns: int = 0
     bytes: int = 0
     vectors_waiting: int = 0
+    file_bytes: int = 0
 
     def __add__(self, other: "Holdings") -> "Holdings":
         return Holdings(
-            self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting
+            self.turns + other.turns,
+            self.bytes + other.bytes,
+            self.vectors_waiting + other.vectors_waiting,
+            self.file_bytes + other.file_bytes,
         )
 
 
@@ -60,6 +67,9 @@ class Memory(Protocol):
 
     def stored(self, user_id: int) -> Holdings:
         """What counts for the user's quotas."""
+
+    def attachments_waiting(self) -> None:
+        """Wake a worker after a commit: files wait to be read, or have got their message. It must not wait itself."""
 
     def exported(self, *, user: User) -> dict[str, Iterator[dict[str, Any]]]:
         """Members of the export's JSON document; each is an array that is written while it is read."""

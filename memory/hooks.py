@@ -14,6 +14,7 @@ from intake.models import User
 from intake.ports import Holdings
 from memory import documents
 from memory.backends.embedders import UNCALIBRATED, get_embedder
+from memory.index.writer import Waker
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME
 
@@ -28,6 +29,8 @@ SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHE
 DOCUMENTS_AT_ONCE = 10
 
 
+# Reads the files that wait, and indexes what it has read.
+attachments_waiting = Waker("intake.read_attachments").wake_worker
 notes = partial(documents.beginning, day=None)
 about_me = partial(documents.beginning, day=ABOUT_ME)
 

@@ -20,6 +20,7 @@ from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from core.isolation.schema import DifferentTables, refuse_unless_fitting
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
+from intake.attachments import services as attachments
 from intake.chats import arranging, deleting
 from intake.chats.running import close_abandoned_turns as close_turns
 from intake.models import User
@@ -178,6 +179,12 @@ def remove_silent_visitors() -> None:
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
     steps("memory.remove_temporary_chats", lambda: arranging.remove_expired(now=timezone.now()))
+
+
+@shared_task(name="memory.remove_forgotten_files")
+def remove_forgotten_files() -> None:
+    """Uploaded files that no message has named within a day."""
+    steps("memory.remove_forgotten_files", lambda: attachments.remove_forgotten(now=timezone.now()))
 
 
 @shared_task(name="memory.remove_old_turns")

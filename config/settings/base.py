@@ -417,6 +417,9 @@ RATE_LIMITS = {
         "health_address": "1200/minute",
         "chat": "60/minute",
         "chat_address": "600/minute",
+        # Files uploaded for messages.
+        "attachment": "120/minute",
+        "attachment_address": "1200/minute",
         "export": "30/hour",
         "export_address": "300/hour",
         # The model's answers to all visitors together, because each one costs the installation money.
@@ -444,11 +447,16 @@ CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
-# The quotas of one user: turns, bytes of text in UTF-8, passages that wait for a vector. 0 is no quota. Beyond one of
-# the first two, requests get 413; beyond the last, 429 for records and imports.
+# The quotas of one user: turns, bytes of text in UTF-8, bytes of attached files, passages that wait for a vector. 0 is
+# no quota. Beyond one of the first three, requests get 413; beyond the last, 429 for records and imports.
 QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
 QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
+QUOTA_FILE_BYTES = env.int("QUOTA_FILE_BYTES", default=0)
 QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
+# The bytes of files of one visitor, who has no account. 0 is no quota.
+VISITOR_FILE_BYTES = env.int("VISITOR_FILE_BYTES", default=25 * 1024**2)
+# The largest file that can be attached to a message.
+ATTACHMENT_BYTES = env.int("ATTACHMENT_BYTES", default=20 * 1024**2)
 
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
@@ -730,6 +738,7 @@ CELERY_TASK_ROUTES = {
     "memory.sweep_lost": {"queue": "housekeeping"},
     "memory.remove_silent_visitors": {"queue": "housekeeping"},
     "memory.remove_temporary_chats": {"queue": "housekeeping"},
+    "memory.remove_forgotten_files": {"queue": "housekeeping"},
     "memory.remove_old_activity": {"queue": "housekeeping"},
     "agent_tools.sweep_oauth": {"queue": "housekeeping"},
 }
@@ -745,6 +754,7 @@ CELERY_BEAT_SCHEDULE = {
     "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
+    "remove-forgotten-files": {"task": "memory.remove_forgotten_files", "schedule": 3600, "options": {"expires": 3600}},
     "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
     "remove-expired-sessions": {
         "task": "memory.remove_expired_sessions",

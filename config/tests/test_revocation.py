@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from config.asgi import MCP, STREAMING
 from imports.tests.factories import an_import
 from intake.models import Session
+from intake.tests.attached import a_file
 from intake.tests.factories import a_turn
 from testing.model_server import Say
 
@@ -54,6 +55,12 @@ def conversation(person, settings, monkeypatch, language_model):
     return "GET", f"/api/v1/conversations/{turn.conversation_id}/export/", {"params": {"as": "markdown"}}
 
 
+def file(person, settings, monkeypatch, language_model):
+    monkeypatch.setattr("intake.rest.account.pieces_of", slowly_as_text)
+    stored = a_file(person, b"x" * 1_000_000)
+    return "GET", f"/api/v1/attachments/{stored.pk}/content", {}
+
+
 def importing(person, settings, monkeypatch, language_model):
     return "GET", f"/api/v1/imports/{an_import(person, state='reading')}/events/", {}
 
@@ -65,6 +72,7 @@ STREAMS = {
     "/api/v1/account/export/": [export("json")],
     "/api/v1/conversations/<str:conversation_id>/export/": [conversation],
     "/api/v1/imports/<str:import_id>/events/": [importing],
+    "/api/v1/attachments/<str:attachment_id>/content": [file],
 }
 # Here or elsewhere: these answer at once, or have tests beside their own protocol.
 ELSEWHERE = {
@@ -173,7 +181,7 @@ def test_a_stream_ends_within_five_seconds_of_its_callers_access(
         broke_off = read_to_the_end(pieces)
         assert time.monotonic() - ended_at < SECONDS
     # A file that ends cleanly would pass for a whole one.
-    assert broke_off is path.endswith("export/")
+    assert broke_off is path.endswith(("export/", "content"))
 
 
 def test_a_second_reader_of_an_answer_is_out_too(person, client_of, language_model):

@@ -20,6 +20,7 @@ from core import rate_limits
 from core.errors import RateLimited
 from imports.models import Import
 from intake.models import Turn
+from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_turn
 from testing.examiner import as_the_application
 from testing.model_server import Hang
@@ -62,6 +63,11 @@ def whole_export(client, user):
     return "GET", "/api/v1/account/export/", {}
 
 
+def large_file(client, user):
+    stored = a_file(user, b"large" * 1_000_000)
+    return "GET", f"/api/v1/attachments/{stored.pk}/content", {}
+
+
 # Each endpoint that streams, and how one is opened that stays idle after its first byte.
 STREAMS = {
     "/api/v1/intake/events": changes,
@@ -70,6 +76,7 @@ STREAMS = {
     "/api/v1/imports/<str:import_id>/events/": running_import,
     "/api/v1/conversations/<str:conversation_id>/export/": long_export,
     "/api/v1/account/export/": whole_export,
+    "/api/v1/attachments/<str:attachment_id>/content": large_file,
 }
 # They run beside the streams and answer at once.
 ANSWER_AT_ONCE = {"/api/v1/intake/turns/<str:turn_id>/stop", "/api/v1/intake/answering"}

@@ -89,6 +89,13 @@ def person_of(request: "AnyRequest") -> User:
     return user
 
 
+def owner_of(request: "AnyRequest") -> User:
+    """The registered user or the visitor, in a view that requires one of both."""
+    user = request.user
+    assert isinstance(user, User), "nobody is not let in"  # noqa: S101 - as above
+    return user
+
+
 def may_read(request: "Request") -> bool:
     """Whether a response may contain stored data: false only for a token that may write and not read."""
     scopes = getattr(request.auth, "scopes", None)

@@ -5,6 +5,7 @@ Decides who may register, by `settings.REGISTRATION`: everybody, invited people,
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
@@ -17,7 +18,16 @@ from django.utils.translation import gettext_noop as _
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as, is_cluster
 from intake import passwords
-from intake.models import Conversation, IdempotentAnswer, Invitation, Turn, User
+from intake.models import (
+    Attachment,
+    AttachmentPiece,
+    AttachmentText,
+    Conversation,
+    IdempotentAnswer,
+    Invitation,
+    Turn,
+    User,
+)
 
 
 class Registration(StrEnum):
@@ -104,6 +114,10 @@ DELETE FROM users WHERE id IN (
 """
 
 
+# In this order: an attachment has its content, and a text its attachment.
+FILES: tuple[Any, ...] = (AttachmentPiece, Attachment, AttachmentText)
+
+
 def register(
     *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = ""
 ) -> tuple[User, int]:
@@ -144,10 +158,12 @@ def move_to_account(*, visitor: User, user: User) -> int:
             conversations = list(Conversation.objects.for_user(visitor).select_for_update())
             turns = list(Turn.objects.for_user(visitor).select_for_update().order_by("pk"))
             answers = list(IdempotentAnswer.objects.filter(user=visitor))
+            # As large as a visitor's quota lets them be.
+            files: list[list[Any]] = [list(model.objects.filter(user=visitor)) for model in FILES]
+            Attachment.objects.filter(user=visitor).delete()
             IdempotentAnswer.objects.filter(user=visitor).delete()
             Conversation.objects.filter(user=visitor).delete()
-        rows: list[Conversation | Turn | IdempotentAnswer] = [*conversations, *turns, *answers]
-        for row in rows:
+        for row in (*conversations, *turns, *answers, *chain.from_iterable(files)):
             row.user = user
         with acting_as(user):
             Conversation.objects.bulk_create(conversations)
@@ -155,6 +171,9 @@ def move_to_account(*, visitor: User, user: User) -> int:
                 # One by one, so that the index gets a signal for each.
                 turn.save(force_insert=True)
             IdempotentAnswer.objects.bulk_create(answers, ignore_conflicts=True)
+            for model, of_model in zip(FILES, files, strict=True):
+                # The account may have the same content already.
+                model.objects.bulk_create(of_model, ignore_conflicts=True)
         User.objects.filter(pk=visitor.pk, is_visitor=True).delete()
     return len(turns)
 

@@ -1,1 +1,1 @@
-"""Files that users attach to their messages: stored in pieces, read by a worker, sent to the model and found."""
+"""Files of messages: stored with their bytes, claimed by a message, sent to the model, and removed with their turn."""

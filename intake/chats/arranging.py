@@ -3,6 +3,7 @@
 Organises chats: pins, archives and deletes several at once.
 """
 
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
@@ -12,6 +13,7 @@ from django.db import connection, transaction
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
 from intake.accounts import activity
+from intake.attachments import services as attachments
 from intake.chats import changes, deleting
 from intake.chats.services import lock_conversation
 from intake.models import Activity, Conversation, Turn
@@ -69,13 +71,10 @@ def _check_number(conversation_ids: Collection[UUID]) -> None:
 # --- Temporary chats: kept on request, otherwise removed when the user leaves or their time is over ---
 # They are never indexed (`Turn.is_temporary`) and never listed (`ConversationQuerySet.kept`).
 
-# The limit of one run, so that no transaction grows without bounds. The database deletes the turns by cascade; no index
-# contains them. A worker sees no other conversations.
-_REMOVE_EXPIRED = """
-DELETE FROM intake_conversations WHERE id IN (
-    SELECT id FROM intake_conversations WHERE expires_at < %(now)s ORDER BY expires_at LIMIT 1000
-)
-"""
+# The database deletes the turns by cascade; no index contains them. A worker sees no other conversations.
+_REMOVE_EXPIRED = "DELETE FROM intake_conversations WHERE user_id = %s AND id = ANY(%s) AND expires_at < %s"
+# The limit of one run.
+EXPIRED_AT_ONCE = 1_000
 
 
 def keep(*, caller: Caller, conversation_id: UUID) -> None:
@@ -103,7 +102,16 @@ def leave(*, caller: Caller, conversation_id: UUID) -> None:
 
 
 def remove_expired(*, now: datetime) -> int:
-    """Returns the number of removed chats."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REMOVE_EXPIRED, {"now": now})
-        return int(cursor.rowcount)
+    """Remove them with their files, as a worker; returns the number of removed chats."""
+    due = Conversation.objects.filter(expires_at__lt=now).order_by("expires_at")
+    by_user: dict[int | None, list[UUID]] = defaultdict(list)
+    for user_id, conversation_id in due.values_list("user_id", "id")[:EXPIRED_AT_ONCE]:
+        by_user[user_id].append(conversation_id)
+    removed = 0
+    for owner, ids in by_user.items():
+        with transaction.atomic(), connection.cursor() as cursor:
+            contents = attachments.contents_of(owner, ids)
+            cursor.execute(_REMOVE_EXPIRED, [owner, ids, now])
+            removed += int(cursor.rowcount)
+            attachments.release(owner, contents)
+    return removed

@@ -25,7 +25,7 @@ from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Min, Q, TextField
+from django.db.models import F, Min, Q, TextField
 from django.db.models.functions import Cast
 from django.dispatch import Signal
 from django.utils import timezone
@@ -38,10 +38,11 @@ from core.resilience import for_each
 from core.text import Sentence, as_json
 from core.text import gettext_noop as _
 from intake.accounts import activity
+from intake.attachments import services as attachments
 from intake.chats import changes, running
 from intake.chats.services import lock_conversation, title_from, without_nul
 from intake.chats.tree import Tree, conversation_path, turns_of
-from intake.models import Activity, Conversation, Turn, User
+from intake.models import Activity, Attachment, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,9 @@ KINDS = (
     gettext_noop("access tokens"),
     gettext_noop("agent connections"),
     gettext_noop("applications"),
+    gettext_noop("attachment pieces"),
+    gettext_noop("attachment texts"),
+    gettext_noop("attachments"),
     gettext_noop("authenticators"),
     gettext_noop("chat preferences"),
     gettext_noop("conversations"),
@@ -210,6 +214,22 @@ def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) 
         return len(gone)
 
 
+def delete_attachment(*, caller: Caller, attachment_id: str) -> None:
+    """Delete a file with its bytes and texts; its message stays. Raises `NotFound` if it is not the caller's."""
+    with transaction.atomic():
+        attachment = attachments.get(caller=caller, attachment_id=attachment_id)
+        if attachment.conversation_id is None or attachment.turn_number is None:
+            attachments.remove_unclaimed(caller=caller, attachment=attachment)
+            return
+        conversation = lock_conversation(caller, attachment.conversation_id)
+        if not Attachment.objects.for_caller(caller).filter(pk=attachment.pk).delete()[0]:
+            raise NotFound
+        message = turns_of(conversation).filter(turn_number=attachment.turn_number)
+        message.update(attachment_count=F("attachment_count") - 1)
+        attachments.release(attachment.user_id, [attachment.sha256])
+        changes.tell(caller, conversation.pk)
+
+
 def delete_account(*, user: User) -> dict[str, int]:
     """Delete a user and everything they stored, in one transaction.
 
@@ -240,9 +260,11 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
     """Delete these turns, with `top` above the others. They are not loaded one by one: there may be ten thousand."""
     where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
     turns_deleted.send(Turn, **where)
+    contents = attachments.contents_of(conversation.user_id, [conversation.pk], numbers)
     with connection.cursor() as cursor:
         cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": running.KEPT_SECONDS})
         forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+    attachments.release(conversation.user_id, contents)
     if top.parent_number is not None:
         branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
         branches.filter(branched_after__in=numbers).update(branched_after=top.parent_number)
@@ -263,8 +285,9 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
 
 def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
     """Whether the title was made from this turn, and is deleted with it. A model makes one from the first turn."""
-    if conversation.titled_by == TitledBy.MODEL:
-        return turn.turn_number == 1
+    # A chat that began with a file and no words has the file's name.
+    if conversation.titled_by == TitledBy.MODEL or not turn.user_message:
+        return turn.turn_number == 1 and conversation.titled_by != TitledBy.PERSON
     return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
 
 
@@ -277,8 +300,10 @@ def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
     changes.tell(caller, *ids)
     for pk in ids:
         turns_deleted.send(Turn, user_id=caller.user_id, conversation_id=pk, numbers=None)
+    contents = attachments.contents_of(caller.user_id, ids)
     with connection.cursor() as cursor:
         cursor.execute(_DELETE_CONVERSATIONS, [caller.user_id, ids])
+    attachments.release(caller.user_id, contents)
     _withdraw_quotes(caller, *map(conversation_path, ids))
 
 

@@ -9,6 +9,7 @@ therefore accept slightly more than a quota.
 
 import time
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from threading import Lock
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import Caller, acting_as
 from core.text import gettext_noop
-from intake.models import Turn
+from intake.models import Attachment, Turn
 from intake.ports import Holdings, memory
 
 MEASURED_EVERY_SECONDS = 60.0
@@ -48,13 +49,24 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
 
     Raises `QuotaExceeded`, or `RateLimited` if waiting helps.
     """
-    if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
+    if any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
+        _take(user_id, Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue)), fills_queue=fills_queue)
+
+
+def take_file(user_id: int | None, *, size: int, is_visitor: bool) -> None:
+    """Check the quota before the bytes of a file are added. Raises `QuotaExceeded`."""
+    if most := settings.VISITOR_FILE_BYTES if is_visitor else settings.QUOTA_FILE_BYTES:
+        _take(user_id, Holdings(file_bytes=size), most_of_files=most)
+
+
+def _take(user_id: int | None, added: Holdings, *, fills_queue: bool = False, most_of_files: int = 0) -> None:
+    if user_id is None:
         return
-    added = Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
-    if _has_recent_measure(user_id) and _add(user_id, added, fills_queue=fills_queue) is None:
+    add = partial(_add, user_id, added, fills_queue=fills_queue, most_of_files=most_of_files)
+    if _has_recent_measure(user_id) and add() is None:
         return
     measure(user_id)
-    if refusal := _add(user_id, added, fills_queue=fills_queue):
+    if refusal := add():
         raise refusal
 
 
@@ -67,7 +79,7 @@ def take_growth(user_id: int | None, *, before: str, after: str) -> None:
 def measure(user_id: int) -> Holdings:
     """The present size of the user's chats and memory."""
     with acting_as(Caller(user_id=user_id)):
-        stored = chats(user_id) + memory.get().stored(user_id)
+        stored = chats(user_id) + files(user_id) + memory.get().stored(user_id)
     with _lock:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
@@ -86,6 +98,11 @@ def lines_of(user_id: int) -> list[UsageLine]:
             filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
         ),
         UsageLine(
+            _("Files"),
+            filesizeformat(stored.file_bytes),
+            filesizeformat(settings.QUOTA_FILE_BYTES) if settings.QUOTA_FILE_BYTES else "",
+        ),
+        UsageLine(
             _("Passages not yet found by meaning"),
             f"{stored.vectors_waiting:,}",
             _number(settings.QUOTA_VECTORS_WAITING),
@@ -99,13 +116,19 @@ def chats(user_id: int) -> Holdings:
     return Holdings(turns=found["turns"], bytes=found["size"])
 
 
+def files(user_id: int) -> Holdings:
+    """Attached files, each content once, from their index alone."""
+    contents = Attachment.objects.filter(user=user_id).values("sha256", "size").distinct()
+    return Holdings(file_bytes=sum(each["size"] for each in contents))
+
+
 def _has_recent_measure(user_id: int) -> bool:
     with _lock:
         known = _known.get(user_id)
     return known is not None and time.monotonic() - known[0] < MEASURED_EVERY_SECONDS
 
 
-def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+def _add(user_id: int, added: Holdings, *, fills_queue: bool, most_of_files: int) -> QuotaExceeded | RateLimited | None:
     """Count it, unless it is refused: under the lock, so that two threads do not both take the last of a quota.
 
     Another thread may have forgotten the measure since (`MOST_KNOWN`); then the next request measures.
@@ -113,7 +136,11 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded |
     with _lock:
         measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
         requested = stored + added
-        refusal = _refusal(requested, fills_queue=fills_queue)
+        refusal = (
+            _refusal_of_file(requested, most_of_files)
+            if most_of_files
+            else _refusal(requested, fills_queue=fills_queue)
+        )
         if refusal is None and user_id in _known:
             _known[user_id] = measured_at, requested
         return refusal
@@ -132,6 +159,13 @@ def _refusal(requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateL
         message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
         return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=RETRY_AFTER_SECONDS)
     return None
+
+
+def _refusal_of_file(requested: Holdings, most: int) -> QuotaExceeded | None:
+    if requested.file_bytes <= most:
+        return None
+    message = gettext_noop("You may keep %(size)s of files here, and this would be more. Delete some first.")
+    return QuotaExceeded(message, size=filesizeformat(most))
 
 
 def _number(most: int) -> str:

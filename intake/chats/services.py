@@ -15,6 +15,7 @@ from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.acting import Caller, PersonalChange, change_for_each
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
+from intake.attachments import services as files
 from intake.chats import quotas
 from intake.chats.quotas import together
 from intake.models import Conversation, Turn
@@ -107,33 +108,54 @@ def begin_turn(
     now: datetime,
     parent: int | None = None,
     choices: ChatChoices = NO_CHOICES,
+    attachments: Sequence[UUID] = (),
 ) -> Turn:
     """Save the user's message before any model is asked.
 
     `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    The same message sent again after a failure resumes the failed turn, so that a retry adds no turn. Raises
-    `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the caller's,
-    `QuotaExceeded`.
+    `attachments`: the files of the message, which may then be blank. The same message sent again after a failure
+    resumes the failed turn, so that a retry adds no turn. Raises `InvalidInput` for a blank or overlong message,
+    `NotFound` for a conversation, a parent or a file that is not the caller's, `QuotaExceeded`.
     """
-    message = clean_message(message)
+    message = clean_message(message, may_be_blank=bool(attachments))
+    ids = files.clean_ids(attachments) if attachments else []
     try:
         with transaction.atomic(savepoint=False):
             conversation = _open_conversation(caller, conversation_id, message, now, choices)
-            return begin_in(conversation, message=message, parent=parent, now=now)
+            if not message and conversation._state.adding:
+                conversation.title = title_from(files.first_name(caller, ids))
+            return begin_in(conversation, message=message, parent=parent, now=now, attachments=ids)
     except IntegrityError:
         # The account was deleted after the caller was authenticated.
         raise AuthenticationRequired from None
 
 
-def begin_in(conversation: Conversation, *, message: str, parent: int | None, now: datetime) -> Turn:
-    """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here."""
+def begin_in(
+    conversation: Conversation,
+    *,
+    message: str,
+    parent: int | None,
+    now: datetime,
+    attachments: Sequence[UUID] = (),
+    version_of: Turn | None = None,
+) -> Turn:
+    """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here.
+
+    The new turn gets these files, or those of the turn of which it is a version.
+    """
     follows = conversation.current_number if parent is None else parent
-    failed = None if conversation._state.adding else _failed_turn(conversation, message, follows)
+    is_new = conversation._state.adding or bool(attachments)
+    failed = None if is_new else _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
     if settings.QUOTA_TURNS or settings.QUOTA_BYTES:
         quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
-    turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
+    count = version_of.attachment_count if version_of is not None else len(attachments)
+    turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows, attachment_count=count)
+    if version_of is not None and count:
+        files.copy(version_of, turn)
+    elif attachments:
+        files.claim(turn, attachments)
     # Check here that the user still exists, not at the end of the caller's transaction.
     connection.check_constraints()
     return turn
@@ -250,10 +272,10 @@ def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
         return True
 
 
-def clean_message(message: str) -> str:
-    """The message as it is stored; raises `InvalidInput` naming the field."""
+def clean_message(message: str, *, may_be_blank: bool = False) -> str:
+    """The message as it is stored; raises `InvalidInput` naming the field. A message with files may be blank."""
     message = without_nul(message).strip()
-    if not message:
+    if not message and not may_be_blank:
         raise InvalidInput(_("The message is empty."), errors={"message": [_("Write something.")]})
     if len(message) > MAX_MESSAGE_LENGTH:
         message_of_limit = _("At most %(count)s characters; this has %(length)s.")
@@ -303,7 +325,7 @@ def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatCho
 
 
 def _failed_turn(conversation: Conversation, message: str, number: int | None) -> Turn | None:
-    failed = Q(turn_number=number, status=Turn.Status.FAILED, user_message=message)
+    failed = Q(turn_number=number, status=Turn.Status.FAILED, user_message=message, attachment_count=0)
     turn = conversation.turns.filter(failed).first()
     return None if turn is None or has_children(turn) else turn
 

@@ -36,6 +36,7 @@ class TurnRequest:
     `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
     `edit`: the turn of which the message is a new version. `regenerate`: the turn whose message is answered again.
     `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
+    `attachments`: the files of a new message; a version of a message keeps those of its turn.
     """
 
     message: str | None = None
@@ -45,6 +46,7 @@ class TurnRequest:
     regenerate: int | None = None
     resume: int | None = None
     choices: ChatChoices = field(default_factory=ChatChoices)
+    attachments: tuple[UUID, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """As JSON, by which a repeated request is recognised."""
@@ -52,6 +54,8 @@ class TurnRequest:
         fields |= {name: value for name, value in fields.pop("choices").items() if value is not None}
         if not self.choices.keeps_default_temperature:
             del fields["keeps_default_temperature"]
+        if attachments := fields.pop("attachments"):
+            fields["attachments"] = [str(each) for each in attachments]
         return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 
@@ -76,6 +80,7 @@ def begin(requested: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
         parent=requested.parent,
         choices=requested.choices,
         now=now,
+        attachments=requested.attachments,
     )
 
 
@@ -99,8 +104,7 @@ def edit(
     choices: ChatChoices = NO_CHOICES,
 ) -> Turn:
     """A version of a turn with another message. Raises the errors of `regenerate`, `InvalidInput` for a bad message."""
-    user_message = services.clean_message(message)
-    return _version(caller, conversation_id, turn_number, message=user_message, now=now, choices=choices)
+    return _version(caller, conversation_id, turn_number, message=message, now=now, choices=choices)
 
 
 def _version(
@@ -116,12 +120,14 @@ def _version(
         with transaction.atomic(savepoint=False):
             conversation = services.lock_conversation(caller, conversation_id, choices=choices)
             turn = _ended_turn(conversation, turn_number)
-            user_message = turn.user_message if message is None else message
+            user_message = turn.user_message
+            if message is not None:
+                user_message = services.clean_message(message, may_be_blank=turn.attachment_count > 0)
             is_retry = turn.status == Turn.Status.FAILED and user_message == turn.user_message
             if is_retry and not services.has_children(turn):
                 return services.take_up(turn)
             parent = turn.parent_number or services.NO_PARENT
-            return services.begin_in(conversation, message=user_message, parent=parent, now=now)
+            return services.begin_in(conversation, message=user_message, parent=parent, now=now, version_of=turn)
     except IntegrityError:
         raise AuthenticationRequired from None
 

@@ -22,14 +22,15 @@ from rest_framework.views import APIView
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.rate_limits import CountedStream
+from core.rate_limits import CountedStream, StreamLease
 from core.validation import Output, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.agent.language_models import default_for, offered
+from intake.attachments.services import pieces_of
 from intake.chats import deleting, exporting
-from intake.models import Activity, User
+from intake.models import Activity, Attachment, User
 from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
 
@@ -93,17 +94,28 @@ def download(
     """
     lease = rate_limits.begin_stream(request, user_id=user.pk)
     activity.note(user, Activity.EXPORTED)
+    headers = {
+        "Content-Disposition": content_disposition_header(True, name) or "attachment",
+        "Cache-Control": "private, no-store",
+        "X-Accel-Buffering": "no",
+    }
+    stream = _stream(request, user, pieces, lease)
+    return StreamingHttpResponse(stream, content_type=content_type, headers=headers)
+
+
+def download_of(
+    attachment: Attachment, *, request: Request, user: User, content_type: str, headers: dict[str, str]
+) -> StreamingHttpResponse:
+    """The bytes of an attached file, like `download`; no line in the user's activity."""
+    lease = rate_limits.begin_stream(request, user_id=user.pk)
+    stream = _stream(request, user, pieces_of(attachment), lease)
+    return StreamingHttpResponse(stream, content_type=content_type, headers=headers)
+
+
+def _stream(request: Request, user: User, pieces: Iterator[bytes], lease: StreamLease) -> CountedStream:
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
-    return StreamingHttpResponse(
-        CountedStream(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True), lease),
-        content_type=content_type,
-        headers={
-            "Content-Disposition": content_disposition_header(True, name) or "attachment",
-            "Cache-Control": "private, no-store",
-            "X-Accel-Buffering": "no",
-        },
-    )
+    return CountedStream(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True), lease)
 
 
 def choice(values: list[str], choices: tuple[str, ...]) -> str:

@@ -16,11 +16,12 @@ from core.responses import CONTENT_TYPE
 from core.text import without_values
 from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, text_limit
 from intake.agent.language_models import ChatOptions
+from intake.attachments.services import attachments_of
 from intake.chats import idempotency
 from intake.chats.quotas import Usage
 from intake.chats.reading import ConversationList, TurnWindow
 from intake.chats.tree import Tree
-from intake.models import Conversation, Turn
+from intake.models import Attachment, Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 
 
@@ -86,6 +87,34 @@ class UsageOutput(Output):
         return cls(**usage) if usage else None
 
 
+class AttachmentOutput(Output):
+    id: UUID
+    name: str
+    type: Annotated[str, Field(description="The media type: by its first bytes, or else by its name.")]
+    size: Annotated[int, Field(description="In bytes.")]
+    sha256: str
+    state: Annotated[str, Field(description="`waiting` until its text is read, then `read` or `unreadable`.")]
+    kind: Annotated[str, Field(description="`file`; `pasted`, a text; `imported`.")]
+    error: Annotated[str | None, Field(description="Why it cannot be read.")] = None
+    conversation_id: Annotated[UUID | None, Field(description="Where it was said, if a message names it.")] = None
+    turn_number: int | None = None
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> Self:
+        return cls(
+            id=attachment.pk,
+            name=attachment.name,
+            type=attachment.media_type,
+            size=attachment.size,
+            sha256=attachment.sha256,
+            state=attachment.state,
+            kind=attachment.kind,
+            error=(attachment.error or {}).get("message"),
+            conversation_id=attachment.conversation_id,
+            turn_number=attachment.turn_number,
+        )
+
+
 class TurnOutput(Output):
     turn_id: Annotated[int, Field(description="By which an answer that is being written is followed and stopped.")]
     turn_number: int
@@ -93,6 +122,7 @@ class TurnOutput(Output):
         int | None, Field(description="The turn that it follows; none for a first turn, and for a branch's.")
     ] = None
     user_message: str
+    attachments: Annotated[list[AttachmentOutput] | None, Field(description="The files of the message.")] = None
     assistant_message: str
     reasoning: Annotated[str | None, Field(description="What a thinking model wrote before its answer.")] = None
     tool_calls: list[dict[str, Any]]
@@ -104,16 +134,17 @@ class TurnOutput(Output):
     ] = None
 
     @classmethod
-    def of(cls, turn: Turn, *, versions: list[int] | None = None) -> Self:
-        return cls(**cls._fields(turn, versions))
+    def of(cls, turn: Turn, *, versions: list[int] | None = None, files: Iterable[Attachment] = ()) -> Self:
+        return cls(**cls._fields(turn, versions, files))
 
     @staticmethod
-    def _fields(turn: Turn, versions: list[int] | None) -> dict[str, Any]:
+    def _fields(turn: Turn, versions: list[int] | None, files: Iterable[Attachment]) -> dict[str, Any]:
         return dict(
             turn_id=turn.pk,
             turn_number=turn.turn_number,
             parent_turn_number=turn.parent_number,
             user_message=turn.user_message,
+            attachments=[AttachmentOutput.of(each) for each in files] or None,
             assistant_message=turn.assistant_message,
             reasoning=turn.reasoning or None,
             tool_calls=[without_values(call) for call in turn.tool_calls],
@@ -132,7 +163,8 @@ class OneTurnOutput(TurnOutput):
     @classmethod
     def with_count(cls, turn: Turn, tree: Tree) -> Self:
         number = turn.turn_number
-        return cls(**cls._fields(turn, tree.versions_of(number)), turns_from_here=len(tree.below(number)))
+        fields = cls._fields(turn, tree.versions_of(number), attachments_of([turn])[turn.pk])
+        return cls(**fields, turns_from_here=len(tree.below(number)))
 
 
 class ChosenOutput(Output):
@@ -149,9 +181,13 @@ class ConversationWithTurnsOutput(ConversationOutput):
 
     @classmethod
     def with_turns(cls, conversation: Conversation, window: TurnWindow) -> Self:
+        files = attachments_of(window.turns)
         return cls(
             **_of(conversation),
-            turns=[TurnOutput.of(turn, versions=window.versions[turn.turn_number]) for turn in window.turns],
+            turns=[
+                TurnOutput.of(turn, versions=window.versions[turn.turn_number], files=files[turn.pk])
+                for turn in window.turns
+            ],
             earlier=window.earlier,
             later=window.later,
         )

@@ -3,9 +3,22 @@
 from django.urls import path
 
 from intake.rest.account import AccountExportView, AccountView, ModelListView
+from intake.rest.attachments import AttachmentContentView, AttachmentsViewSet
 from intake.rest.conversations import ConversationExportView, ConversationViewSet, ToolCallViewSet, TurnViewSet
 
 urlpatterns = [
+    path("attachments/", AttachmentsViewSet.as_view({"post": "create"}), name="attachments"),
+    path("attachments/<str:attachment_id>/", AttachmentsViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
+    path(
+        "attachments/<str:attachment_id>/content",
+        AttachmentContentView.as_view(),
+        name="attachment_content",
+    ),
+    path(
+        "attachments/<str:attachment_id>/thumbnail",
+        AttachmentsViewSet.as_view({"get": "thumbnail"}),
+        name="attachment_thumbnail",
+    ),
     path("conversations/", ConversationViewSet.as_view({"get": "look"})),
     # Any text, so that a malformed id gets the same answer as one that does not exist.
     path(

@@ -37,6 +37,7 @@ from core.text import page_language
 from core.validation import LONGEST_REFERENCE, body_of, parse_json, stated, text_limit, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of
 from intake.agent.language_models import ChatOptions, is_recall_mode, refuse_temporary
+from intake.attachments.services import MOST_OF_A_MESSAGE
 from intake.chats import changes, idempotency
 from intake.chats.changes import Changes
 from intake.chats.reading import LARGEST_NUMBER, get_turn_by_id, open_answers
@@ -235,11 +236,19 @@ class ChatMessage(ChatOptions):
     message: Annotated[
         str | None,
         Field(
-            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters. Not with `regenerate` or "
-            "`continue`.",
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters, or none with files. Not with "
+            "`regenerate` or `continue`.",
             json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
         ),
     ] = None
+    attachments: Annotated[
+        list[Annotated[str, Field(max_length=LONGEST_REFERENCE)]],
+        Field(
+            max_length=MOST_OF_A_MESSAGE,
+            description="The ids of files that were uploaded for this message, in its order. Another version of a "
+            "message keeps its files.",
+        ),
+    ] = []
     conversation_id: Annotated[
         str | None, Field(description="The conversation to go on with, if any.", max_length=LONGEST_REFERENCE)
     ] = None
@@ -272,13 +281,15 @@ class ChatMessage(ChatOptions):
             raise stated("Give at most one of `parent`, `edit`, `regenerate` and `continue`.")
         if self.conversation_id is None and any(about):
             raise stated("A turn is named by its conversation: give `conversation_id`.")
+        if self.attachments and any(about[1:]):
+            raise stated("Files belong to a new message: not with `edit`, `regenerate` or `continue`.")
         return self
 
     def as_request(self, caller: Caller) -> TurnRequest:
         """Raises `NotFound` for a malformed conversation id, `InvalidInput` for a message too many or too few, and for
         what cannot be chosen."""
         needs_message = self.regenerate is None and self.resume is None
-        if needs_message != (self.message is not None):
+        if needs_message != (self.message is not None) and not self.attachments:
             requested = "Field required" if needs_message else "Not with `regenerate` or `continue`."
             raise InvalidInput(errors={"message": [requested]})
         if self.conversation_id is not None:
@@ -292,6 +303,7 @@ class ChatMessage(ChatOptions):
             regenerate=self.regenerate,
             resume=self.resume,
             choices=self.as_choices(caller),
+            attachments=tuple(map(parse_id, self.attachments)),
         )
 
 

@@ -1,0 +1,38 @@
+"""Files for tests of attachments."""
+
+import io
+import struct
+import zlib
+from datetime import datetime
+
+from core.isolation.acting import acting_as
+from intake.attachments import services
+from intake.models import Attachment, User
+from intake.tests.factories import NOW, caller_for
+
+PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n"
+
+
+def a_file(
+    user: User,
+    data: bytes = b"Milk, eggs, flour",
+    name: str = "list.txt",
+    *,
+    kind: Attachment.Kind = Attachment.Kind.FILE,
+    now: datetime = NOW,
+) -> Attachment:
+    """Uploaded, and named by no message."""
+    with acting_as(user):
+        return services.store(caller=caller_for(user), file=io.BytesIO(data), name=name, kind=kind, now=now)
+
+
+def a_picture(width: int = 4, height: int = 3, *, color: tuple[int, int, int] = (200, 30, 30)) -> bytes:
+    """A PNG of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    line = b"\0" + bytes(color) * width
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(line * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
