@@ -1,15 +1,30 @@
 """Makes identifiers for rows that users link to: unguessable, and in order of creation."""
 
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import uuid_utils.compat
 
 from core.errors import NotFound
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BELOW_THE_TIME = 80
+
 
 def uuid7() -> uuid.UUID:
     """A version 7 UUID (RFC 9562), which is later than every one that this process made before."""
     return uuid_utils.compat.uuid7()
+
+
+def first_id_of(moment: datetime) -> uuid.UUID:
+    """A version 7 UUID before all that are made at this moment or later."""
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return uuid.UUID(int=milliseconds << _BELOW_THE_TIME | 7 << 76 | 2 << 62)
+
+
+def time_of_id(id_: uuid.UUID) -> datetime:
+    """When a version 7 UUID was made, to the millisecond."""
+    return _EPOCH + timedelta(milliseconds=id_.int >> _BELOW_THE_TIME)
 
 
 def parse_id(text: str) -> uuid.UUID:

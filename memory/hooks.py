@@ -30,7 +30,7 @@ DOCUMENTS_AT_ONCE = 10
 
 
 # Reads the files that wait, and indexes what it has read.
-attachments_waiting = Waker("intake.read_attachments").wake_worker
+attachments_waiting = Waker("memory.read_attachments").wake_worker
 notes = partial(documents.beginning, day=None)
 about_me = partial(documents.beginning, day=ABOUT_ME)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted
-from intake.models import Conversation, Turn, User
+from intake.models import Attachment, Conversation, Turn, User
 from memory import index
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -52,12 +52,30 @@ def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) ->
 def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int] | None, **kwargs: Any) -> None:
     if user_id is not None:
         index.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
+        _forget_attachments(user_id, conversation_id, numbers)
+
+
+def _forget_attachments(user_id: int, conversation_id: UUID, numbers: list[int] | None) -> None:
+    """Before the database deletes them with their turns. Their rows are locked, so that no worker indexes one
+    meanwhile.
+    """
+    files = Attachment.objects.filter(user_id=user_id, conversation_id=conversation_id)
+    files = files if numbers is None else files.filter(turn_number__in=numbers)
+    for pk in files.order_by("pk").select_for_update().values_list("pk", flat=True):
+        index.forget(Place(user_id, Corpus.ATTACHMENT, pk))
+
+
+@receiver(pre_delete, sender=Attachment, dispatch_uid="memory.forget_attachment")
+def forget_attachment(instance: Attachment, **kwargs: Any) -> None:
+    if instance.conversation_id is not None:
+        index.forget(Place(instance.user_id, Corpus.ATTACHMENT, instance.pk))
 
 
 @receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
 def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if instance.user_id is not None and not _deletes_a_person(origin):
         index.forget(Place(instance.user_id, Corpus.CHAT, instance.pk))
+        _forget_attachments(instance.user_id, instance.pk, None)
 
 
 @receiver(pre_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")

@@ -27,6 +27,7 @@ from intake.models import User
 from intake.models.sessions import Session
 from memory import index
 from memory.backends.embedders import EmbedderError, configured_embedders, get_embedder, require_active
+from memory.index import attachments as read_files
 from memory.index import segments, vectors
 from memory.overview import drawing
 
@@ -110,6 +111,21 @@ def flush_terms() -> None:
     steps("memory.flush_terms", lambda: segments.flush(until=until), lambda: segments.purge(until=until))
 
 
+@shared_task(name="memory.read_attachments")
+def read_attachments(days: int = read_files.RECENT.days) -> None:
+    """Read the files that wait, and index those of the last `days` that got their message after they were read."""
+    now = timezone.now()
+    until = now + timedelta(seconds=TASK_SECONDS)
+    has_more: list[bool] = []
+    steps(
+        "memory.read_attachments",
+        lambda: has_more.append(read_files.read_waiting(until=until)),
+        lambda: read_files.index_read(now=now, since=now - timedelta(days=days), until=until),
+    )
+    if any(has_more):
+        read_attachments.apply_async(retry=False)
+
+
 @shared_task(name="memory.sweep_pending")
 def sweep_pending() -> None:
     """Find rows without a message: the broker was unavailable, a worker died, a lease expired."""
@@ -141,6 +157,7 @@ def sweep_lost() -> None:
     def sweep_one(user_id: int) -> None:
         # Also past a user who fails, who is tried again tomorrow.
         reached[0] = user_id
+        read_files.forget_lost(user_id)
         segments.mark_lost(user_id)
         vectors.sweep(user_id)
 

@@ -702,6 +702,7 @@ HISTORY_WEIGHTS = {
     "memory": env.float("HISTORY_WEIGHT_MEMORY", default=1.0),
     "messages": env.float("HISTORY_WEIGHT_MESSAGES", default=0.6),
     "sessions": env.float("HISTORY_WEIGHT_SESSIONS", default=0.5),
+    "attachments": env.float("HISTORY_WEIGHT_ATTACHMENTS", default=0.6),
 }
 # The exponential decay of a score per day of age: at 0.01 it halves in 69 days. 0 turns it off.
 HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
@@ -735,6 +736,7 @@ CELERY_TASK_ROUTES = {
     "memory.remove_expired_sessions": {"queue": "people"},
     # Whatever may take long, or may wait: the worker that embeds does nothing else.
     "memory.draw_maps": {"queue": "housekeeping"},
+    "memory.read_attachments": {"queue": "housekeeping"},
     "memory.sweep_lost": {"queue": "housekeeping"},
     "memory.remove_silent_visitors": {"queue": "housekeeping"},
     "memory.remove_temporary_chats": {"queue": "housekeeping"},
@@ -751,6 +753,14 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     # Each run goes on where the last one stopped; each user is swept once a day.
     "sweep-lost-texts": {"task": "memory.sweep_lost", "schedule": 60, "options": {"expires": 60}},
+    "read-attachments": {"task": "memory.read_attachments", "schedule": 30, "options": {"expires": 30}},
+    # Those of visitors who have registered since.
+    "index-older-attachments": {
+        "task": "memory.read_attachments",
+        "kwargs": {"days": VISITOR_DAYS + 2},
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
     "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},

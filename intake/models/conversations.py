@@ -123,15 +123,20 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
     def with_keys(self, keys: Iterable[tuple[UUID, int]]) -> Self:
         """The turns of these (conversation, turn number) pairs."""
         pairs = list(keys)
-        if not pairs:
-            return self.none()
-        # As two parameters, for any number of pairs: one condition per pair takes longer to write than to run.
-        requested = RawSQL(
-            "(conversation_id, turn_number) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",
-            ([key for key, _ in pairs], [number for _, number in pairs]),
-            output_field=models.BooleanField(),
-        )
-        return self.filter(requested)
+        return self.filter(with_pairs("conversation_id", "turn_number", pairs)) if pairs else self.none()
+
+
+def with_pairs(key: str, number: str, pairs: Iterable[tuple[UUID, int]]) -> RawSQL:
+    """The condition that these two columns are one of the pairs.
+
+    As two parameters, for any number of pairs: one condition per pair takes longer to write than to run.
+    """
+    every = list(pairs)
+    return RawSQL(  # noqa: S611 - the names of columns
+        f"({key}, {number}) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",  # noqa: S608
+        ([key for key, _ in every], [number for _, number in every]),
+        output_field=models.BooleanField(),
+    )
 
 
 def bytes_of(*names: str) -> Expression:

@@ -18,9 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.db.models import Model, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
-from intake.models import Turn, User
+from core.ids import time_of_id
+from intake.models import Attachment, AttachmentText, Turn, User
+from intake.models.conversations import with_pairs
 from memory.backends.embedders import Embedder
 from memory.chunking import (
     CUTTING_RULES,
@@ -144,7 +146,9 @@ REGISTERED = User.objects.filter(is_visitor=False).values("pk")
 
 @dataclass(frozen=True, slots=True)
 class SourceKey:
-    """The key of a text: for chat the conversation and the turn number, for a document the number of the chunk."""
+    """The key of a text: for chat the conversation and the turn number, for a document the number of the chunk, for an
+    attachment that of the part.
+    """
 
     corpus: Corpus
     source_id: UUID
@@ -295,9 +299,46 @@ class RecordReader(Reader[MemoryRecord]):
         return record_entry(row)
 
 
+class AttachmentReader(Reader[AttachmentText]):
+    """For the parts of files, each a text by itself: there may be thousands in one file."""
+
+    corpus = Corpus.ATTACHMENT
+    columns = {"source_id": "attachment", "chunk_index": "number"}
+
+    def rows(self) -> QuerySet[AttachmentText, Any]:
+        """See Reader: of files that a message of a registered user names, outside temporary chats."""
+        named = claimed(Attachment.objects.filter(user=OuterRef("user"), pk=OuterRef("attachment")))
+        return AttachmentText.objects.filter(Exists(named), user__in=REGISTERED)
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AttachmentText, Any]:
+        """See Reader."""
+        return self.rows().filter(with_pairs("attachment_id", "number", ((k.source_id, k.chunk_index) for k in keys)))
+
+    def entry(self, row: AttachmentText) -> Entry:
+        """See Reader."""
+        return attachment_entry(row)
+
+
+def claimed(attachments: QuerySet[Attachment, Any]) -> QuerySet[Attachment, Any]:
+    """Those of them that belong to a message outside temporary chats."""
+    kept = Turn.objects.filter(
+        user=OuterRef("user"),
+        conversation=OuterRef("conversation_id"),
+        turn_number=OuterRef("turn_number"),
+        is_temporary=False,
+    )
+    return attachments.filter(Exists(kept))
+
+
 READERS: dict[Corpus, Reader[Any]] = {
     reader.corpus: reader
-    for reader in (TurnReader(), DocumentReader(Corpus.MEMORY), DocumentReader(Corpus.DAILY_LOG), RecordReader())
+    for reader in (
+        TurnReader(),
+        DocumentReader(Corpus.MEMORY),
+        DocumentReader(Corpus.DAILY_LOG),
+        RecordReader(),
+        AttachmentReader(),
+    )
 }
 
 
@@ -424,6 +465,18 @@ def record_entry(record: MemoryRecord) -> Entry:
 
 def record_place(record: MemoryRecord) -> Place:
     return Place(record.user_id, Corpus.RECORD, record.pk, ONLY_CHUNK)
+
+
+def attachment_entry(part: AttachmentText) -> Entry:
+    """A part of a file, as of the time when it was attached, which its id tells without another query."""
+    place = Place(part.user_id, Corpus.ATTACHMENT, part.attachment_id, part.number)
+    text = Text(
+        key=SourceKey(Corpus.ATTACHMENT, part.attachment_id, part.number),
+        user_id=part.user_id,
+        said_at=time_of_id(part.attachment_id),
+        said=part.text,
+    )
+    return Entry(place, [text])
 
 
 def content_hash(text: str) -> bytes:

@@ -346,7 +346,7 @@ SELECT text.id
        AND row.chunk_index = text.chunk_index AND vector IS NOT NULL AND NOT is_further
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      LIMIT 1) AS having_one
- WHERE text.user_id = %(user_id)s
+ WHERE text.user_id = %(user_id)s AND text.corpus <> 'attachment'
  ORDER BY text.id
 """
 # A lookup for each text, even if the planner has no statistics of newly filled tables.
@@ -574,7 +574,7 @@ def nearest_passages(
 
 
 def embedded_texts(user_id: int, *, model: str) -> list[int]:
-    """The ids of a user's texts, of every corpus, that have a vector of this model; in order."""
+    """The ids of a user's texts that have a vector of this model, without those of files; in order."""
     return [text_id for (text_id,) in _fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
 
 

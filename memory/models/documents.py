@@ -22,7 +22,9 @@ from intake.models.conversations import OwnedQuerySet
 # --- The corpora of the index; the scope of a search (one user's texts of some corpora and days), and its hits ---
 
 Key = tuple[UUID, int]
-"""How a text is named: by its source and its place in it, for chat the conversation and the turn number."""
+"""How a text is named: by its source and its place in it, for chat the conversation and the turn number, for a file the
+attachment and the number of the part.
+"""
 
 
 class Corpus(models.TextChoices):
@@ -30,6 +32,7 @@ class Corpus(models.TextChoices):
     MEMORY = "memory", "MEMORY.md"
     DAILY_LOG = "daily_log"
     RECORD = "record"
+    ATTACHMENT = "attachment"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from core.resilience import for_each
 from intake.models import User, local_time
 from memory.backends.embedders import get_embedder
 from memory.index import vectors
-from memory.models import Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
+from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
 from memory.overview.layout import Layout, WholeNumbers, on_the_map
 from memory.overview.words import telling_words
 
@@ -269,7 +269,8 @@ def _new_points(user_id: int, points: Points) -> list[MapPoint]:
 def _months_of(user_id: int) -> dict[int, int]:
     """The month of each text, as 202603, in its owner's time zone."""
     zone = User.objects.only("pk", "time_zone").get(pk=user_id).zone
-    times = IndexedText.objects.filter(user_id=user_id).values_list("pk", "said_at")
+    texts = IndexedText.objects.filter(user_id=user_id).exclude(corpus=Corpus.ATTACHMENT)
+    times = texts.values_list("pk", "said_at")
     local = ((pk, local_time(at, zone)) for pk, at in times.iterator(chunk_size=5_000))
     return {pk: at.year * 100 + at.month for pk, at in local}
 

@@ -243,7 +243,7 @@ def look(user: User, *, now: datetime) -> None:
 
 def read_atlas(*, user: User, now: datetime) -> MapOutput:
     look(user, now=now)
-    texts = IndexedText.objects.for_user(user).count()
+    texts = IndexedText.objects.for_user(user).exclude(corpus=Corpus.ATTACHMENT).count()
     placed = MapPoint.objects.filter(user=user).count()
     drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
     state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
@@ -305,7 +305,8 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 # --- Reads the timeline: the counts of each month, its typical words, and its chats and notes ---
-# Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`).
+# Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`). Files are in neither:
+# both show what was said and noted.
 
 PAGE = 100
 # The last month that there is has no month after it.
@@ -317,14 +318,14 @@ SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
   FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
           FROM indexed_texts
-         WHERE user_id = %(user_id)s) AS text
+         WHERE user_id = %(user_id)s AND corpus <> 'attachment') AS text
  GROUP BY 1, 2, corpus
  ORDER BY 1, 2
 """
 _SOURCES = """
 SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
   FROM indexed_texts
- WHERE user_id = %(user_id)s AND said_at >= %(since)s AND said_at < %(until)s
+ WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND said_at >= %(since)s AND said_at < %(until)s
  GROUP BY corpus, source_id
  ORDER BY max(said_at) DESC, source_id
  LIMIT %(limit)s OFFSET %(skip)s

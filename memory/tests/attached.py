@@ -1,0 +1,45 @@
+"""Files that a message names, read and indexed as the worker leaves them."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from intake.chats import services
+from intake.models import Attachment, Turn
+from intake.tests.attached import a_file
+from intake.tests.factories import NOW, caller_for
+from memory.index import attachments
+from testing.examiner import as_a_worker
+
+
+def attach(user, data, name="list.txt", *, message="Look at this", read=True, **choices):
+    """The file, after the answer to its message."""
+    attachment = a_file(user, data, name)
+    say(user, attachment, message=message, **choices)
+    if read:
+        read_all()
+    return Attachment.objects.get(pk=attachment.pk)
+
+
+def say(user, *files, message="Look at this", **choices):
+    with acting_as(user):
+        turn = services.begin_turn(
+            caller=caller_for(user),
+            message=message,
+            conversation_id=None,
+            now=NOW,
+            attachments=[each.pk for each in files],
+            choices=services.ChatChoices(**choices),
+        )
+        return services.finish_turn(
+            turn_id=turn.pk, answer=services.Answer(text="Noted.", status=Turn.Status.COMPLETE), attempt=turn.attempt
+        )
+
+
+def read_all():
+    """What the worker's task does."""
+    now = timezone.now()
+    with as_a_worker():
+        attachments.read_waiting(until=now + timedelta(minutes=1))
+        attachments.index_read(now=now, since=now - attachments.RECENT)

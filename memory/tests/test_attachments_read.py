@@ -1,0 +1,222 @@
+"""Files are read by a worker, once, and indexed when a message has named them."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from core.text import in_language, restored
+from intake.attachments import services
+from intake.attachments.reading import Part, Reading, process
+from intake.chats import arranging, deleting, versions
+from intake.models import Attachment, AttachmentText, Turn, User
+from intake.tests.attached import a_file, a_picture
+from intake.tests.factories import a_person, a_visitor, caller_for
+from memory import index, tasks
+from memory.index import attachments
+from memory.models import Corpus, Embedding, IndexedText
+from memory.tests.attached import attach, read_all, say
+from testing import files
+from testing.examiner import as_a_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice@example.com")
+
+
+def indexed(**which):
+    texts = IndexedText.objects.in_corpus(Corpus.ATTACHMENT).filter(**which)
+    return sorted(texts.values_list("source_id", "chunk_index"))
+
+
+def again(attachment):
+    return Attachment.objects.get(pk=attachment.pk)
+
+
+def test_a_file_is_read_into_texts_with_their_places(alice):
+    attachment = attach(alice, files.pdf(["The lease ends in May.", "The rent is 900."]), "lease.pdf")
+    assert (attachment.state, attachment.parts, attachment.error) == ("read", 2, None)
+    assert attachment.places == [["page 1", 0], ["page 2", 1]]
+    texts = AttachmentText.objects.filter(attachment=attachment).order_by("number")
+    assert [(text.number, text.place, text.text) for text in texts] == [
+        (0, "page 1", "The lease ends in May."),
+        (1, "page 2", "The rent is 900."),
+    ]
+
+
+def test_a_file_of_a_message_is_indexed_when_it_is_read(alice):
+    attachment = attach(alice, files.pdf(["The lease ends in May.", "The rent is 900."]), "lease.pdf")
+    assert indexed() == [(attachment.pk, 0), (attachment.pk, 1)]
+    with as_a_worker():
+        index.embed_pending()
+    rows = Embedding.objects.in_corpus(Corpus.ATTACHMENT)
+    assert rows.count() == 2
+    assert not rows.filter(vector=None).exists()
+
+
+def test_a_file_that_no_message_names_is_read_and_not_indexed(alice):
+    attachment = a_file(alice)
+    read_all()
+    assert (again(attachment).state, indexed()) == ("read", [])
+
+
+def test_a_file_that_was_read_first_is_indexed_when_its_message_comes(alice):
+    attachment = a_file(alice)
+    read_all()
+    say(alice, attachment)
+    read_all()
+    assert indexed() == [(attachment.pk, 0)]
+
+
+def test_reading_and_indexing_twice_changes_nothing(alice):
+    attach(alice, b"Milk, eggs, flour")
+    before = list(IndexedText.objects.values_list("pk", flat=True)), AttachmentText.objects.count()
+    read_all()
+    assert (list(IndexedText.objects.values_list("pk", flat=True)), AttachmentText.objects.count()) == before
+
+
+def test_the_files_of_visitors_and_of_temporary_chats_are_not_indexed(alice):
+    attach(a_visitor(), b"a visitor's list")
+    attach(alice, b"between us", is_temporary=True)
+    assert indexed() == []
+
+
+def test_the_files_of_a_visitor_are_indexed_after_registration():
+    visitor = a_visitor()
+    attachment = attach(visitor, b"a visitor's list")
+    User.objects.filter(pk=visitor.pk).update(is_visitor=False, email="v@example.com")
+    read_all()
+    assert indexed() == [(attachment.pk, 0)]
+
+
+def test_the_files_of_a_temporary_chat_are_indexed_when_it_is_kept(alice):
+    attachment = attach(alice, b"between us", is_temporary=True)
+    with acting_as(alice):
+        arranging.keep(caller=caller_for(alice), conversation_id=attachment.conversation_id)
+    read_all()
+    assert indexed() == [(attachment.pk, 0)]
+
+
+def test_the_files_of_another_version_of_a_message_are_indexed_too(alice):
+    attachment = attach(alice, b"Milk, eggs, flour")
+    with acting_as(alice):
+        request = versions.TurnRequest(conversation_id=attachment.conversation_id, edit=1, message="Otherwise")
+        versions.begin(request, caller=caller_for(alice), now=timezone.now())
+    read_all()
+    assert len(indexed()) == 2
+
+
+def test_a_file_that_cannot_be_read_says_why(alice):
+    attachment = attach(alice, files.encrypted_pdf(), "secret.pdf")
+    assert (attachment.state, attachment.error) == ("unreadable", {"message": "The file is protected by a password."})
+    assert indexed() == []
+
+
+def test_a_reason_with_a_number_can_be_told_in_another_language(alice, monkeypatch):
+    monkeypatch.setattr(process, "SECONDS", 1)
+    monkeypatch.setattr(process, "_CHILD", [*process._CHILD[:-2], "-c", "import time; time.sleep(60)"])
+    error = attach(alice, b"Milk").error
+    assert in_language(restored(error, "message"), "de") == "Die Datei konnte nicht in 1 Sekunden gelesen werden."
+
+
+def test_of_a_file_that_is_too_long_the_beginning_is_read_and_it_says_so(alice):
+    attachment = a_file(alice)
+    with as_a_worker():
+        attachments.store(attachment, Reading([Part("", "a")], is_cut=True), now=timezone.now())
+    assert again(attachment).state == "read"
+    assert again(attachment).error["message"] == "Only the first 5,000,000 characters were read."
+
+
+def test_a_picture_has_nothing_to_read(alice):
+    attachment = attach(alice, a_picture(), "photo.png")
+    assert (attachment.state, attachment.parts, indexed()) == ("read", 0, [])
+
+
+def test_a_file_that_kills_its_worker_is_given_up_after_three_attempts(alice):
+    attachment = a_file(alice)
+    for _ in range(attachments.MOST_ATTEMPTS):
+        with as_a_worker():
+            # The worker dies after this.
+            assert attachments.claim(now=timezone.now()) is not None
+            assert attachments.claim(now=timezone.now()) is None
+        Attachment.objects.update(next_attempt_at=timezone.now())
+    with as_a_worker():
+        assert attachments.claim(now=timezone.now()) is None
+    assert again(attachment).state == "unreadable"
+    assert again(attachment).error == {"message": "The file could not be read."}
+
+
+def test_users_take_turns_however_many_files_one_has(alice):
+    bob = a_person("bob@example.com")
+    hers = [a_file(alice, name=f"{number}.txt") for number in range(3)]
+    his = a_file(bob)
+    with as_a_worker():
+        claimed = [attachments.claim(now=timezone.now()).pk for _ in range(4)]
+    assert claimed.index(his.pk) < 2
+    assert set(claimed) == {his.pk, *(each.pk for each in hers)}
+
+
+def test_a_file_that_was_deleted_while_it_was_read_leaves_nothing(alice):
+    attachment = a_file(alice)
+    with as_a_worker():
+        claimed = attachments.claim(now=timezone.now())
+    with acting_as(alice):
+        services.remove_unclaimed(caller=caller_for(alice), attachment=attachment)
+    with as_a_worker():
+        attachments.store(claimed, Reading([Part("", "a")]), now=timezone.now())
+    assert not AttachmentText.objects.exists()
+
+
+@pytest.mark.parametrize("deletes", ["chat", "turn", "file"])
+def test_nothing_of_a_deleted_file_is_left_in_the_index(alice, deletes):
+    attachment = attach(alice, b"Milk, eggs, flour")
+    other = attach(alice, b"Another list", "other.txt")
+    caller, chat = caller_for(alice), attachment.conversation_id
+    with acting_as(alice):
+        if deletes == "chat":
+            deleting.delete_conversation(caller=caller, conversation_id=chat)
+        elif deletes == "turn":
+            deleting.delete_turn(caller=caller, conversation_id=chat, turn_number=1)
+        else:
+            deleting.delete_attachment(caller=caller, attachment_id=str(attachment.pk))
+    assert indexed() == [(other.pk, 0)]
+    assert set(Embedding.objects.in_corpus(Corpus.ATTACHMENT).values_list("source_id", flat=True)) == {other.pk}
+    assert list(AttachmentText.objects.values_list("attachment_id", flat=True)) == [other.pk]
+
+
+def test_what_the_database_deleted_by_itself_is_swept_from_the_index(alice):
+    attachment = attach(alice, b"Milk, eggs, flour")
+    Turn.objects.filter(conversation=attachment.conversation_id)._raw_delete("default")
+    assert indexed() == [(attachment.pk, 0)]
+    with as_a_worker():
+        attachments.forget_lost(alice.pk)
+    assert indexed() == []
+
+
+def test_a_change_of_the_rules_indexes_files_anew(alice):
+    attachment = attach(alice, b"Milk, eggs, flour")
+    Embedding.objects.all().delete()
+    IndexedText.objects.all().delete()
+    with as_a_worker():
+        index.enqueue_missing(now=timezone.now())
+    assert indexed() == [(attachment.pk, 0)]
+
+
+def test_the_task_reads_and_indexes(alice):
+    attachment = a_file(alice)
+    say(alice, attachment)
+    with as_a_worker():
+        tasks.read_attachments()
+    assert (again(attachment).state, indexed()) == ("read", [(attachment.pk, 0)])
+
+
+def test_the_ids_of_files_tell_the_time_of_their_texts(alice):
+    before = timezone.now()
+    attachment = attach(alice, b"Milk")
+    (text,) = IndexedText.objects.in_corpus(Corpus.ATTACHMENT)
+    assert before - timedelta(milliseconds=1) <= text.said_at <= timezone.now()
+    assert text.source_id == attachment.pk
