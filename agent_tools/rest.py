@@ -175,6 +175,7 @@ def shape_named(name: str) -> Callable[[AnyTool], Shape]:
 # --- A real call of each tool with its response, for the OpenAPI document and the manual ---
 
 CONVERSATION = "01890a5d-ac96-774b-bcce-b302099a8057"
+FILE = "01890a5d-ac96-7c30-9d55-2e8b4f1a6d20"
 RECORD = {
     "id": "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11",
     "type": "decision",
@@ -274,6 +275,14 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             ],
             "earlier": 3,
             "later": 5,
+        },
+    ),
+    "read_attachment": (
+        {"attachmentId": FILE, "place": "page 2"},
+        {
+            "name": "lease.pdf",
+            "place": "page 2",
+            "text": "[page 2]\nThe deposit of 1,800 is paid back within six weeks.",
         },
     ),
     "list_recent_conversations": (

@@ -1,6 +1,7 @@
 """The registry of all tools."""
 
 from agent_tools.registry import Registry
+from agent_tools.tools.attachments import read_attachment
 from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.connectors import fetch, search
 from agent_tools.tools.conversations import get_conversation, list_recent_conversations
@@ -13,6 +14,7 @@ registry.register(search_history)
 registry.register(search_memory)
 registry.register(get_conversation)
 registry.register(list_recent_conversations)
+registry.register(read_attachment)
 registry.register(save_memory)
 registry.register(append_daily_log)
 

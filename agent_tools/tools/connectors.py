@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints
 from agent_tools.models import TokenScope
 from agent_tools.oauth.addresses import origin
 from agent_tools.registry import Tool
-from agent_tools.tools import conversations
+from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known
 from core.errors import NotFound
@@ -102,10 +102,14 @@ def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocu
             return _document(requested.id, parse_id(key), user)
         case "record":
             return _record(requested.id, parse_id(key), user)
+        case "file":
+            return _file(requested.id, key, user)
     raise NotFound
 
 
 def _id_of(reference: Reference) -> str:
+    if reference.attachment_id is not None:
+        return f"file:{reference.attachment_id}:{reference.part}"
     if reference.conversation_id is not None:
         turn = "" if reference.turn_number is None else f":{reference.turn_number}"
         return f"conversation:{reference.conversation_id}{turn}"
@@ -115,7 +119,7 @@ def _id_of(reference: Reference) -> str:
 
 
 def _title_of(reference: Reference) -> str:
-    name = reference.session or reference.document
+    name = reference.file or reference.session or reference.document
     return _titled(name or ("Saved memory" if reference.record_id else "Daily log"), reference.day.isoformat())
 
 
@@ -167,6 +171,24 @@ def _record(name: str, key: UUID, user: User) -> ConnectorDocument:
     record = records.read(user=user, record_id=key)
     day = user.local_time(record.created_at).date().isoformat()
     return _whole(name, _titled(record.type, day), record.content, record_path(record.id), source="memory", day=day)
+
+
+def _file(name: str, key: str, user: User) -> ConnectorDocument:
+    """The file from the part that was found on, as far as it fits."""
+    attachment_id, _, part = key.partition(":")
+    attachment = attachments.find(attachment_id, user)
+    found, following = attachments.parts_from(
+        attachment, 0 if part in ("", "0") else _as_number(part), most=LONGEST_TEXT
+    )
+    path = conversation_path(attachment.conversation_id, turn_number=attachment.turn_number)
+    day = user.local_time(attachment.created_at).date().isoformat()
+    return ConnectorDocument(
+        id=name,
+        title=_titled(attachment.name, day),
+        content=attachments.in_one(found, most=LONGEST_TEXT),
+        url=_url(path),
+        metadata=_metadata("attachment", day, was_cut=following is not None),
+    )
 
 
 def _whole(name: str, title: str, text: str, path: str, *, source: str, day: str) -> ConnectorDocument:

@@ -105,8 +105,8 @@ class SearchHistoryInput(Input):
         ScopeName,
         BeforeValidator(_a_scope),
         Field(
-            description="`all`; `memory`: MEMORY.md, daily logs and saved memories; `daily_log`: daily logs alone; "
-            "`sessions`: the titles and the messages of conversations."
+            description="`all`, with attached files; `memory`: MEMORY.md, daily logs and saved memories; `daily_log`: "
+            "daily logs alone; `sessions`: the titles and the messages of conversations."
         ),
     ] = "all"
     date_from: Annotated[OptionalDay, Field(description="Nothing before this day, YYYY-MM-DD.")] = None
@@ -138,7 +138,10 @@ NEAREST = "Nothing was found about this, and these results are only the nearest"
 
 
 class HistoryResult(Output):
-    source: Annotated[Literal["memory", "daily_log", "message", "session"], Field(description="What it is.")]
+    source: Annotated[
+        Literal["memory", "daily_log", "message", "session", "attachment"],
+        Field(description="What it is; an attachment is a part of a file."),
+    ]
     date: Annotated[str, Field(description="The day it is of, YYYY-MM-DD, in the person's time zone.")]
     score: Annotated[float, Field(description="Higher is better; 1 is the most there is.")]
     excerpt: Annotated[str, Field(description="At most 500 characters around the match.")]
@@ -151,6 +154,9 @@ class HistoryResult(Output):
     session: Annotated[str | None, Field(description="The title of the conversation.")] = None
     document_id: Annotated[UUID | None, Field(description="The document it is in.")] = None
     record_id: Annotated[UUID | None, Field(description="The saved memory it is.")] = None
+    file: Annotated[str | None, Field(description="The name of the file it is in.")] = None
+    place: Annotated[str | None, Field(description="Where in the file: a page, a sheet, a heading.")] = None
+    attachment_id: Annotated[UUID | None, Field(description="The file, for `read_attachment`.")] = None
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
 
 
@@ -200,7 +206,7 @@ def summarise(output: SearchHistoryOutput, user: User | None) -> str:
         return NOTHING
     best: dict[object, str] = {}
     for result in output.results:
-        best.setdefault(result.conversation_id or _place(result), _place(result))
+        best.setdefault(result.attachment_id or result.conversation_id or _place(result), _place(result))
     places = list(best.values())
     if output.nothing_relevant:
         return Sentence(ONLY_NEAREST, places=first_of(places))
@@ -210,7 +216,10 @@ def summarise(output: SearchHistoryOutput, user: User | None) -> str:
 
 def _place(result: HistoryResult) -> str:
     if result.conversation_id is not None:
-        return link(result.session or "", conversation_path(result.conversation_id, turn_number=result.turn_number))
+        return link(
+            result.file or result.session or "",
+            conversation_path(result.conversation_id, turn_number=result.turn_number),
+        )
     if result.record_id is not None:
         return Sentence(_("a saved memory"))
     if result.source == "daily_log":
@@ -250,6 +259,9 @@ def _result(found: HistoryMatch) -> HistoryResult:
         session=reference.session,
         document_id=reference.document_id,
         record_id=reference.record_id,
+        file=reference.file,
+        place=reference.place,
+        attachment_id=reference.attachment_id,
     )
 
 
@@ -263,8 +275,10 @@ def history_text(query: str, scope: str, results: Sequence[HistoryResult], *, no
 def _block(number: int, result: HistoryResult) -> str:
     """Stored text cannot imitate these lines: a header is one line, and an excerpt has no line like ours."""
     # The excerpt of a session contains its title.
-    session = f', session: "{as_one_line(result.session or "")}"' if result.source == "message" else ""
-    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{session}"
+    named = {"message": {"session": result.session or ""}, "attachment": {"file": result.file, "place": result.place}}
+    labels = {name: label for name, label in named.get(result.source, {}).items() if label is not None}
+    where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels.items())
+    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 
 
@@ -287,8 +301,8 @@ search_history = Tool(
     description=(
         "Search past conversations, memory and daily logs for information the person mentioned before: a name, a "
         "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
-        "MEMORY.md, the daily logs, saved memories and the titles of conversations; finds exact pieces of text as well "
-        "as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their source and date, "
+        "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
+        "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their source and date, "
         "best first. If nothing is found, try broader keywords or another scope. Only the caller's own history is "
         "searched."
     ),

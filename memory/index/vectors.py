@@ -282,7 +282,8 @@ _DISTANCES = (
       FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
      WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
-SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SELECT count(*) FROM found), text.*
+SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SELECT count(*) FROM found),
+       EXISTS (SELECT FROM indexed_texts WHERE user_id = %(user_id)s AND corpus = 'attachment'), text.*
   FROM (SELECT count(DISTINCT (source_id, chunk_index)) AS pending
           FROM embeddings
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
@@ -517,11 +518,12 @@ def nearest(
 
 def distances(
     scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, hits: Collection[Hit]
-) -> tuple[list[Hit], float | None, int]:
+) -> tuple[list[Hit], float | None, int, bool]:
     """These hits, in their order and with their distances, and the texts of the `passages` nearest passages.
 
-    Also returns the distance that three in ten of the user's passages exceed, None if there are none; and how many of
-    the corpora, of any date, have a passage without a vector. A hit that is not in `scope` any more is left out.
+    Also returns the distance that three in ten of the user's passages exceed, None if there are none; how many of the
+    corpora, of any date, have a passage without a vector; and whether the user has any file, so that nobody else pays
+    for a search of files. A hit that is not in `scope` any more is left out.
 
     If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
     `passages`. `further`: as in `Calibration`. Without a vector there are only these hits, without distances.
@@ -539,7 +541,7 @@ def distances(
     enough = passages // USUAL_PASSAGES
     while True:
         rows = _scan(_DISTANCES, scope, parameters | {"passages": passages})
-        pending, unrelated, near, texts, *_ = rows[0]
+        pending, unrelated, near, texts, has_files, *_ = rows[0]
         if texts >= enough or near < passages:
             break
         passages *= MORE_PASSAGES
@@ -551,7 +553,7 @@ def distances(
             hit = known.get(key) or Hit(key, corpus, datetime.fromtimestamp(at, UTC), length)
             measured[key] = hit._replace(distance=distance, user_distance=user_distance, length=length)
     in_order = {key: measured[key] for key in known if key in measured} | measured
-    return list(in_order.values()), unrelated, pending
+    return list(in_order.values()), unrelated, pending, has_files
 
 
 def nearest_passages(

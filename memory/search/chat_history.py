@@ -106,6 +106,7 @@ class ChatHistory:
 
 class Found(NamedTuple):
     """What both retrievers found. `pending`: how many of the scope's corpora have a passage without a vector.
+    `has_files`: whether the user has any file, in the scope or not.
 
     `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`. `lacks_quotation`: no
     text has the query's quotations, and these are others. `lacks_title`: no chat has the title.
@@ -118,6 +119,7 @@ class Found(NamedTuple):
     unrelated: float
     lacks_quotation: bool = False
     lacks_title: bool = False
+    has_files: bool = False
 
 
 def search_chat_history(
@@ -432,7 +434,7 @@ def gather(
     """The best texts by terms and those of the nearest passages, and others to be measured, before ranking."""
     best, ideal = scoring.score(scope, query=query, limit=texts)
     known = {hit.key for hit in best}
-    hits, unrelated, pending = vectors.distances(
+    hits, unrelated, pending, has_files = vectors.distances(
         scope,
         model=embedder.name,
         vector=_usable(vector),
@@ -440,7 +442,8 @@ def gather(
         further=further_of(embedder),
         hits=best + [hit for hit in also if hit.key not in known],
     )
-    return Found(hits, pending, _calibration(embedder, hits, unrelated), ideal, unrelated or 0.0)
+    calibration = _calibration(embedder, hits, unrelated)
+    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files)
 
 
 def _calibration(embedder: Embedder, hits: Sequence[Hit], unrelated: float | None) -> Calibration:

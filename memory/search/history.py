@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import islice
 from typing import TypeVar
@@ -26,6 +26,7 @@ from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
     CORPORA_IN,
+    Attachments,
     HistoryQuestion,
     HistoryScope,
     HistorySource,
@@ -59,7 +60,7 @@ DIFFERENT_THINGS = {Kind.MESSAGE, Kind.SESSION}
 # The number read at a time: the requested results, and some more for those that are dropped.
 SPARE = 5
 SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
-    HistoryScope.ALL: (Memories(), Messages(), Sessions()),
+    HistoryScope.ALL: (Memories(), Messages(), Sessions(), Attachments()),
     HistoryScope.MEMORY: (Memories(),),
     HistoryScope.DAILY_LOG: (Memories(),),
     HistoryScope.SESSIONS: (Messages(), Sessions()),
@@ -165,11 +166,14 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
     unfinished = [name for name, those in found.items() if those is None]
-    hits = [hit for those in found.values() for hit in those or []]
+    files = asked.of_files if found.get(Attachments.name) is not None else None
+    hits = _quoting(found, asked, files)
     ranked, passages = _reading(user, deadline, lambda: _ranked(hits, asked, sources, rerank=request.rerank, now=now))
     is_reranked = False
     if passages:
         ranked, is_reranked = _reranked(ranked, asked, passages)
+
+    lacks_quotation = asked.lacks_quotation and (files is None or files.lacks_quotation)
 
     def read() -> History:
         results = choose(ranked, asked, sources=sources, limit=request.max_results)
@@ -177,27 +181,46 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         return History(
             results,
             unfinished,
-            pending=count_pending(asked.scope, model=asked.embedder.name),
+            pending=count_pending(_counted(asked.scope, files), model=asked.embedder.name),
             window=window,
             preferred=() if asked.wants_everything else asked.parsed.times.words,
             is_reranked=is_reranked,
-            has_nothing_relevant=asked.lacks_quotation
+            has_nothing_relevant=lacks_quotation
             or (
                 asked.has_nothing_near
                 and not (literal and literal.hits)
                 and all(found.relevance < RELATED for found in results)
+                and (files is None or (files.has_nothing_near and not files.literal.hits))
             ),
             is_by_meaning_alone=bool(hits)
             and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
             is_by_words_alone=asked.vector is None,
             left_out=literal.left_out if literal else (),
             query=asked.parsed,
-            lacking=asked.lacking,
-            lacks_quotation=asked.lacks_quotation,
+            lacking=asked.lacking if lacks_quotation == asked.lacks_quotation else (),
+            lacks_quotation=lacks_quotation,
             lacks_title=asked.lacks_title,
         )
 
     return _reading(user, deadline, read)
+
+
+def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, files: HistoryQuestion | None) -> list[Hit]:
+    """All hits; if only the files or only the other texts have the quotation, without those of the other side, which are
+    the nearest alone.
+    """
+    if files is None or files.lacks_quotation == asked.lacks_quotation:
+        return [hit for those in found.values() for hit in those or []]
+    return [
+        hit
+        for name, those in found.items()
+        for hit in those or []
+        if (name == Attachments.name) == asked.lacks_quotation
+    ]
+
+
+def _counted(scope: Scope, files: HistoryQuestion | None) -> Scope:
+    return scope if files is None else replace(scope, corpora=(*scope.corpora, *files.scope.corpora))
 
 
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
@@ -294,7 +317,8 @@ def _searched(
     its share.
     """
     for index, source in enumerate(sources):
-        yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
+        if source.is_searched(asked):
+            yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
 
 
 def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> list[Hit] | None:

@@ -4,12 +4,12 @@ The sources of `search_history`: their interface, two that use the search by ter
 
 Each source finds hits by its own measure, and reads the texts of the best hits. `Memories` are notes: MEMORY.md,
 the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns
-that contain it literally. `Sessions` are conversations.
+that contain it literally. `Sessions` are conversations. `Attachments` are parts of files.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
@@ -20,8 +20,10 @@ from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
+from core.ids import time_of_id
 from core.text import ELLIPSIS, shortened
-from intake.models import Conversation, Turn, User
+from intake.models import Attachment, AttachmentText, Conversation, Turn, User
+from intake.models.conversations import with_pairs
 from memory.backends.embedders import Embedder, Vector
 from memory.chunking import HEADING_JOINT, PassageSpan
 from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
@@ -58,6 +60,7 @@ class Kind(StrEnum):
     DAILY_LOG = "daily_log"
     MESSAGE = "message"
     SESSION = "session"
+    ATTACHMENT = "attachment"
 
 
 CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
@@ -114,6 +117,19 @@ class HistoryQuestion:
             or hit.relevance >= LIKELY
             or is_near(hit, found.calibration)
         ]
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the user has files, which are searched apart: a file of a thousand parts must neither take the places
+        of what was said nor change how rare its words are. True if that is not known, because the time was up.
+        """
+        found = self._done.get("found")
+        return not isinstance(found, Found) or found.has_files
+
+    @cached_property
+    def of_files(self) -> "HistoryQuestion":
+        """The same question, asked of the user's files."""
+        return replace(self, scope=replace(self.scope, corpora=(Corpus.ATTACHMENT,)))
 
     @property
     def has_nothing_near(self) -> bool:
@@ -213,6 +229,11 @@ class Reference:
     document: str | None = None
     is_note: bool = False
     record_id: UUID | None = None
+    # Of a file: its name, its attachment, the number of the part, and the place of that, such as "page 3".
+    file: str | None = None
+    attachment_id: UUID | None = None
+    part: int | None = None
+    place: str | None = None
 
 
 HitText = tuple[Reference, list[Segment]]
@@ -222,6 +243,10 @@ HitText = tuple[Reference, list[Segment]]
 class HistorySource(ABC):
     name: ClassVar[str]
     """As in `settings.HISTORY_WEIGHTS`, and in the note that says that it was not searched to the end."""
+
+    def is_searched(self, asked: HistoryQuestion) -> bool:
+        """Whether it can have anything."""
+        return True
 
     @abstractmethod
     def find(self, asked: HistoryQuestion) -> list[Hit]:
@@ -310,6 +335,52 @@ class Messages(HistorySource):
 def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
     session = " ".join(title.split()) or UNTITLED
     return Reference(kind=Kind.MESSAGE, day=day, conversation_id=key[0], turn_number=key[1], session=session)
+
+
+class Attachments(HistorySource):
+    """The parts of files, ranked among themselves as messages and notes are."""
+
+    name = "attachments"
+
+    def is_searched(self, asked: HistoryQuestion) -> bool:
+        """See HistorySource. No file is in a chat's title, and none is an answer."""
+        return asked.has_files and not asked.parsed.titles and asked.parsed.speaker is not Speaker.ASSISTANT
+
+    def find(self, asked: HistoryQuestion) -> list[Hit]:
+        """See HistorySource."""
+        return [hit._replace(source=self.name) for hit in asked.of_files.hits]
+
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
+        """See HistorySource."""
+        passages = asked.of_files.nearest_passages(keys)
+        ids = {id_ for id_, _ in keys}
+        files = {file.pk: file for file in Attachment.objects.for_user(asked.user).filter(pk__in=ids)}
+        chats = Conversation.objects.for_user(asked.user).filter(pk__in={f.conversation_id for f in files.values()})
+        titles = dict(chats.values_list("pk", "title"))
+        parts = AttachmentText.objects.for_user(asked.user).filter(with_pairs("attachment_id", "number", keys))
+        return {
+            (part.attachment_id, part.number): (
+                _reference_of_file(files[part.attachment_id], part, titles, asked.user),
+                [Segment(part.text, passage=passage_in(part.text, passages.get((part.attachment_id, part.number))))],
+            )
+            for part in parts
+            if part.attachment_id in files
+        }
+
+
+def _reference_of_file(file: Attachment, part: AttachmentText, titles: Mapping[UUID, str], user: User) -> Reference:
+    title = titles.get(file.conversation_id, "") if file.conversation_id else ""
+    return Reference(
+        kind=Kind.ATTACHMENT,
+        day=user.local_time(time_of_id(file.pk)).date(),
+        conversation_id=file.conversation_id,
+        turn_number=file.turn_number,
+        session=" ".join(title.split()) or UNTITLED,
+        file=file.name,
+        attachment_id=file.pk,
+        part=part.number,
+        place=part.place or None,
+    )
 
 
 # --- The session source: conversations whose title, or the beginning of whose last message, matches the query ---

@@ -84,7 +84,7 @@ def test_hits_keep_their_order_and_figures_when_their_distances_are_measured(ali
     keys = {(turn.conversation_id, turn.turn_number) for turn in (*turns, later)}
     arguments = {"model": get_embedder().name, "vector": query, "further": 0.0, "hits": hits}
 
-    alone, unrelated, pending = stored.distances(scope, passages=0, **arguments)
+    alone, unrelated, pending, _ = stored.distances(scope, passages=0, **arguments)
     assert [hit._replace(distance=None, user_distance=None) for hit in alone] == hits
     assert [hit.key for hit in alone if hit.distance is None] == [(later.conversation_id, later.turn_number)]
     assert (unrelated is None, pending) == (False, 1)
