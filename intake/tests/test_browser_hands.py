@@ -249,7 +249,7 @@ def test_a_field_keeps_the_focus_when_an_answer_ends(open_page, person, language
     page = open_page(user=person)
     say(page, "First")
     expect(last_turn(page).locator(".prose")).to_contain_text("One")
-    page.get_by_role("searchbox").first.focus()
+    page.get_by_label("Filter chats").focus()
     focused = page.evaluate_handle("document.activeElement")
     answered(page)
     page.wait_for_timeout(300)
