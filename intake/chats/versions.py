@@ -35,7 +35,8 @@ class TurnRequest:
 
     `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
     `edit`: the turn of which the message is a new version. `regenerate`: the turn whose message is answered again.
-    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
+    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on. `newest_only`:
+    with the newer half of the earlier messages that would fit.
     `attachments`: the files of a new message; a version of a message keeps those of its turn.
     """
 
@@ -46,6 +47,7 @@ class TurnRequest:
     regenerate: int | None = None
     resume: int | None = None
     choices: ChatChoices = field(default_factory=ChatChoices)
+    newest_only: bool = False
     attachments: tuple[UUID, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
@@ -54,6 +56,8 @@ class TurnRequest:
         fields |= {name: value for name, value in fields.pop("choices").items() if value is not None}
         if not self.choices.keeps_default_temperature:
             del fields["keeps_default_temperature"]
+        if not self.newest_only:
+            del fields["newest_only"]
         if attachments := fields.pop("attachments"):
             fields["attachments"] = [str(each) for each in attachments]
         return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})

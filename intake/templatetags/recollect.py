@@ -3,6 +3,7 @@
 Template tags and filters: safe Markdown, tool calls in words, addresses and icons.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -21,13 +22,15 @@ from django.utils.translation import gettext as _
 from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
+from intake.attachments.services import PICTURES
 from intake.chats import tree
 from intake.chats.quotas import Usage
 from intake.markdown import render
-from intake.models import Turn
+from intake.models import Attachment, Turn
 from intake.web.steps import tool_call_views
 
 register = template.Library()
+READABLE = re.compile(r"text/|application/(json|xml|x-yaml|toml|javascript)")
 
 
 @register.filter
@@ -96,6 +99,34 @@ def thought(turn: Turn | None) -> str:
     if turn is not None and not turn.has_ended:
         return _("Thinking…")
     return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+
+
+@register.filter
+def files_of(files: dict[int, list[Attachment]] | str, turn: Turn | None) -> list[Attachment]:
+    """The files of a turn, among those of all turns of a page (an empty text where a page knows of none)."""
+    return files.get(turn.pk, []) if turn is not None and not isinstance(files, str) else []
+
+
+@register.filter
+def is_picture(file: Attachment | None) -> bool:
+    """Whether the file has a thumbnail; `PICTURES` in static/intake/files.js has the same types."""
+    return file is not None and file.media_type in PICTURES
+
+
+@register.filter
+def is_text(file: Attachment | None) -> bool:
+    """Whether the page can show the file's text as it stands; `READABLE` in static/intake/files.js has the same."""
+    return file is not None and READABLE.match(file.media_type) is not None
+
+
+@register.filter
+def state_in_words(file: Attachment | None) -> str:
+    """Whether the text of a file has been read; `showState` in static/intake/files.js says the same."""
+    if file is None or file.state == Attachment.State.READ:
+        return ""
+    if file.state == Attachment.State.WAITING:
+        return _("Being read…")
+    return _("Cannot be read: %(why)s") % {"why": in_page_language(restored(file.error or {"message": ""}, "message"))}
 
 
 @register.filter

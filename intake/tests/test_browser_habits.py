@@ -8,8 +8,9 @@ from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 from playwright.sync_api import Page, expect
 
+from intake.attachments.services import bytes_of
 from intake.chats.tree import conversation_path
-from intake.models import Turn
+from intake.models import Attachment, Turn
 from intake.tests.factories import a_turn
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -89,38 +90,46 @@ def test_the_last_words_stay_in_view_when_a_phones_keyboard_opens_and_closes(ope
     expect(words).to_be_in_viewport()
 
 
-def test_a_long_paste_is_folded_and_sent_whole(open_page, person):
+def test_a_long_paste_becomes_a_file_and_is_sent_whole(open_page, person):
     page = open_page(user=person)
     page.get_by_label("Message", exact=True).fill("What is wrong here?")
     paste(page, LONG)
     expect(page.get_by_label("Message", exact=True)).to_have_value("What is wrong here?")
-    expect(page.locator("[data-pasted-size]")).to_have_text("6,400 characters, 401 lines")
-    expect(page.get_by_label("Pasted text", exact=True)).to_be_hidden()
+    expect(page.locator("[data-attached] li")).to_contain_text("Pasted text.txt6,400 characters, 401 lines")
+    expect(page.locator("[data-attached] progress")).to_be_hidden()
     page.reload()
-    # As a draft it is part of the text.
-    assert LONG.strip() in page.get_by_label("Message", exact=True).input_value()
-    page.get_by_label("Message", exact=True).fill("What is wrong here?")
-    paste(page, LONG)
+    # The draft keeps both.
+    expect(page.get_by_label("Message", exact=True)).to_have_value("What is wrong here?")
+    expect(page.locator("[data-attached] li")).to_contain_text("Pasted text.txt")
     page.get_by_label("Message", exact=True).press("Enter")
     page.wait_for_url("**/c/*/")
-    assert Turn.objects.get().user_message == f"What is wrong here?\n\n{LONG}".strip()
-    expect(page.locator("[data-pasted]")).to_be_hidden()
-    # Where it is read it is folded as well.
+    assert Turn.objects.get().user_message == "What is wrong here?"
+    stored = Attachment.objects.get()
+    assert (stored.kind, bytes_of(stored).decode()) == ("pasted", LONG)
+    expect(page.locator("[data-attached]")).to_be_hidden()
+    page.reload()
+    page.get_by_text("Read it here").click()
+    expect(page.locator(".file-text pre")).to_have_text(LONG)
+
+
+def test_what_was_said_at_length_is_folded_where_it_is_read(open_page, person):
+    turn = a_turn(person, LONG)
+    page = open_page(conversation_path(turn.conversation_id), user=person)
     expect(page.locator(".said")).to_have_class("said folded")
     page.get_by_role("button", name="Show all 6,").click()
     expect(page.locator(".said")).to_have_class("said")
 
 
-def test_a_folded_paste_can_be_taken_out_or_put_into_the_text(open_page, person):
+def test_a_pasted_file_can_be_taken_out_or_put_into_the_text(open_page, person):
     page = open_page(user=person)
     paste(page, LONG)
-    page.get_by_role("button", name="Remove the pasted text").click()
+    page.get_by_role("button", name="Remove Pasted text.txt").click()
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
     paste(page, LONG)
     page.get_by_role("button", name="Put into the message").click()
     expect(page.get_by_label("Message", exact=True)).to_have_value(LONG)
     paste(page, "x" * 4000)
-    expect(page.locator("[data-pasted] li")).to_have_count(0)
+    expect(page.locator("[data-attached] li")).to_have_count(0)
 
 
 def test_a_draft_survives_a_reload_and_logging_in(open_page, person):

@@ -249,18 +249,11 @@ def test_a_field_keeps_the_focus_when_an_answer_ends(open_page, person, language
     page = open_page(user=person)
     say(page, "First")
     expect(last_turn(page).locator(".prose")).to_contain_text("One")
-    field = page.get_by_label("Message", exact=True)
-    paste = "(input) => { const data = new DataTransfer(); data.setData('text/plain', 'long '.repeat(1000));"
-    field.evaluate(
-        paste
-        + " input.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }"
-    )
-    page.locator(".pasted summary").click()
-    pasted = page.get_by_label("Pasted text", exact=True)
-    pasted.focus()
+    page.get_by_label("Filter chats").focus()
+    focused = page.evaluate_handle("document.activeElement")
     answered(page)
     page.wait_for_timeout(300)
-    expect(pasted).to_be_focused()
+    assert page.evaluate("(field) => field === document.activeElement", focused)
 
 
 def test_a_field_that_one_is_in_keeps_the_focus_as_the_page_loads(open_page, person):

@@ -34,6 +34,7 @@ from core.validation import position_in_address
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, is_registered
 from intake.agent.language_models import ask_servers, offered_choices
+from intake.attachments.services import attachments_of
 from intake.chats import arranging, deleting, reading
 from intake.chats.exporting import chats_as_json
 from intake.chats.reading import (
@@ -164,8 +165,14 @@ def home(request: HttpRequest) -> HttpResponse:
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window, above = _turns(request, found)
-    shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
+    shown: dict[str, Any] = {
+        "conversation": found,
+        "window": window,
+        "above": above,
+        "shown_before": request.GET.get("of"),
+    }
     around = as_turn_number(request.GET.get("turn"))
+    shown["files"] = attachments_of([*window.turns, *(above.turns if above is not None else ())])
     shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
     is_temporary = found.expires_at is not None
     return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
@@ -216,7 +223,8 @@ def sidebar_of(request: HttpRequest) -> dict[str, Any]:
 
 def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
     choices = offered_choices(caller_of(request), conversation)
-    return {**sidebar_of(request), "max_message_length": MAX_MESSAGE_LENGTH, "choices": choices}
+    limits = {"max_message_length": MAX_MESSAGE_LENGTH, "largest_file": settings.ATTACHMENT_BYTES}
+    return {**sidebar_of(request), **limits, "choices": choices}
 
 
 # --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---

@@ -6,10 +6,11 @@ import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
 import { pagePerson } from "./dom.js";
 import { listenForOtherTabs } from "./elsewhere.js";
+import { listenForFiles } from "./files.js";
+import { foldLong } from "./folding.js";
 import { Following } from "./following.js";
 import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
-import { foldLong } from "./pasting.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { offerToKeep, watchTemporary } from "./temporary.js";
@@ -44,9 +45,11 @@ function draftKey() {
 }
 
 const composer = new Composer(document.querySelector("[data-composer]"), {
-  onSend: (message) => answer(addTurn(message)),
+  onSend: (sent) => answer(addTurn(sent)),
   onStop: stopAnswer,
   draftKey: draftKey(),
+  main,
+  announce,
 });
 
 const choices = new Choices({
@@ -64,20 +67,20 @@ let retrying = null;
 // How long a turn that is to be stopped may take to be known to the server.
 const PATIENCE_MS = 3000;
 
-function addTurn(message) {
+function addTurn({ message, files }) {
   stopAskingAgain();
   document.querySelector("[data-welcome]")?.remove();
   for (const earlier of thread.querySelectorAll(".turn")) new Turn(earlier).retire();
   // It follows what is shown here, also where another tab or a link has led to another path.
   const last = [...thread.querySelectorAll(".turn[data-number]")].at(-1);
-  const turn = Turn.begin(message, { about: last ? { parent: Number(last.dataset.number) } : null });
+  const turn = Turn.begin(message, { files, about: last ? { parent: Number(last.dataset.number) } : null });
   thread.append(turn.element);
   return turn;
 }
 
 /** Another version takes a turn's place; what followed it stays with it. */
 function addVersion(turn, message, about) {
-  const version = Turn.begin(message, { about, versions: turn.versions });
+  const version = Turn.begin(message, { about, versions: turn.versions, shown: turn.shownFiles });
   for (const element of followingSiblings(turn.element)) element.remove();
   turn.element.replaceWith(version.element);
   document.querySelector("[data-later]")?.remove();
@@ -89,7 +92,7 @@ function addVersion(turn, message, about) {
 async function answer(turn) {
   stopAskingAgain();
   if (!turn.element.nextElementSibling) following.jump();
-  if (!turn.isSaved) composer.unsent = turn.message;
+  if (!turn.isSaved) composer.unsent = turn;
   await show(turn, () => ask(questionFor(turn)));
 }
 
@@ -116,8 +119,8 @@ async function show(turn, events) {
 function goOnWithQueue(turn) {
   if (retrying !== null) return;
   if (turn.hasFailed) return composer.takeQueueBack();
-  const message = composer.takeQueued();
-  if (message !== undefined) answer(addTurn(message));
+  const queued = composer.takeQueued();
+  if (queued !== undefined) answer(addTurn(queued));
 }
 
 function open(turn) {
@@ -173,7 +176,7 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   if (turn.hasBegun) open(turn);
   turn.hasBegun = true;
   choices.settle();
-  composer.unsent = "";
+  composer.unsent = null;
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
   composer.draftKey = draftKey();
@@ -184,7 +187,7 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
     return;
   }
   answering.began(path);
-  const title = sidebar.promote(path, turn.message);
+  const title = sidebar.promote(path, turn.name);
   if (!isNew) return;
   history.pushState(null, "", path);
   document.title = `${title} · Recollect`;
@@ -219,7 +222,7 @@ function giveUp(turn, error) {
   turn.fail({ detail: error.message, canRetry: error.retryable ?? true, reason: error.reason });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
-  if (error.retryable === false && !turn.isSaved && !composer.text) {
+  if (error.retryable === false && !turn.isSaved && composer.isEmpty) {
     takeBack(turn);
     turn.isDiscarded = true;
   }
@@ -251,8 +254,7 @@ function edit(turn) {
 }
 
 function takeBack(turn) {
-  composer.unsent = "";
-  composer.text = [turn.message, composer.text].filter(Boolean).join("\n\n");
+  composer.takeBack(turn);
 }
 
 /** To those who listen rather than look: finished paragraphs and events, not single words. */
@@ -321,6 +323,7 @@ followLinksWithin(thread);
 listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });
 listenForOutline(main, thread);
 foldLong(thread);
+listenForFiles(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();

@@ -1,17 +1,18 @@
 /** Where a message is written: grows, counts near its limit, keeps a draft over a reload, sends on Enter. */
 
+import { Attaching } from "./attaching.js";
 import { clone, isComposing } from "./dom.js";
 import { gettext, language } from "./language.js";
-import { Pasted } from "./pasting.js";
 
 const COUNT_FROM = 0.94;
 
 export class Composer {
   #isAnswering = false;
-  #unsent = "";
+  #isSending = false;
+  #unsent = { message: "", files: [] };
   #draftKey = "";
 
-  constructor(form, { onSend, onStop, draftKey }) {
+  constructor(form, { onSend, onStop, draftKey, main, announce }) {
     this.form = form;
     this.queue = form.querySelector("[data-queue]");
     this.input = form.elements.message;
@@ -21,56 +22,70 @@ export class Composer {
     this.counter = form.querySelector("[data-counter]");
     this.onSend = onSend;
     this.#draftKey = draftKey;
-    this.pasted = new Pasted(form, this.input, () => this.#changed());
+    this.attaching = new Attaching(form, this.input, { main, announce, csrfToken: () => this.csrfToken, onChange: () => this.#changed() });
     // On glass there is no Shift to press with Enter: it makes a new line there, and the button sends.
     this.isOnGlass = matchMedia("(hover: none) and (pointer: coarse)").matches;
     if (this.isOnGlass) this.input.enterKeyHint = "enter";
     this.#listen(onStop);
+    const files = JSON.parse(sessionStorage.getItem(this.#filesKey) ?? "[]");
     this.input.value ||= sessionStorage.getItem(this.#draftKey) ?? "";
+    this.attaching.restore(files);
     this.#changed();
   }
 
-  /** What was written, and what was pasted and folded, each a paragraph. */
   get text() {
-    return [this.input.value, ...this.pasted.texts].filter(Boolean).join("\n\n");
+    return this.input.value;
   }
 
   set text(value) {
-    this.pasted.clear();
     this.input.value = value;
     this.#changed();
+  }
+
+  get isEmpty() {
+    return !this.text && this.attaching.isEmpty;
+  }
+
+  get #filesKey() {
+    return `${this.#draftKey}:files`;
   }
 
   /** The chat has got a place of its own: what is being written belongs there. */
   set draftKey(key) {
     if (key === this.#draftKey) return;
-    sessionStorage.removeItem(this.#draftKey);
+    for (const name of [this.#draftKey, this.#filesKey]) sessionStorage.removeItem(name);
     this.#draftKey = key;
     this.#keepDraft();
+  }
+
+  /** A message that was not sent, before what is being written now. */
+  takeBack({ message, files }) {
+    this.#unsent = { message: "", files: [] };
+    this.attaching.restore(files);
+    this.text = [message, this.text].filter(Boolean).join("\n\n");
   }
 
   /** What is sent once the answer is done, the first of it first; undefined if there is nothing. */
   takeQueued() {
     const item = this.queue.firstElementChild;
     if (!item) return undefined;
-    const message = item.querySelector("[data-queued-text]").textContent;
+    const queued = queuedIn(item);
     this.#unqueue(item);
-    return message;
+    return queued;
   }
 
   /** After a failure: what was to follow goes back to be looked at. */
   takeQueueBack() {
-    const messages = [...this.queue.querySelectorAll("[data-queued-text]")].map((text) => text.textContent);
-    if (!messages.length) return;
+    const queued = [...this.queue.children].map(queuedIn);
+    if (!queued.length) return;
     this.queue.replaceChildren();
     this.queue.hidden = true;
-    this.input.value = [...messages, this.input.value].filter(Boolean).join("\n\n");
-    this.#changed();
+    this.takeBack({ message: queued.map(({ message }) => message).filter(Boolean).join("\n\n"), files: queued.flatMap(({ files }) => files) });
   }
 
-  /** What is on its way, and part of the draft until the server has it. */
-  set unsent(message) {
-    this.#unsent = message;
+  /** What is on its way, `{message, files}`, and part of the draft until the server has it; null once it does. */
+  set unsent(sent) {
+    this.#unsent = sent ?? { message: "", files: [] };
     this.#keepDraft();
   }
 
@@ -107,23 +122,34 @@ export class Composer {
     this.stopButton.addEventListener("click", onStop);
   }
 
-  #send() {
-    const message = this.text.trim();
-    if (!message || lengthOf(message) > this.limit) return;
-    if (this.#isAnswering) return this.#enqueue(message);
+  /** What is still being uploaded is waited for; what could not be is looked at first. */
+  async #send() {
+    if (this.#isSending || (!this.text.trim() && this.attaching.isEmpty)) return;
+    this.#isSending = true;
+    this.#changed();
+    await this.attaching.settled();
+    this.#isSending = false;
+    this.#changed();
+    const [message, { files }] = [this.text.trim(), this.attaching];
+    if (this.attaching.hasFailed || (!message && !files.length) || lengthOf(message) > this.limit) return;
+    if (this.#isAnswering) return this.#enqueue(message, files);
+    this.attaching.clear();
     this.text = "";
-    this.onSend(message);
+    this.onSend({ message, files });
   }
 
-  #enqueue(message) {
+  #enqueue(message, files) {
     const item = clone("queued");
-    item.querySelector("[data-queued-text]").textContent = message;
+    item.dataset.files = JSON.stringify(files);
+    item.dataset.message = message;
+    item.querySelector("[data-queued-text]").textContent = [message, ...files.map(({ name }) => name)].filter(Boolean).join("\n");
     item.querySelector("[data-queued-remove]").addEventListener("click", () => {
       this.#unqueue(item);
       this.input.focus();
     });
     this.queue.append(item);
     this.queue.hidden = false;
+    this.attaching.clear();
     this.text = "";
     this.input.focus();
   }
@@ -141,10 +167,11 @@ export class Composer {
   }
 
   #keepDraft() {
-    const queued = [...this.queue.querySelectorAll("[data-queued-text]")].map((text) => text.textContent);
-    const draft = [this.#unsent, ...queued, this.text].filter(Boolean).join("\n\n");
-    if (draft) sessionStorage.setItem(this.#draftKey, draft);
-    else sessionStorage.removeItem(this.#draftKey);
+    const kept = [this.#unsent, ...[...this.queue.children].map(queuedIn), { message: this.text, files: this.attaching.files }];
+    const draft = kept.map(({ message }) => message).filter(Boolean).join("\n\n");
+    const files = kept.flatMap((each) => each.files);
+    keep(this.#draftKey, draft);
+    keep(this.#filesKey, files.length ? JSON.stringify(files) : "");
   }
 
   #grow() {
@@ -158,8 +185,9 @@ export class Composer {
     this.counter.hidden = !isNear;
     this.counter.classList.toggle("over", left < 0);
     this.counter.textContent = left < 0 ? gettext("%(count)s too many", { count: (-left).toLocaleString(language) }) : gettext("%(count)s left", { count: left.toLocaleString(language) });
-    const isEmpty = !this.text.trim();
-    this.sendButton.disabled = isEmpty || left < 0;
+    const isEmpty = !this.text.trim() && this.attaching.isEmpty;
+    this.sendButton.disabled = isEmpty || left < 0 || this.attaching.hasFailed;
+    this.form.toggleAttribute("data-sending", this.#isSending);
     this.sendButton.hidden = this.#isAnswering && isEmpty;
     this.sendButton.title = this.sendButton.ariaLabel = this.#isAnswering ? gettext("Send when the answer is done") : gettext("Send");
   }
@@ -168,4 +196,13 @@ export class Composer {
 /** In characters as the server counts them, an emoji being one and not two. */
 function lengthOf(text) {
   return [...text].length;
+}
+
+function queuedIn(item) {
+  return { message: item.dataset.message, files: JSON.parse(item.dataset.files) };
+}
+
+function keep(key, value) {
+  if (value) sessionStorage.setItem(key, value);
+  else sessionStorage.removeItem(key);
 }

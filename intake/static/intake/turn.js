@@ -1,6 +1,7 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
@@ -21,10 +22,17 @@ export class Turn {
   // What is being asked of tools, by the call's id.
   #inputs = new Map();
 
-  /** `about` says which turn it follows or is a version of (`parent`, `edit`, `regenerate`); `versions`: the others. */
-  static begin(message, { about = null, versions = [] } = {}) {
+  /**
+   * `about` says which turn it follows or is a version of (`parent`, `edit`, `regenerate`); `versions`: the others.
+   * `files`: those of a new message. `shown`: the elements of files that another version has too.
+   */
+  static begin(message, { about = null, versions = [], files = [], shown = [] } = {}) {
     const turn = new Turn(clone("turn"));
     part(turn.element, "said").textContent = message;
+    const list = part(turn.element, "files");
+    list.replaceChildren(...files.map(fileElement), ...shown.map((element) => element.cloneNode(true)));
+    list.hidden = !list.hasChildNodes();
+    if (files.length) turn.element.dataset.files = JSON.stringify(files);
     part(turn.element, "link").removeAttribute("href");
     turn.element.dataset.versions = versions.join();
     if (about) turn.about = about;
@@ -57,6 +65,21 @@ export class Turn {
 
   get message() {
     return part(this.element, "said").textContent;
+  }
+
+  /** The files that it is sent with, as the API gives them; none once the server has them. */
+  get files() {
+    return JSON.parse(this.element.dataset.files ?? "[]");
+  }
+
+  /** The elements of its files, also of those that the server has. */
+  get shownFiles() {
+    return [...part(this.element, "files").children];
+  }
+
+  /** By which a new chat is called until it has a title. */
+  get name() {
+    return this.message || (part(this.element, "file-name")?.textContent ?? "");
   }
 
   get number() {
@@ -99,6 +122,7 @@ export class Turn {
     const needsMessage = about.regenerate === undefined && about.continue === undefined;
     return {
       ...(needsMessage && { message: this.message }),
+      ...(needsMessage && this.files.length && { attachments: this.files.map(({ id }) => id) }),
       ...(conversationId && { conversation_id: conversationId }),
       ...about,
       ...choices,
@@ -131,6 +155,7 @@ export class Turn {
 
   identify({ path, turnNumber, turnId }) {
     this.element.id = `turn-${turnNumber}`;
+    delete this.element.dataset.files;
     this.element.dataset.turnId = turnId;
     this.element.dataset.number = turnNumber;
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;

@@ -122,7 +122,7 @@ export function rephrase(element, { onSend }) {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (input.value.trim()) onSend(input.value.trim());
+    if (input.value.trim() || part(element, "files").childElementCount) onSend(input.value.trim());
   });
 }
 
