@@ -1,8 +1,8 @@
 """Recall mode: without a language model, the same agent loop runs with this model in its place.
 
 It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
-notes. Chats and notes are searched separately, so that neither crowds out the other, and shown as one list, the most
-relevant first.
+notes, and from files if the user has any. They are searched separately, so that none crowds out another, and shown as
+one list, the most relevant first.
 """
 
 import asyncio
@@ -17,19 +17,23 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import connections
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from django.db.models import Exists, OuterRef
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelRequestPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from core.isolation.acting import Caller, acting_as
 from core.text import shortened
 from intake.chats.tree import conversation_path
-from intake.models import Turn, User, day_in_words, local_time
+from intake.models import Attachment, Turn, User, day_in_words, local_time
 from intake.ports import memory
 
 CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
 SHOWN = 5
 NOTES_SHOWN = 3
+# Files are found beside everything else: the mark of their calls, the results that are searched, and those that are
+# shown.
+FILES, FILES_SEARCHED, FILES_SHOWN = "files", 20, 3
 # A question of at most this many words may depend on earlier messages; this many of them are used.
 SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 # The number of results from each search when all are only the nearest.
@@ -69,6 +73,9 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
             caller, found.get(CHATS, {}).get("results", [])
         )
+        if looked_up.has_files and NOTES in among and not _has_searched_files(messages):
+            yield _searches_of_files(question, _earlier_messages(messages))
+            return
         for piece in [
             *_answer_sentences(question, found, looked_up),
             HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
@@ -81,10 +88,7 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
 
 
 def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
-    """A short question ("and how much was it?") is also searched together with the preceding messages."""
-    queries = [question]
-    if before and len(question.split()) <= SHORT_WORDS:
-        queries.append(f"{before} {question}")
+    queries = _queries(question, before)
     searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
     searches += [(NOTES, {"query": query, "scope": "memory", "max_results": NOTES_SHOWN}) for query in queries]
     return {
@@ -92,6 +96,20 @@ def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
         for number, (name, arguments) in enumerate(searches)
         if name in among
     }
+
+
+def _searches_of_files(question: str, before: str) -> DeltaToolCalls:
+    asked = [{"query": query, "scope": "all", "max_results": FILES_SEARCHED} for query in _queries(question, before)]
+    return {
+        number: DeltaToolCall(name=NOTES, json_args=json.dumps(arguments), tool_call_id=f"recall-{FILES}-{number}")
+        for number, arguments in enumerate(asked)
+    }
+
+
+def _queries(question: str, before: str) -> list[str]:
+    """A short question ("and how much was it?") is also searched together with the preceding messages."""
+    is_short = before and len(question.split()) <= SHORT_WORDS
+    return [question, f"{before} {question}"] if is_short else [question]
 
 
 def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
@@ -107,14 +125,16 @@ def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up
     near = _near(chats)
     # The results of these calls are always shown, however distant.
     from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
-    noted = _noted(notes)
+    noted, files = _noted(notes), found.get(FILES, {})
+    from_files = _quotes_of_files(files)
     searched = [
         (from_chats, not near or bool(chats.get("nothingRelevant"))),
         (noted, bool(notes.get("nothingRelevant"))),
+        (from_files, bool(files.get("nothingRelevant"))),
     ]
     if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
         return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
-    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted)):
+    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted, from_files)):
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
     return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 
@@ -144,18 +164,39 @@ def _noted(found: dict[str, Any]) -> list[_Quote]:
     return [_Quote(result.get("relevance", 0.0), _quote_note(result)) for result in results]
 
 
+def _quotes_of_files(found: dict[str, Any]) -> list[_Quote]:
+    results = [result for result in found.get("results", []) if result["source"] == "attachment"]
+    return [_Quote(result.get("relevance", 0.0), _quote_file(result)) for result in results[:FILES_SHOWN]]
+
+
+def _quote_file(result: dict[str, Any]) -> str:
+    """The link opens the chat at the message; with its chat the quote is withdrawn."""
+    name = _label(", ".join(filter(None, (result["file"], result.get("place")))))
+    link = conversation_path(UUID(result["conversationId"]), turn_number=result["turnNumber"])
+    day = day_in_words(date.fromisoformat(result["date"]))
+    return f"- **{day}**, in [{name}]({link}):\n  > {_in_one_line(result['excerpt'])}\n\n"
+
+
 def _quote_note(result: dict[str, Any]) -> str:
+    place = "your daily log" if result["source"] == "daily_log" else "your memory"
+    day = day_in_words(date.fromisoformat(result["date"]))
+    return f"- **{day}**, in {place}:\n  > {_in_one_line(result['excerpt'])}\n\n"
+
+
+def _in_one_line(excerpt: str) -> str:
     """The complete excerpt, because it is cut around the match."""
     # In one line the mark of the first heading or item would make all of it one.
-    excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
-    excerpt = " ".join(excerpt.split()).removeprefix("· ")
-    place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    return f"- **{day_in_words(date.fromisoformat(result['date']))}**, in {place}:\n  > {excerpt}\n\n"
+    plain = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", excerpt)
+    return " ".join(plain.split()).removeprefix("· ")
+
+
+def _label(title: str) -> str:
+    return title.translate(str.maketrans("[]\\`\n", "()/' "))
 
 
 def _quote(turn: Turn, zone: tzinfo) -> str:
     day = day_in_words(local_time(turn.said_at, zone).date())
-    title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
+    title = _label(turn.conversation.title) or "Conversation"
     link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
     return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
 
@@ -184,14 +225,37 @@ def _prompts(messages: list[ModelMessage]) -> list[str]:
 
 
 def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
-    """The results of this run's searches, by tool, the better of two. Without failed searches; empty before any."""
+    """The results of this run's searches, by tool, the better of two; those of files by themselves. Without failed
+    searches; empty before any.
+    """
     found: dict[str, dict[str, Any]] = {}
-    for part in messages[-1].parts:
+    for part in _parts_of_run(messages):
         if isinstance(part, ToolReturnPart):
             data = (part.metadata or {}).get("data", {})
-            if part.tool_name not in found or _relevance(data) > _relevance(found[part.tool_name]):
-                found[part.tool_name] = data
+            name = FILES if _is_of_files(part) else part.tool_name
+            if name not in found or _relevance(data) > _relevance(found[name]):
+                found[name] = data
     return found
+
+
+def _parts_of_run(messages: list[ModelMessage]) -> list[ModelRequestPart]:
+    """What came back since the user's message."""
+    parts: list[ModelRequestPart] = []
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest):
+            if any(isinstance(part, UserPromptPart) for part in message.parts):
+                break
+            parts = [*message.parts, *parts]
+    return parts
+
+
+def _has_searched_files(messages: list[ModelMessage]) -> bool:
+    """Also if the search failed."""
+    return any(map(_is_of_files, _parts_of_run(messages)))
+
+
+def _is_of_files(part: ModelRequestPart) -> bool:
+    return str(getattr(part, "tool_call_id", "")).startswith(f"recall-{FILES}")
 
 
 def _relevance(found: dict[str, Any]) -> float:
@@ -205,18 +269,22 @@ class _LookedUp(NamedTuple):
     turns: dict[tuple[UUID, int], Turn]
     zone: tzinfo
     is_staff: bool
+    has_files: bool
 
 
 def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
     keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
+    files = Attachment.objects.filter(user=OuterRef("pk"), conversation_id__isnull=False, parts__gt=0)
+    users = User.objects.annotate(has_files=Exists(files))
     try:
         with acting_as(caller):
-            user = User.objects.filter(pk=caller.user_id or 0).first() if caller.is_registered else None
+            user = users.filter(pk=caller.user_id or 0).first() if caller.is_registered else None
             return _LookedUp(
                 turns={(turn.conversation_id, turn.turn_number): turn for turn in turns},
                 zone=UTC if user is None else user.zone,
                 is_staff=user is not None and user.is_staff,
+                has_files=user is not None and user.has_files,
             )
     finally:
         connections.close_all()

@@ -206,8 +206,8 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 
 
 def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, files: HistoryQuestion | None) -> list[Hit]:
-    """All hits; if only the files or only the other texts have the quotation, without those of the other side, which are
-    the nearest alone.
+    """All hits; if only the files or only the other texts have the quotation, without those of the other side: they are
+    merely the nearest.
     """
     if files is None or files.lacks_quotation == asked.lacks_quotation:
         return [hit for those in found.values() for hit in those or []]
