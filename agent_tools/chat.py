@@ -29,9 +29,10 @@ CHARACTERS = 24_000
 FOR_A_PERSON = """\
 Your tools look into what this person said and kept here, and into nobody else's things.
 - `search_chat_history`: what was said in earlier chats, by meaning; `mode` `hybrid` for names, numbers and exact terms.
-- `search_history`: chats, saved memories, MEMORY.md and daily logs together, with dates: for when something was.
+- `search_history`: chats, saved memories, MEMORY.md, daily logs and attached files together, with dates.
 - `search_memory`: only what was saved on purpose: decisions, preferences, lessons, facts.
 - `get_conversation`: the turns around a hit. Results are excerpts: read on before you rely on a detail.
+- `read_attachment`: the text of an attached file, by page or part; the prompt or a result may show little of it.
 - `list_recent_conversations`: what was talked about lately or in some period, rather than what it was about.
 - `save_memory`, `append_daily_log`: when the person asks for something to be remembered or noted. They see what you
   stored, and can undo it; say in a few words that you did.

@@ -19,7 +19,7 @@ def test_in_its_own_shape(api):
     assert [tool["name"] for tool in tools] == NAMES
     for tool in tools:
         assert tool.keys() == {"name", "description", "readOnly", "scope", "inputSchema", "outputSchema"}
-        named = {"get_conversation": "read", "list_recent_conversations": "read"}
+        named = dict.fromkeys(("get_conversation", "list_recent_conversations", "read_attachment"), "read")
         assert tool["scope"] == named.get(tool["name"], "search" if tool["readOnly"] else "write")
     assert api.get(URL, {"format": "own"}).json() == {"tools": tools}
 

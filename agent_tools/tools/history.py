@@ -303,8 +303,8 @@ search_history = Tool(
         "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
         "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
         "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their "
-        "source and date, best first. If nothing is found, try broader keywords or another scope. Only the caller's own "
-        "history is searched."
+        "source and date, best first. If nothing is found, try broader keywords or another scope. Only the caller's "
+        "own history is searched."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import connections
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelRequestPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
@@ -275,7 +275,7 @@ class _LookedUp(NamedTuple):
 def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
     keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
-    files = Attachment.objects.filter(user=OuterRef("pk"), conversation_id__isnull=False, parts__gt=0)
+    files = Attachment.objects.filter(user=caller.user_id, conversation_id__isnull=False, parts__gt=0)
     users = User.objects.annotate(has_files=Exists(files))
     try:
         with acting_as(caller):

@@ -20,6 +20,7 @@ DONE = {
     "fetch": _("Fetch"),
     "get_conversation": _("Get conversation"),
     "list_recent_conversations": _("List recent conversations"),
+    "read_attachment": _("Read attachment"),
     "save_memory": _("Save memory"),
     "append_daily_log": _("Append daily log"),
 }

@@ -17,15 +17,18 @@ from agent_tools.models import ALL_SCOPES, AccessToken, AgentConnection
 from core.isolation.acting import Caller, acting_as
 from imports.tests.factories import an_import
 from intake.accounts.sessions import NAME_LENGTH
+from intake.attachments import services as attachments
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
 from intake.models import ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
+from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, records
 from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
+from memory.tests.attached import read_all
 from memory.tests.overview.drawn import draw
 
 # What everybody talks about, and so what anybody may search for.
@@ -48,6 +51,7 @@ class Things:
     # One that is not on the chosen path.
     version: str = "2"
     turn_id: str = "987654321"
+    attachment: str = "0190c0de-0000-7000-8000-000000000008"
     day: str = "2026-02-01"
     month: str = "2026-03"
     # On the map.
@@ -124,6 +128,9 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
         temporary = a_temporary_turn(user, f"The {TOPIC} is {word}, between us")
+        attachment = a_file(user, f"The {TOPIC} is {word}, in a file".encode(), f"{word}.txt")
+        attachments.claim(turn, [attachment.pk])
+        Turn.objects.filter(pk=turn.pk).update(attachment_count=1)
         ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {word}")
         once(
             caller=Caller(user_id=user.pk),
@@ -146,6 +153,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     Authenticator.objects.create(user=user, type="recovery_codes", data={"seed": encrypt("00" * 20), "used_mask": 0})
     browser = Client()
     browser.force_login(user)
+    read_all()
     index.embed_pending()
     draw(user)
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
@@ -160,6 +168,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             .order_by("pk")[0]
             .pk
         ),
+        attachment=str(attachment.pk),
         record=str(record.id),
         record_state=record.state,
         token=str(made.id),

@@ -126,6 +126,10 @@ TOOLS: dict[str, list[Probe]] = {
         shows(body={"conversationId": "{conversation}"}),
         shows(body={"conversationId": "{conversation}", "around": 2, "window": 0}),
     ],
+    "read_attachment": [
+        shows(body={"attachmentId": "{attachment}"}),
+        shows(body={"attachmentId": "{attachment}", "place": "The"}),
+    ],
     "list_recent_conversations": [shows(body={})],
     "save_memory": [changes(body=SAVED)],
     "append_daily_log": [changes(body={"text": f"The {TOPIC} again", "date": "{day}"})],
@@ -133,7 +137,11 @@ TOOLS: dict[str, list[Probe]] = {
 # And over MCP alone.
 MCP_TOOLS: dict[str, list[Probe]] = {
     "search": [shows(body={"query": TOPIC})],
-    "fetch": [shows(body={"id": "record:{record}"}), shows(body={"id": "conversation:{conversation}:{turn}"})],
+    "fetch": [
+        shows(body={"id": "record:{record}"}),
+        shows(body={"id": "conversation:{conversation}:{turn}"}),
+        shows(body={"id": "file:{attachment}:0"}),
+    ],
 }
 # Over REST a write may bear a key, under which its answer is kept.
 KEPT = {"save_memory": [shows(body=SAVED, headers={"Idempotency-Key": "{key}"})]}

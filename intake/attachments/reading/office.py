@@ -300,7 +300,7 @@ def _relation_id(attributes: Mapping[str, str]) -> str:
 
 # The built-in formats of days and times. Others are told by their letters, outside quotation marks and brackets.
 _DAY_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
-_NOT_LETTERS = re.compile(r'"[^"]*"|\\.|\[(?!h+\]|m+\]|s+\])[^\]]*\]')
+_NOT_LETTERS = re.compile(r'"[^"]{0,200}"|\\.|\[(?![hms]\]|[hms]{2}\])[^\[\]]{0,100}\]')
 _DAY_LETTERS = re.compile(r"[dmyhs]", re.IGNORECASE)
 _DAY_ZERO, _DAY_ZERO_1904 = datetime(1899, 12, 30), datetime(1904, 1, 1)  # noqa: DTZ001 - a sheet has no time zone
 _LAST_DAY = 2_958_466

@@ -316,6 +316,7 @@ const DONE = {
   fetch: gettext("Fetch"),
   get_conversation: gettext("Get conversation"),
   list_recent_conversations: gettext("List recent conversations"),
+  read_attachment: gettext("Read attachment"),
   save_memory: gettext("Save memory"),
   append_daily_log: gettext("Append daily log"),
 };
