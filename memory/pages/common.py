@@ -3,6 +3,7 @@
 Shared code of the memory pages: access, days in addresses, and links to results.
 """
 
+import re
 from datetime import date
 from functools import wraps
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import format_lazy
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
@@ -116,6 +118,35 @@ def path_to(reference: Reference, *, words: str = "") -> str:
     if reference.document == MemoryDocument.Kind.ABOUT.label:
         return document_path(ABOUT_ME)
     return document_path(reference.day if reference.kind == "daily_log" else None)
+
+
+_PAGE = re.compile(r"page (\d{1,6})")
+_PLACE = re.compile(r"(page|slide|chapter|line|row) (\d{1,9})|(lines|rows) (\d{1,9})-(\d{1,9})")
+_PLACES = {
+    "page": gettext_noop("page %(number)s"),
+    "slide": gettext_noop("slide %(number)s"),
+    "chapter": gettext_noop("chapter %(number)s"),
+    "line": gettext_noop("line %(number)s"),
+    "row": gettext_noop("row %(number)s"),
+    "lines": gettext_noop("lines %(first)s to %(last)s"),
+    "rows": gettext_noop("rows %(first)s to %(last)s"),
+}
+
+
+def file_path(attachment_id: UUID, place: str | None) -> str:
+    """The address of a file itself; a browser opens a PDF at the page."""
+    page = _PAGE.fullmatch(place or "")
+    return reverse("attachment_content", args=[attachment_id]) + (f"#page={page[1]}" if page else "")
+
+
+def place_in_words(place: str) -> str:
+    """In the page's language, as far as it is not the file's own words."""
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        return place
+    if found[1]:
+        return gettext(_PLACES[found[1]]) % {"number": found[2]}
+    return gettext(_PLACES[found[3]]) % {"first": found[4], "last": found[5]}
 
 
 def document_path(day: DocumentDay, doing: str = "") -> str:

@@ -33,12 +33,20 @@ from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus, MemoryDocument
 from memory.overview import reading
 from memory.overview.reading import MonthOutput, WordOutput
-from memory.pages.common import SearchForm, page_for_registered, page_that_searches, path_to, show
+from memory.pages.common import (
+    SearchForm,
+    file_path,
+    page_for_registered,
+    page_that_searches,
+    path_to,
+    place_in_words,
+    show,
+)
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.query import Query, Speaker, parse_query, without_operator
-from memory.search.sources import HistoryScope, Kind
+from memory.search.sources import HistoryScope, Kind, Reference
 
 RESULTS = 20
 MORE_RESULTS = 50
@@ -56,8 +64,15 @@ NAMES = {
     Kind.SESSION: gettext_noop("Chat"),
     Kind.MEMORY: gettext_noop("Memory"),
     Kind.DAILY_LOG: gettext_noop("Daily log"),
+    Kind.ATTACHMENT: gettext_noop("File"),
 }
-ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
+ICONS = {
+    Kind.MESSAGE: "chat",
+    Kind.SESSION: "chat",
+    Kind.MEMORY: "note",
+    Kind.DAILY_LOG: "day",
+    Kind.ATTACHMENT: "file",
+}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_noop("in answers")}
 # The lines around a block of code, the row under a table's head, and the edges of its rows; strong, struck out, code; a
@@ -78,6 +93,7 @@ SOURCES = {
     "memory": gettext_noop("notes"),
     "messages": gettext_noop("messages"),
     "sessions": gettext_noop("titles of chats"),
+    "attachments": gettext_noop("files"),
 }
 
 
@@ -91,7 +107,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A card in the list. A conversation has one: its best message, or its title if none of its messages was found."""
+    """A card in the list. A conversation has one: its best message, or its title if none of its messages was found; and
+    so has a file. `file_path`: the file itself, at the place that was found.
+    """
 
     path: str
     title: str | SafeString
@@ -99,8 +117,10 @@ class Shown:
     icon: str
     day: date
     lines: Sequence[Line]
-    conversation_id: UUID | None
+    # What has one card: a conversation or a file.
+    folded_by: UUID | None
     is_title: bool = False
+    file_path: str = ""
     # The other messages of the conversation, folded: a list of one conversation alone does not help.
     more: list["Shown"] = field(default_factory=list)
 
@@ -223,14 +243,14 @@ def _groups(history: History, *, by_day: bool) -> list[Group]:
 
 
 def _folded(results: Sequence[Shown]) -> list[Shown]:
-    """One card for each conversation, in the place of its best result."""
+    """One card for each conversation and each file, in the place of its best result."""
     cards: list[Shown] = []
-    of_conversation: dict[UUID, int] = {}
+    places: dict[UUID, int] = {}
     for result in results:
-        place = of_conversation.get(result.conversation_id) if result.conversation_id else None
+        place = places.get(result.folded_by) if result.folded_by else None
         if place is None:
-            if result.conversation_id:
-                of_conversation[result.conversation_id] = len(cards)
+            if result.folded_by:
+                places[result.folded_by] = len(cards)
             cards.append(result)
         elif cards[place].is_title:
             # The passage says more than the beginning of the chat. The title has its matches marked.
@@ -244,7 +264,8 @@ def _folded(results: Sequence[Shown]) -> list[Shown]:
 
 def _shown(result: HistoryMatch) -> Shown:
     reference, pieces = result.reference, result.pieces
-    title = marked(Excerpt(reference.session, [])) if reference.session else _title_of_note(result)
+    named = reference.file or reference.session
+    title = marked(Excerpt(named, [])) if named else _title_of_note(result)
     if reference.kind is Kind.SESSION:
         # Its first passage is its title, with the matches in it.
         title, pieces = marked(pieces[0].own), pieces[1:]
@@ -255,13 +276,19 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            Line(gettext(WHO[piece.before]) if piece.before in WHO else piece.headings, marked(piece.own))
+            Line(gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference), marked(piece.own))
             for piece in pieces
             if piece.own.text
         ],
-        conversation_id=reference.conversation_id,
+        folded_by=reference.attachment_id or reference.conversation_id,
         is_title=reference.kind is Kind.SESSION,
+        file_path=file_path(reference.attachment_id, reference.place) if reference.attachment_id else "",
     )
+
+
+def _above(piece: Piece, reference: Reference) -> str:
+    """The headings of a note, or the place in a file."""
+    return piece.headings if reference.place is None else place_in_words(reference.place)
 
 
 def _words_to_open_at(pieces: Sequence[Piece]) -> str:
