@@ -429,7 +429,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "found": found,
         "clusters": clusters,
-        "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus)],
+        "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
     }
     return show(request, "memory/map.html", place="memory", tab="map", **context)
 

@@ -10,6 +10,9 @@ from intake.chats import deleting
 from intake.models import AttachmentText
 from intake.tests.factories import a_person, a_turn, caller_for
 from memory import index
+from memory.backends.embedders import get_embedder
+from memory.index import vectors
+from memory.models import Corpus, IndexedText
 from memory.search.history import HistoryRequest, HistoryScope, search_history
 from memory.search.sources import Attachments, Kind
 from memory.tests.attached import attach, read_all
@@ -161,3 +164,42 @@ def test_a_part_that_is_gone_while_it_is_searched_is_left_out(alice):
     attach(alice, files.pdf(LEASE), "lease.pdf")
     AttachmentText.objects.filter(number=1).delete()
     assert [each.place for each in found(alice, "deposit lease") if each.file] == ["page 1"]
+
+
+def test_the_search_page_shows_a_file_with_its_page_and_opens_it_there(alice, client):
+    attachment = attach(alice, files.pdf(LEASE), "lease.pdf", message="Please read this")
+    embed()
+    client.force_login(alice)
+    page = client.get("/search/", {"q": "deposit paid back"}).text
+    assert f'href="/c/{attachment.conversation_id}/?turn=1' in page
+    assert f'href="/api/v1/attachments/{attachment.pk}/content#page=2"' in page
+    assert '<span class="who">page 2</span>' in page
+    german = client.get("/search/", {"q": "deposit paid back"}, headers={"accept-language": "de"}).text
+    assert '<span class="who">Seite 2</span>' in german
+
+
+def test_the_passages_of_one_file_are_one_card(alice, client):
+    attach(alice, files.pdf([f"The deposit of flat {number} is paid back" for number in range(6)]), "flats.pdf")
+    client.force_login(alice)
+    page = client.get("/search/", {"q": "deposit"}).text
+    first, *_ = page.split("<details")
+    assert first.count(">flats.pdf</a></h2>") == 1
+    assert "5 more passages here" in page
+
+
+def test_the_palette_finds_files(alice, client):
+    attach(alice, files.pdf(LEASE), "lease.pdf", message="Hello")
+    client.force_login(alice)
+    assert "lease.pdf" in client.get("/search/live/", {"q": "deposit"}).text
+
+
+def test_files_are_neither_on_the_map_nor_in_the_timeline(alice, client):
+    attach(alice, files.pdf(LEASE), "lease.pdf", message="Hello")
+    embed()
+    assert vectors.embedded_texts(alice.pk, model=get_embedder().name) == list(
+        IndexedText.objects.in_corpus(Corpus.CHAT).values_list("pk", flat=True)
+    )
+    client.force_login(alice)
+    assert len(client.get("/api/v1/memory/timeline/").json()["months"]) == 1
+    for page in ("timeline", "map"):
+        assert "lease.pdf" not in client.get(f"/memory/{page}/").text
