@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management import CommandError
 
-from evals import retrieval, surfaces, vec02
+from evals import files, retrieval, surfaces, vec02
 from evals.datasets.loading import embed_all, load_life, load_turns
 from evals.datasets.reading import DatasetError, read_dataset, read_life
 from evals.management import ReportingCommand
@@ -19,7 +19,7 @@ from memory.search import SearchMode
 
 ALL = "all"
 # Each fills an empty database, and its verdicts decide the exit status.
-SUITES: dict[str, Callable[[], list[Verdict]]] = {"vec-02": vec02.run}
+SUITES: dict[str, Callable[[], list[Verdict]]] = {"vec-02": vec02.run, "files": files.run}
 
 
 class Command(ReportingCommand):
