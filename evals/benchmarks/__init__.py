@@ -1,6 +1,7 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
 from evals.benchmarks import (
+    attachments,
     backup,
     capacity,
     importing,
@@ -25,5 +26,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         pages.BENCHMARK,
         importing.BENCHMARK,
         backup.BENCHMARK,
+        attachments.BENCHMARK,
     )
 }

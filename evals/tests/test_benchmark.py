@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from kombu import Connection
 
 from evals import processes, synthetic
-from evals.benchmarks import BENCHMARKS, backup, capacity, indexing, pages, saving
+from evals.benchmarks import BENCHMARKS, attachments, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
@@ -225,3 +225,19 @@ def test_a_program_with_a_log_is_started_again_until_it_is_hopeless(monkeypatch,
     ):
         program.wait_until(lambda: False)
     assert program.starts == processes.MOST_STARTS + 1
+
+
+def test_files_are_measured_until_they_are_found_and_hostile_ones_are_tried(monkeypatch, tmp_path):
+    few = {what: attachments.files.HOSTILE[what] for what in ("an encrypted PDF", "a wrong extension")}
+    monkeypatch.setattr(attachments.files, "HOSTILE", few)
+    before = database_names()
+    target = tmp_path / "figures.json"
+
+    call_command("benchmark", "attachments", "--pages=3", "--rows=50", "--pictures=1", f"--json={target}")
+
+    figures = json.loads(target.read_text())
+    assert figures["files"].keys() == {"pdf", "csv", "docx_with_pictures"}
+    assert all(each["found_s"] > 0 < each["peak_rss_mb"] for each in figures["files"].values())
+    assert figures["hostile"]["an encrypted PDF"]["sentence"] == "The file is protected by a password."
+    assert all(each["refused_or_read"] and each["seconds"] < 20 for each in figures["hostile"].values())
+    assert database_names() == before
