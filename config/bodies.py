@@ -52,7 +52,7 @@ UPLOAD_PIECE = 262_144
 # How many bytes of such files a process holds at once: of all addresses, and of one. A message has ten files.
 UPLOADS_AT_ONCE, UPLOADS_OF_AN_ADDRESS = 30, 10
 # A file takes longer over a slow line than what somebody has written: so many times `BODY_SECONDS`.
-PATIENCE_WITH_A_FILE = 5
+TIMES_LONGER_FOR_A_FILE = 5
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
 
@@ -230,7 +230,7 @@ def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
     if not _is_upload(scope):
         return settings.MAX_BODY_BYTES, TooLarge(), settings.BODY_SECONDS
     most = settings.ATTACHMENT_BYTES + AROUND_A_FILE
-    return most, too_large(), settings.BODY_SECONDS * PATIENCE_WITH_A_FILE
+    return most, too_large(), settings.BODY_SECONDS * TIMES_LONGER_FOR_A_FILE
 
 
 async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:

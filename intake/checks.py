@@ -22,7 +22,8 @@ HINT = (
 
 @register()
 def check_language_models(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    entries = {"": {"MODEL": settings.LLM_MODEL, "BASE_URL": settings.LLM_BASE_URL, "THINKING": settings.LLM_THINKING}}
+    names = ("MODEL", "BASE_URL", "THINKING", "VISION")
+    entries = {"": {name: getattr(settings, f"LLM_{name}") for name in names}}
     problems = [
         f"LLM_MODELS: {sentence}" if name else sentence
         for name, options in {**entries, **settings.LLM_MODELS}.items()
@@ -101,9 +102,15 @@ def _problems(name: str, options: dict[str, str]) -> Iterator[str]:
         yield f"{whose}has neither a model nor the address of a server that lists some."
     if options["BASE_URL"] and not options["BASE_URL"].startswith(("http://", "https://")):
         yield f"the address of {whose}must begin with http:// or https://."
+    yield from _unknown_values(whose, options)
+    if options["MODEL"] == ANTHROPIC:
+        yield f"{whose}names a vendor and no model."
+
+
+def _unknown_values(whose: str, options: dict[str, str]) -> Iterator[str]:
     if options["THINKING"] not in THINKING:
         yield f"{whose}cannot think “{options['THINKING']}”: it is one of {', '.join(THINKING[1:])}."
     if as_tokens(options.get("CONTEXT_TOKENS", "")) is None:
         yield f"the length of the context of {whose}is no number of tokens."
-    if options["MODEL"] == ANTHROPIC:
-        yield f"{whose}names a vendor and no model."
+    if options.get("VISION", "") not in ("", "on", "off"):
+        yield f"whether {whose}sees pictures is “on”, “off” or empty."

@@ -457,6 +457,8 @@ QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
 VISITOR_FILE_BYTES = env.int("VISITOR_FILE_BYTES", default=25 * 1024**2)
 # The largest file that can be attached to a message.
 ATTACHMENT_BYTES = env.int("ATTACHMENT_BYTES", default=20 * 1024**2)
+# How long an answer waits for the text of a file that was sent a moment ago, before the model does without it.
+ATTACHMENT_WAIT_SECONDS = env.float("ATTACHMENT_WAIT_SECONDS", default=20.0)
 
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
@@ -575,13 +577,15 @@ LLM_API_KEY = env.str("LLM_API_KEY", default="")
 LLM_THINKING = env.str("LLM_THINKING", default="")
 # How many tokens the model reads at once, its answer included; 0 asks its server, or takes what is known of its family.
 LLM_CONTEXT_TOKENS = max(0, env.int("LLM_CONTEXT_TOKENS", default=0))
+# Whether the model sees pictures: "on", "off"; empty goes by its name, as with Claude, GPT-4o and later, Gemini.
+LLM_VISION = env.str("LLM_VISION", default="")
 # More models, by names of your own; the first is the default if LLM_MODEL names none. Each has its own variables:
 # LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on for LLM_MODELS=fast,my-claude. One with an address and without a
 # model offers all models that its server lists.
 LLM_MODELS = {
     name: {
         what: env.str(f"LLM_{re.sub('[^A-Z0-9]', '_', name.upper())}_{what}", default="")
-        for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING", "CONTEXT_TOKENS")
+        for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING", "CONTEXT_TOKENS", "VISION")
     }
     for name in dict.fromkeys(map(str.strip, env.list("LLM_MODELS", default=[])))
     if name

@@ -26,6 +26,8 @@ SECURITY_CONTACT = ["mailto:security@example.com"]
 RERANKER = None
 # A script has one step for each question; the tests of titles have one more.
 CHAT_TITLES = False
+# No worker reads files; the tests of those that do say so.
+ATTACHMENT_WAIT_SECONDS = 0
 # Tests send many requests from one address; those of the limits set their own.
 RATE_LIMITS = {}
 CONCURRENT_CALLS = CONCURRENT_ANSWERS = STREAMS_PER_PERSON = STREAMS_PER_ADDRESS = 0

@@ -11,7 +11,8 @@ from config.tests.endpoints import house, walking
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.isolation.acting import acting_as
-from intake.models import Conversation, Turn, User
+from intake.models import AttachmentPiece, Conversation, Turn, User
+from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn
 from memory.models import Embedding, PendingTerms, VectorBlock
 from memory.models.embeddings import SLOTS
@@ -144,6 +145,10 @@ def is_removed():
     return not User.objects.filter(is_visitor=True).exists()
 
 
+def is_forgotten():
+    return not AttachmentPiece.objects.exists()
+
+
 def is_over():
     return not Conversation.objects.exclude(expires_at=None).exists()
 
@@ -162,6 +167,7 @@ def is_packed():
         ("memory.sweep_deleted", is_packed),
         ("memory.remove_silent_visitors", is_removed),
         ("memory.remove_temporary_chats", is_over),
+        ("memory.remove_forgotten_files", is_forgotten),
     ],
 )
 def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):
@@ -170,6 +176,7 @@ def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, log
     User.objects.filter(is_visitor=True).update(joined_at=NOW)
     alice = a_person()
     a_turn(alice, "rumpelstiltskin")
+    a_file(alice, b"rumpelstiltskin", "rumpelstiltskin.txt")
     with acting_as(alice):
         a_temporary_turn(alice, "rumpelstiltskin")
     fill(alice, directions(SLOTS, seed=1))

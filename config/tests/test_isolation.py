@@ -14,7 +14,7 @@ from django.db import DatabaseError, OperationalError, connection, connections, 
 from django.test import Client
 from django.utils import timezone
 
-from config.tests.endpoints.house import let_in
+from config.tests.endpoints.house import files_of, let_in
 from core.isolation import acting
 from core.isolation.acting import ActingAsAnother, Caller, PersonalChange, acting_as, acting_as_staff, change_for_each
 from core.isolation.checks import personal_models
@@ -80,6 +80,7 @@ def rows_everywhere(*users):
             ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
         activity.note(user, Activity.LOGGED_IN)
         an_import(user, word=SECRET)
+        files_of(user, SECRET)
         let_in(user, f"agent of {user.pk}")
     return turn
 

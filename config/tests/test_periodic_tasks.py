@@ -19,9 +19,11 @@ from core.isolation.acting import Caller, acting_as
 from core.resilience import for_each
 from intake.accounts import activity, registration
 from intake.answers import hub as answers
+from intake.attachments import services as attachments
 from intake.chats import arranging, deleting, services
-from intake.models import Activity, Conversation, Session, Turn, User
+from intake.models import Activity, Attachment, Conversation, Session, Turn, User
 from intake.models.activity import ActivityEntry
+from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
 from memory import index
 from memory.index import segments
@@ -136,6 +138,12 @@ def remove_temporary_chats(monkeypatch):
     return Failing(monkeypatch, arranging, "remove_expired"), None, lambda: not Turn.objects.exists()
 
 
+def remove_forgotten_files(monkeypatch):
+    a_file(a_person(), now=LONG_AGO)
+    failing = Failing(monkeypatch, attachments, "remove_forgotten")
+    return failing, None, lambda: not Attachment.objects.exists()
+
+
 def remove_expired_sessions(monkeypatch):
     Session.objects.create(session_key="a" * 32, session_data="", expire_date=LONG_AGO)
     failing = Failing(monkeypatch, type(Session.objects), "remove_expired")
@@ -201,6 +209,7 @@ CASES = {
     "memory.draw_maps": draw_maps,
     "memory.remove_silent_visitors": remove_silent_visitors,
     "memory.remove_temporary_chats": remove_temporary_chats,
+    "memory.remove_forgotten_files": remove_forgotten_files,
     "memory.remove_old_turns": remove_old_turns,
     "memory.remove_old_activity": remove_old_activity,
     "memory.remove_expired_sessions": remove_expired_sessions,

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 # The vendors' models that refuse a temperature. pydantic-ai knows them too, but a page cannot wait for its import.
 _FIXED_OPENAI = re.compile(r"o\d|gpt-[5-9]")
 _FIXED_ANTHROPIC = re.compile(r"claude-(fable|mythos|opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])")
+# Families whose models all see pictures, and the names that others give those of theirs that do.
+_SEES_PICTURES = re.compile(
+    r"claude|gpt-(4o|4\.1|4-turbo|[5-9])|chatgpt-4o|o[134](-|$)|gemini|.*(vision|llava|pixtral|-vl)"
+)
 ANTHROPIC, OPENAI = "anthropic:", "openai:"
 # How long a server's list of models is valid, and what it says of a window.
 LISTED_SECONDS = 60.0
@@ -55,6 +59,15 @@ class LanguageModel:
     thinking: str = ""
     # The length of its context by the settings; 0: what its server says, or its family.
     context_tokens: int = 0
+    # Whether it sees pictures, by the settings: `on`, `off`; empty goes by its name.
+    vision: str = ""
+
+    @property
+    def sees_pictures(self) -> bool:
+        """A model of an unknown family gets no picture: some servers refuse the whole request."""
+        if self.vision:
+            return self.vision == "on"
+        return bool(self.id.startswith(ANTHROPIC) or _SEES_PICTURES.match(self.own_name.rpartition("/")[2].lower()))
 
     @property
     def own_name(self) -> str:
@@ -150,10 +163,13 @@ def _entries() -> list[LanguageModel]:
     found = []
     if settings.LLM_MODEL:
         values = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
-        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *values, settings.LLM_CONTEXT_TOKENS))
+        found.append(
+            LanguageModel(_own_name(settings.LLM_MODEL), *values, settings.LLM_CONTEXT_TOKENS, settings.LLM_VISION)
+        )
     for name, each in settings.LLM_MODELS.items():
         values = (each["MODEL"], each["BASE_URL"], each["API_KEY"], each["THINKING"])
-        found.append(LanguageModel(name, *values, as_tokens(each.get("CONTEXT_TOKENS", "")) or 0))
+        tokens = as_tokens(each.get("CONTEXT_TOKENS", "")) or 0
+        found.append(LanguageModel(name, *values, tokens, each.get("VISION", "")))
     return found
 
 
@@ -168,9 +184,7 @@ def _models_of(entry: LanguageModel) -> list[LanguageModel]:
 
 
 def _of_server(entry: LanguageModel, own: str) -> LanguageModel:
-    return LanguageModel(
-        f"{entry.name}/{own}", own, entry.base_url, entry.api_key, entry.thinking, entry.context_tokens
-    )
+    return replace(entry, name=f"{entry.name}/{own}", id=own)
 
 
 # By address and key: the time of the request, and the listed models with their windows, None if the server did not

@@ -41,6 +41,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPart,
     ThinkingPartDelta,
+    UserContent,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
@@ -214,7 +215,11 @@ LONGEST_INPUT = 150_000
 
 
 async def answer(
-    *, message: str, history: list[ModelMessage], deps: ChatDeps, model: Model | None = None
+    *,
+    message: str | Sequence[UserContent],
+    history: list[ModelMessage],
+    deps: ChatDeps,
+    model: Model | None = None,
 ) -> AsyncGenerator[AgentEvent | AnswerEnded, None]:
     """Stream the events of one answer, by the chat's model unless another is given.
 
@@ -457,12 +462,15 @@ IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
 ]
 
 
-def _is_longer(message: str, history: list[ModelMessage]) -> bool:
+def _is_longer(message: str | Sequence[UserContent], history: list[ModelMessage]) -> bool:
     """Whether a message that does not fit is itself the reason, more than all that was said before it."""
     parts = (part for before in history for part in before.parts)
-    return len(message) > sum(
-        len(content) for part in parts if isinstance(content := getattr(part, "content", ""), str)
-    )
+    return _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
+
+
+def _characters(content: Any) -> int:
+    """Of a text, or of those among several contents."""
+    return len(content) if isinstance(content, str) else sum(len(each) for each in content if isinstance(each, str))
 
 
 def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> RecollectError:

@@ -4,16 +4,26 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserContent,
+    UserPromptPart,
+)
 
 from core.errors import TooLarge
 from core.isolation.acting import Caller
 from core.text import gettext_noop as _
 from core.text import shortened
+from intake.agent import attached
 from intake.agent.language_models import LanguageModel, model_for, window_of
 from intake.agent.model_servers import ASSUMED, Window
 from intake.agent.models import TOKENS_OF_A_MESSAGE, cut_middle, tokens_of
@@ -61,8 +71,8 @@ class ChatDeps:
     about a failure are for this user; they may contain an address or a piece of a key.
 
     `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
-    may find, None without a limit, in an answer whose prompt has `history_length` messages. `left_out`: what the prompt
-    says of the messages that do not fit.
+    may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
+    for the files of one message. `left_out`: what the prompt says of the messages that do not fit.
     """
 
     caller: Caller
@@ -82,8 +92,14 @@ class ChatDeps:
     has_tools: bool = True
     results_tokens: int | None = None
     history_length: int = 1
+    files_tokens: int = 0
     left_out: str = ""
     untrusted: UntrustedData = field(default_factory=UntrustedData)
+
+    @property
+    def can_look_up(self) -> bool:
+        """Whether the tools find what was said in this chat, and its files."""
+        return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
 
     @property
     def local_now(self) -> datetime:
@@ -267,9 +283,30 @@ def circumstances(deps: ChatDeps, *, may_use_tools: bool) -> str:
     return text if may_use_tools else text + USED_UP
 
 
-def user_content(turn: Turn) -> str:
-    """What the person said in a turn, as the model reads it: the only place where a turn's side becomes a text."""
-    return turn.user_message
+def user_content(turn: Turn, deps: ChatDeps) -> str:
+    """What the person said in a turn, as the model reads it: the only place where a turn's side becomes a text.
+
+    The texts of its files stand before the message. Without a model there is only what is searched for.
+    """
+    if not turn.attachment_count:
+        return turn.user_message
+    if deps.model is None:
+        return turn.user_message or attached.names_of(turn)
+    files = attached.described(
+        turn,
+        around=deps.untrusted.around,
+        tokens=deps.files_tokens,
+        sees_pictures=deps.model.sees_pictures,
+        has_tools=deps.can_look_up,
+    )
+    return f"{files}\n\n{turn.user_message}".strip()
+
+
+def _pictures(turn: Turn, deps: ChatDeps, at_most: int) -> tuple[BinaryContent, ...]:
+    """The pictures of a turn, for a model that sees them."""
+    if not turn.attachment_count or deps.model is None or not deps.model.sees_pictures:
+        return ()
+    return tuple(attached.pictures_of(turn, at_most=at_most))
 
 
 # --- Fits the conversation into the model's window: what fits goes whole, the newest first ---
@@ -286,6 +323,8 @@ MOST_OF_A_WINDOW_FOR_TOOLS = 0.45
 CHARACTERS_OF_TOOLS = 3.0
 # Of a window, for each of the person's notes.
 NOTES_OF_A_WINDOW = 10
+# Of a window, for the files of each message.
+FILES_OF_A_WINDOW = 3
 # The turn before the question gets at least so much, and what remains of it at the very least.
 LEAST_FOR_THE_TURN_BEFORE, LEAST_OF_IT = 200, 40
 # A server that counts much less has cut the prompt, or left out what it had kept; one that counts a little less may
@@ -334,10 +373,16 @@ class Asked:
     deps: ChatDeps
     message: str
     history: list[ModelMessage]
+    pictures: tuple[BinaryContent, ...] = ()
     tokens: int = 0
     sent: int = 0
     left_out: tuple[TurnKey, ...] = ()
     room: int = 0
+
+    @property
+    def content(self) -> str | list[UserContent]:
+        """The message with its pictures."""
+        return [self.message, *self.pictures] if self.pictures else self.message
 
     @property
     def conversations(self) -> set[UUID]:
@@ -350,13 +395,15 @@ class _Pair:
 
     user: str
     assistant: str
+    pictures: tuple[BinaryContent, ...] = ()
 
     @property
     def tokens(self) -> int:
-        return tokens_of(self.user) + tokens_of(self.assistant) + 2 * TOKENS_OF_A_MESSAGE
+        words = tokens_of(self.user) + tokens_of(self.assistant) + 2 * TOKENS_OF_A_MESSAGE
+        return words + attached.TOKENS_OF_A_PICTURE * len(self.pictures)
 
     def cut_to(self, tokens: int) -> "_Pair":
-        """Both sides cut in their middles. The shorter one stays whole if it takes less than half."""
+        """Both sides cut in their middles, without pictures. The shorter one stays whole if it takes less than half."""
         room = tokens - 2 * TOKENS_OF_A_MESSAGE
         of_user, of_assistant = tokens_of(self.user), tokens_of(self.assistant)
         for_user = max(room // 2, room - of_assistant) if self.assistant else room
@@ -373,12 +420,17 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     """
     window = window_of(deps.model) if deps.model is not None else ASSUMED
     deps = _within(deps, window)
-    message = GO_ON if kept else user_content(turn)
+    message = GO_ON if kept else user_content(turn, deps)
+    most_pictures = min(attached.MOST_PICTURES, window.tokens // 2 // attached.TOKENS_OF_A_PICTURE)
+    pictures = _pictures(turn, deps, most_pictures)
     before = (each for each in going_up(turn) if each.has_ended)
     nearest = None if kept else next(before, None)
     ratio = ratio_of(nearest, deps.model)
-    first = _Pair(user_content(turn), kept) if kept else None if nearest is None else _pair_of(nearest)
+    pair_of = partial(_pair_of, deps=deps, most_pictures=most_pictures - len(pictures))
+    first = _Pair(user_content(turn, deps), kept, pictures) if kept else None if nearest is None else pair_of(nearest)
     fixed = tokens_of(message) + TOKENS_OF_A_MESSAGE + _tokens_of_instructions(deps)
+    if not kept:
+        fixed += attached.TOKENS_OF_A_PICTURE * len(pictures)
     room = int(_room(window, deps) / ratio) - fixed
     if first is not None and room < LEAST_FOR_THE_TURN_BEFORE:
         # Rather a shorter answer than an answer without what it is about.
@@ -386,7 +438,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
         room = min(LEAST_FOR_THE_TURN_BEFORE, most)
     if window.is_certain and room < (LEAST_OF_IT if first is not None else 0):
         raise ExceedsWindow(MESSAGE_TOO_LONG)
-    pairs, is_all = _fitting(first, before, max(room, LEAST_FOR_THE_TURN_BEFORE))
+    pairs, is_all = _fitting(first, map(pair_of, before), max(room, LEAST_FOR_THE_TURN_BEFORE))
     for_recalled = 0
     if newest_only or not is_all:
         room = sum(pair.tokens for pair in pairs) // 2 if newest_only else room
@@ -395,12 +447,13 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     sent = len(pairs) - bool(kept)
     is_all = is_all and len(pairs) == sent + bool(kept) and not for_recalled
     left_out = () if is_all or deps.model is None else tuple(keys_above(turn)[sent:])
-    history = [each for pair in reversed(pairs) for each in _as_messages(pair.user, pair.assistant)]
+    history = [each for pair in reversed(pairs) for each in _as_messages(pair)]
     used = fixed + sum(pair.tokens for pair in pairs)
     deps = replace(
         deps, history_length=len(history) + 1, results_tokens=_for_results(window, deps, used + for_recalled, ratio)
     )
-    return Asked(deps, message, history, used, sent, left_out, for_recalled if left_out else 0)
+    shown = () if kept else pictures
+    return Asked(deps, message, history, shown, used, sent, left_out, for_recalled if left_out else 0)
 
 
 def ratio_of(before: Turn | None, model: LanguageModel | None) -> float:
@@ -416,8 +469,7 @@ def with_left_out(asked: Asked, *, turn: Turn, beginning: str, passages: Iterabl
     if not asked.left_out:
         return asked
     deps = asked.deps
-    can_read = deps.has_tools and deps.uses_memory and deps.caller.is_registered and not deps.is_temporary
-    how_to_read = HOW_TO_READ.format(conversation=turn.conversation_id) if can_read else ""
+    how_to_read = HOW_TO_READ.format(conversation=turn.conversation_id) if deps.can_look_up else ""
     text = LEFT_OUT.format(count=len(asked.left_out), how_to_read=how_to_read)
     text += BEGAN_WITH.format(beginning=deps.untrusted.around(beginning)) if beginning else ""
     recalled: list[str] = []
@@ -437,7 +489,7 @@ def beginning_of(asked: Asked, caller: Caller) -> str:
         return ""
     turn = Turn.objects.for_caller(caller).with_keys([asked.left_out[-1]]).first()
     room = min(BEGINNING_CHARACTERS, asked.room)
-    return "" if turn is None else shortened(user_content(turn), room)
+    return "" if turn is None else shortened(turn.user_message, room)
 
 
 def _within(deps: ChatDeps, window: Window) -> ChatDeps:
@@ -453,6 +505,7 @@ def _within(deps: ChatDeps, window: Window) -> ChatDeps:
         tools=tools if has_tools else "",
         notes=cut_middle(deps.notes, most),
         about=cut_middle(deps.about, most),
+        files_tokens=window.tokens // FILES_OF_A_WINDOW,
     )
 
 
@@ -476,14 +529,13 @@ def _for_results(window: Window, deps: ChatDeps, used: int, ratio: float) -> int
     return int((window.tokens - for_answer) / max(1.0, ratio)) - used
 
 
-def _fitting(first: _Pair | None, before: Iterator[Turn], room: int) -> tuple[list[_Pair], bool]:
+def _fitting(first: _Pair | None, before: Iterator[_Pair], room: int) -> tuple[list[_Pair], bool]:
     """The newest turns that fit, the newest first, and whether these are all. The first is there in any case."""
     if first is None:
         return [], True
     pairs = [first if first.tokens <= room else first.cut_to(room)]
     room -= pairs[0].tokens
-    for turn in before:
-        pair = _pair_of(turn)
+    for pair in before:
         room -= pair.tokens
         if room < 0:
             return pairs, False
@@ -502,11 +554,12 @@ def _newest(pairs: list[_Pair], room: int) -> list[_Pair]:
     return kept
 
 
-def _pair_of(turn: Turn) -> _Pair:
-    return _Pair(user_content(turn), turn.assistant_message)
+def _pair_of(turn: Turn, *, deps: ChatDeps, most_pictures: int) -> _Pair:
+    return _Pair(user_content(turn, deps), turn.assistant_message, _pictures(turn, deps, most_pictures))
 
 
-def _as_messages(user_message: str, assistant_message: str) -> Iterable[ModelMessage]:
-    yield ModelRequest(parts=[UserPromptPart(content=user_message)])
-    if assistant_message:
-        yield ModelResponse(parts=[TextPart(content=assistant_message)])
+def _as_messages(pair: _Pair) -> Iterable[ModelMessage]:
+    content: str | list[UserContent] = [pair.user, *pair.pictures] if pair.pictures else pair.user
+    yield ModelRequest(parts=[UserPromptPart(content=content)])
+    if pair.assistant:
+        yield ModelResponse(parts=[TextPart(content=pair.assistant)])

@@ -29,6 +29,7 @@ from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
 from core.text import gettext_noop as _
 from intake.agent import loop, prompt
+from intake.agent.attached import is_being_read
 from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
 from intake.agent.prompt import (
     WRITTEN,
@@ -101,6 +102,9 @@ async def load_turn(turn_id: int, *, caller: Caller) -> Turn | None:
 # process that stops first leaves the first line as the title.
 
 logger = logging.getLogger(__name__)
+
+# How often it is asked whether the files of the message have been read.
+READ_EVERY_SECONDS = 0.25
 
 # A slower model is busy.
 TITLE_SECONDS = 60
@@ -316,7 +320,7 @@ class AnswerWriter:
         asked = await self._asked()
         self._draft.model, self._draft.asked = asked.deps.model, asked
         length = len(self._kept)
-        events = loop.answer(message=asked.message, history=asked.history, deps=asked.deps)
+        events = loop.answer(message=asked.content, history=asked.history, deps=asked.deps)
         async with aclosing(events):
             async for event in events:
                 self._draft.add(event)
@@ -326,6 +330,8 @@ class AnswerWriter:
 
     async def _asked(self) -> Asked:
         """The prompt, fitted into the model's window. What it leaves out is searched for what the question is about."""
+        if self._turn.attachment_count and not is_recall_mode():
+            await self._until_read()
         deps, asked, beginning = await as_caller(self.caller, self._fitted)
         if asked is None and deps.model is not None:
             # Only the first answer of a process waits, for a few seconds at most.
@@ -334,6 +340,15 @@ class AnswerWriter:
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
         self.log.prepared(not_sent=len(asked.left_out))
         return prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=await self._recalled(asked))
+
+    async def _until_read(self) -> None:
+        """A file that was just uploaded is read within seconds; the answer waits so long, and then goes without it."""
+        deadline = time.monotonic() + settings.ATTACHMENT_WAIT_SECONDS
+        # The worker is another process, which can set no event here.
+        while await as_caller(self.caller, partial(is_being_read, self._turn)):
+            if time.monotonic() >= deadline:
+                return
+            await asyncio.sleep(READ_EVERY_SECONDS)
 
     def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, str]:
         """With the beginning of the first message that is left out. No prompt while the window is not asked for."""
@@ -351,7 +366,7 @@ class AnswerWriter:
         search = partial(
             memory.get().recalled,
             user=user,
-            message=prompt.user_content(self._turn),
+            message=self._turn.user_message,
             conversations=asked.conversations,
             among=set(asked.left_out),
         )

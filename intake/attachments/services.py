@@ -23,6 +23,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
 from django.template.defaultfilters import filesizeformat
 
 from core.errors import InvalidInput, NotFound, TooLarge
@@ -31,7 +32,7 @@ from core.isolation.acting import Caller
 from core.text import cut, pg_text
 from core.text import gettext_noop as _
 from intake.chats import quotas
-from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn
+from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
 from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTES
 from intake.ports import memory
 
@@ -55,6 +56,8 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*
 _NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 LONGEST_ENDING = 20
 TEXTS_AT_ONCE = 500
+# More words cannot narrow a name further.
+WORDS_OF_A_NAME = 8
 
 _HOLD_CONTENT = """
 SELECT 1 FROM attachment_pieces WHERE user_id = %s AND sha256 = %s AND number = 0 FOR KEY SHARE
@@ -212,6 +215,23 @@ def first_name(caller: Caller, ids: Sequence[UUID]) -> str:
     """The name of the first of these files, for the title of a chat without words; empty if none is there."""
     names = Attachment.objects.for_caller(caller).filter(pk__in=ids[:1]).values_list("name", flat=True)
     return names.first() or ""
+
+
+def listed(*, user: User, words: str = "") -> "QuerySet[Attachment]":
+    """The files of a user's messages whose name contains each of the words.
+
+    Without those of temporary chats. The versions of a message have the same files, so a chat has one of each.
+    """
+    mine = Attachment.objects.for_user(user)
+    turn = Turn.objects.filter(
+        user=user, conversation=OuterRef("conversation_id"), turn_number=OuterRef("turn_number"), is_temporary=False
+    )
+    same = {name: OuterRef(name) for name in ("conversation_id", "sha256", "name")}
+    earlier = mine.filter(**same, pk__lt=OuterRef("pk"))
+    found = mine.filter(Exists(turn), ~Exists(earlier), conversation_id__isnull=False)
+    for word in words.split()[:WORDS_OF_A_NAME]:
+        found = found.filter(name__icontains=word)
+    return found
 
 
 # --- Removing ---

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,7 +21,8 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
 from core.text import END, ArchiveFile, cut, without_values, write_head, write_section, zipped
-from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, User
+from intake.attachments.services import attachments_of, pieces_of
+from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Turn, User
 from intake.ports import memory
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
@@ -43,7 +45,10 @@ class ExportEncoder(DjangoJSONEncoder):
 
 
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
-    """The document in UTF-8. No query or transaction is open between two pieces."""
+    """The document in UTF-8. No query or transaction is open between two pieces.
+
+    It names attached files; the bytes stand beside it in a zip.
+    """
     parts = {"conversations": conversations(user=user), **memory.get().exported(user=user)}
     return in_bytes({**opening(user=user, now=now), **parts, "activity": activity(user=user)})
 
@@ -166,7 +171,43 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "is_recall": turn.is_recall,
             "error": turn.error and without_values(turn.error),
             "usage": turn.usage,
+            **_attachments(turn),
         }
+
+
+def _attachments(turn: Turn) -> dict[str, Any]:
+    """The files of a turn that has some, each with its name in the zip."""
+    found = attachments_of([turn])[turn.pk]
+    return {"attachments": [_attachment(each) for each in found]} if found else {}
+
+
+def _attachment(attachment: Attachment) -> dict[str, Any]:
+    return {
+        "id": attachment.pk,
+        "name": attachment.name,
+        "media_type": attachment.media_type,
+        "size": attachment.size,
+        "sha256": attachment.sha256,
+        "kind": attachment.kind,
+        "file": attached_name(attachment),
+        "created_at": attachment.created_at,
+    }
+
+
+def attached_name(attachment: Attachment) -> str:
+    """The name of an attached file in the zip: unique, and with the file's own ending."""
+    stem, dot, ending = attachment.name.rpartition(".")
+    name = safe_name(stem or ending) or "file"
+    return f"attachments/{short_id(attachment.pk)} {name}{dot if stem else ''}{safe_name(ending) if stem else ''}"
+
+
+def attached_files(*, user: User) -> Iterator[ArchiveFile]:
+    """The files of all kept chats, each as its message has it."""
+    for conversation in in_pages(Conversation.objects.for_user(user).kept()):
+        mine = Attachment.objects.for_user(user).filter(conversation_id=conversation.pk)
+        for attachment in in_pages(mine):
+            pieces = pieces_of(attachment)
+            yield ArchiveFile(name=attached_name(attachment), at=attachment.created_at, pieces=pieces)
 
 
 def _encode(value: Any) -> Iterator[str]:
@@ -204,9 +245,10 @@ _NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
 
 
 def json_zip(*, user: User, now: datetime) -> Iterator[bytes]:
-    """The document of `exporting.account_as_json`, packed."""
+    """The document of `exporting.account_as_json`, packed with the attached files."""
     document = account_as_json(user=user, now=now)
-    return zipped([ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)])
+    whole = ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)
+    return zipped(chain([whole], attached_files(user=user)))
 
 
 def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
@@ -217,6 +259,7 @@ def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
 def _files(user: User, now: datetime) -> Iterator[ArchiveFile]:
     yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now))])
     yield from conversation_files(user=user)
+    yield from attached_files(user=user)
     yield from memory.get().exported_files(user=user, now=now)
     yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
 

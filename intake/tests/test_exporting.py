@@ -12,10 +12,12 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from intake import ports
-from intake.chats import exporting
+from intake.chats import exporting, services
 from intake.models import ChatPreferences, Conversation, Turn, User
-from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
+from intake.tests.attached import PDF, a_file
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
 
 pytestmark = pytest.mark.django_db
 
@@ -198,3 +200,37 @@ def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
     tracemalloc.stop()
     assert total > 250_000
     assert peak < 2_000_000
+
+
+def a_turn_with_a_file(user, name="plan (v2).pdf", data=PDF):
+    with acting_as(user):
+        turn = services.begin_turn(
+            caller=caller_for(user),
+            message="Read this",
+            conversation_id=None,
+            now=NOW,
+            attachments=[a_file(user, data, name).pk],
+        )
+        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Read.", status=Turn.Status.COMPLETE))
+    return turn
+
+
+@pytest.mark.parametrize("pack", [exporting.json_zip, exporting.markdown_zip])
+def test_a_zip_holds_attached_files_under_the_name_that_their_turn_gives(pack):
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    large = bytes(range(256)) * 3_000
+    a_turn_with_a_file(alice)
+    a_turn_with_a_file(alice, "scan.bin", large)
+    a_turn_with_a_file(bob, "bobs.pdf")
+    a_file(alice, b"of no message", "draft.txt")
+    named = [each for one in exported(alice)["conversations"] for turn in one["turns"] for each in turn["attachments"]]
+    assert [(each["name"], each["size"]) for each in named] == [("plan (v2).pdf", len(PDF)), ("scan.bin", len(large))]
+    with zipfile.ZipFile(io.BytesIO(b"".join(pack(user=alice, now=NOW)))) as archive:
+        found = {name: archive.read(name) for name in archive.namelist() if name.startswith("attachments/")}
+    assert found == {named[0]["file"]: PDF, named[1]["file"]: large}
+
+
+def test_a_turn_without_files_is_exported_as_before():
+    alice = a_person()
+    a_turn(alice, "No file")
+    assert "attachments" not in exported(alice)["conversations"][0]["turns"][0]

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, searching
+from memory.pages import documents, files, searching
 
 app_name = "memory"
 
@@ -22,6 +22,8 @@ urlpatterns = [
     path("memory/notes/", documents.notes, name="notes"),
     path("memory/notes/<str:note_id>/", documents.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", documents.delete_note, name="delete_note"),
+    path("memory/files/", files.files, name="files"),
+    path("memory/files/<str:file_id>/delete/", files.delete_file, name="delete_file"),
     path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that an invalid date or a malformed id gets the same answer as one that does not exist.
     path("memory/logs/<str:date>/", documents.log, name="log"),

@@ -17,13 +17,12 @@ from agent_tools.models import ALL_SCOPES, AccessToken, AgentConnection
 from core.isolation.acting import Caller, acting_as
 from imports.tests.factories import an_import
 from intake.accounts.sessions import NAME_LENGTH
-from intake.attachments import services as attachments
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
 from intake.models import ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
-from intake.tests.attached import a_file
+from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, records
 from memory.models import Embedding, MapPoint
@@ -51,7 +50,6 @@ class Things:
     # One that is not on the chosen path.
     version: str = "2"
     turn_id: str = "987654321"
-    attachment: str = "0190c0de-0000-7000-8000-000000000008"
     day: str = "2026-02-01"
     month: str = "2026-03"
     # On the map.
@@ -63,6 +61,10 @@ class Things:
     memory_state: str = "1-nobody"
     about_state: str = "1-nobody"
     note: str = "0190c0de-0000-7000-8000-000000000006"
+    # Of a message; and a picture; and one that no message names yet.
+    file: str = "0190c0de-0000-7000-8000-000000000008"
+    picture: str = "0190c0de-0000-7000-8000-000000000009"
+    unsent: str = "0190c0de-0000-7000-8000-00000000000a"
     log_state: str = "1-nobody"
     key: str = "of-nobody"
     passkey: str = "987654321"
@@ -128,9 +130,6 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
         temporary = a_temporary_turn(user, f"The {TOPIC} is {word}, between us")
-        attachment = a_file(user, f"The {TOPIC} is {word}, in a file".encode(), f"{word}.txt")
-        attachments.claim(turn, [attachment.pk])
-        Turn.objects.filter(pk=turn.pk).update(attachment_count=1)
         ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {word}")
         once(
             caller=Caller(user_id=user.pk),
@@ -140,6 +139,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             run=lambda: {"text": f"Saved {word}"},
             now=NOW,
         )
+    files = files_of(user, word)
     imports = {
         state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
         for state in ("ready", "uploading", "done")
@@ -168,7 +168,6 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             .order_by("pk")[0]
             .pk
         ),
-        attachment=str(attachment.pk),
         record=str(record.id),
         record_state=record.state,
         token=str(made.id),
@@ -181,6 +180,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         memory_state=memory.state,
         about_state=about.state,
         note=str(note.pk),
+        **files,
         log_state=log.state,
         key=name,
         passkey=str(passkey.pk),
@@ -208,6 +208,22 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         ]
     )
     return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
+
+
+def files_of(user: User, word: str) -> dict[str, str]:
+    """A text and a picture of a message, with what was read of the text; and a text that no message names yet."""
+    named = [a_file(user, f"The {TOPIC} is {word}".encode(), f"{word}.txt"), a_file(user, a_picture(), f"{word}.png")]
+    unsent = a_file(user, f"Not sent: {word}".encode(), f"unsent {word}.txt")
+    with acting_as(user):
+        turn = services.begin_turn(
+            caller=caller_for(user),
+            message=f"Look at the {word}",
+            conversation_id=None,
+            now=NOW,
+            attachments=[each.pk for each in named],
+        )
+        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=f"I see {word}", status=Turn.Status.COMPLETE))
+    return {"file": str(named[0].pk), "picture": str(named[1].pk), "unsent": str(unsent.pk)}
 
 
 def let_in(user: User, name: str) -> Application:

@@ -36,6 +36,7 @@ from testing.examiner import as_the_application
 DIFFERENT_EVERY_TIME = [
     (r'(name="csrfmiddlewaretoken" value=")[^"]+', "a CSRF token"),
     (r"\b(csrftoken|sessionid|messages)=[^;\s]+", "a cookie's value"),
+    (r"(?<=X-Recollect-For: v)[0-9a-f]{32}", "a new visitor"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", "a header's date"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "a moment"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "a new row's id"),
@@ -100,11 +101,14 @@ class Nobody:
         self._client.cookies.clear()
         self._client.cookies.update(self._cookies)
         headers = {**self._headers(), **fill(probe.headers)}
+        for file in filter(lambda value: hasattr(value, "seek"), (probe.form or {}).values()):
+            # It was read for the question before.
+            file.seek(0)
         data: dict[str, Any] = {"data": fill(probe.form)} if probe.form is not None and method == "POST" else {}
         if probe.body is not None and method not in ("GET", "HEAD"):
             data = {"data": fill(probe.body), "content_type": probe.content_type}
         got = getattr(self._client, method.lower())(f"/{path}", query_params=fill(probe.query), headers=headers, **data)
-        text = "" if got.streaming else got.content.decode()
+        text = "" if got.streaming else got.content.decode(errors="backslashreplace")
         given = "\n".join(f"{name}: {value}" for name, value in sorted(got.headers.items()))
         return Answer(got.status_code, given + "\n" + got.cookies.output(), text)
 

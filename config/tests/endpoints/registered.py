@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from django.core.files.base import ContentFile
+
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from config.tests.endpoints.house import A_LINE, CALL_ID, CALLBACK, PASSWORD, SAVED, TOPIC
 
@@ -96,6 +98,7 @@ def both(
 
 
 PASSKEY = "settings/account/factors/passkeys/<int:pk>"
+A_FILE = ContentFile(b"A file like any other", name="file.txt")
 ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
 ASKED = {
@@ -127,8 +130,8 @@ TOOLS: dict[str, list[Probe]] = {
         shows(body={"conversationId": "{conversation}", "around": 2, "window": 0}),
     ],
     "read_attachment": [
-        shows(body={"attachmentId": "{attachment}"}),
-        shows(body={"attachmentId": "{attachment}", "place": "The"}),
+        shows(body={"attachmentId": "{file}"}),
+        shows(body={"attachmentId": "{file}", "from": 0}),
     ],
     "list_recent_conversations": [shows(body={})],
     "save_memory": [changes(body=SAVED)],
@@ -140,7 +143,7 @@ MCP_TOOLS: dict[str, list[Probe]] = {
     "fetch": [
         shows(body={"id": "record:{record}"}),
         shows(body={"id": "conversation:{conversation}:{turn}"}),
-        shows(body={"id": "file:{attachment}:0"}),
+        shows(body={"id": "file:{file}:0"}),
     ],
 }
 # Over REST a write may bear a key, under which its answer is kept.
@@ -273,6 +276,8 @@ PAGES = [
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/delete/", "memory/notes/{note}/delete/", GET=shows(), POST=changes(form={})),
+    endpoint("memory/files/", GET=[shows(), shows(query={"q": "txt"})], POST=shows(form={})),
+    endpoint("memory/files/<str:file_id>/delete/", "memory/files/{file}/delete/", GET=shows(), POST=changes(form={})),
     endpoint("memory/", GET=shows()),
     endpoint("memory/edit/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
     endpoint("memory/history/", GET=[shows(query={"version": "1"}), answers()], POST=answers(form={})),
@@ -390,6 +395,15 @@ API = [
             answers(query={"archived": "true"}),
         ],
     ),
+    endpoint("attachments/", POST=changes(form={"file": A_FILE})),
+    endpoint(
+        "attachments/<str:attachment_id>/",
+        "attachments/{unsent}/",
+        GET=shows(),
+        DELETE=changes(),
+    ),
+    endpoint("attachments/<str:attachment_id>/content", "attachments/{file}/content", GET=shows(is_streamed=True)),
+    endpoint("attachments/<str:attachment_id>/thumbnail", "attachments/{picture}/thumbnail", GET=answers()),
     endpoint(
         "intake/turns/<str:turn_id>/events",
         "intake/turns/{turn_id}/events",
@@ -623,6 +637,7 @@ TASKS = {
     "memory.embed_pending",
     "memory.flush_terms",
     "memory.remove_expired_sessions",
+    "memory.remove_forgotten_files",
     "memory.remove_old_activity",
     "memory.remove_old_turns",
     "memory.remove_silent_visitors",
