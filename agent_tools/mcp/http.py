@@ -23,6 +23,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
+from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
@@ -116,10 +117,6 @@ class Exchange:
     has_response: bool = False
 
 
-class Gone(Exception):
-    """The client has disconnected: no one would read the response."""
-
-
 class McpEndpoint:
     """An ASGI application; it answers while `running`, which may be entered again."""
 
@@ -145,7 +142,7 @@ class McpEndpoint:
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         try:
             await self._answer(scope, receive, _privately(scope, send))
-        except Gone:
+        except RequestAborted:
             return
         except (RecollectError, OperationalError, InterfaceError) as error:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
@@ -235,13 +232,13 @@ def _exchange(ctx: Context) -> Exchange:
 
 
 async def _read(receive: Receive, headers: Headers) -> bytes:
-    """The whole body; raises `TooLarge`, or `Gone` if the client disconnected in the middle."""
+    """The whole body; raises `TooLarge`, or `RequestAborted` if the client disconnected in the middle."""
     body, wasted = bytearray(), 0
     is_more = True
     while is_more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise RequestAborted
         chunk = message.get("body", b"")
         is_more = message.get("more_body", False)
         if wasted or len(body) + len(chunk) > LARGEST_BODY:
