@@ -14,7 +14,8 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
-from evals.datasets.loading import as_worker, embed_all
+from evals.datasets.loading import embed_all
+from evals.scratch import as_worker
 from evals.vec02 import Verdict
 from intake.attachments import services as attachments
 from intake.chats import services
@@ -112,7 +113,7 @@ def is_found(user: User, question: Question, *, first: int = FIRST) -> bool:
         reference = result.reference
         if reference.file == question.file:
             with acting_as(user):
-                part = AttachmentText.objects.get(attachment=reference.attachment_id, number=reference.part)
+                part = AttachmentText.objects.get(attachment=reference.attachment_id, number=reference.part or 0)
             if question.answer in " ".join(part.text.split()):
                 return True
     return False

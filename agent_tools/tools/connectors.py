@@ -177,6 +177,9 @@ def _file(name: str, key: str, user: User) -> ConnectorDocument:
     """The file from the part that was found on, as far as it fits."""
     attachment_id, _, part = key.partition(":")
     attachment = attachments.find(attachment_id, user)
+    if attachment.conversation_id is None:
+        # No message has it yet, so no search finds it.
+        raise NotFound
     start = 0 if part in ("", "0") else _as_number(part)
     found, following = attachments.parts_from(attachment, start, most=LONGEST_TEXT)
     path = conversation_path(attachment.conversation_id, turn_number=attachment.turn_number)

@@ -275,9 +275,12 @@ def history_text(query: str, scope: str, results: Sequence[HistoryResult], *, no
 def _block(number: int, result: HistoryResult) -> str:
     """Stored text cannot imitate these lines: a header is one line, and an excerpt has no line like ours."""
     # The excerpt of a session contains its title.
-    named = {"message": {"session": result.session or ""}, "attachment": {"file": result.file, "place": result.place}}
-    labels = {name: label for name, label in named.get(result.source, {}).items() if label is not None}
-    where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels.items())
+    labels: list[tuple[str, str | None]] = []
+    if result.source == "message":
+        labels = [("session", result.session or "")]
+    elif result.source == "attachment":
+        labels = [("file", result.file), ("place", result.place)]
+    where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
     about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 

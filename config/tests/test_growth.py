@@ -336,6 +336,7 @@ TEXT_MODULES = (
         "intake.chats.services",
         "recollect_cli.client",
         "memory.pages.searching",
+        "intake.attachments.reading",
     ),
 )
 """Their functions touch nothing but their argument."""

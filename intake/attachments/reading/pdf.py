@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from core.text import gettext_noop as _
 from intake.attachments.reading.parts import DAMAGED, ENCRYPTED, Part, Reading, Unreadable, reading_of
@@ -26,7 +27,7 @@ def read_pdf(data: bytes) -> Reading:
     return reading
 
 
-def _pages(document: "pypdfium2.PdfDocument", pages: int) -> Iterator[Part]:  # type: ignore[name-defined]  # noqa: F821
+def _pages(document: Any, pages: int) -> Iterator[Part]:
     """A page that is damaged is as a page without text."""
     import pypdfium2
 
