@@ -20,7 +20,7 @@ from intake.accounts.sessions import NAME_LENGTH
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
-from intake.models import ChatPreferences, Invitation, Turn, User
+from intake.models import AttachmentText, ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
@@ -223,6 +223,7 @@ def files_of(user: User, word: str) -> dict[str, str]:
             attachments=[each.pk for each in named],
         )
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=f"I see {word}", status=Turn.Status.COMPLETE))
+        AttachmentText.objects.create(user=user, attachment=named[0], number=0, place=word, text=f"It is {word}")
     return {"file": str(named[0].pk), "picture": str(named[1].pk), "unsent": str(unsent.pk)}
 
 
