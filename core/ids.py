@@ -1,5 +1,6 @@
 """Makes identifiers for rows that users link to: unguessable, and in order of creation."""
 
+import secrets
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,11 @@ def first_id_of(moment: datetime) -> uuid.UUID:
     """A version 7 UUID before all that are made at this moment or later."""
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     return uuid.UUID(int=milliseconds << _BELOW_THE_TIME | 7 << 76 | 2 << 62)
+
+
+def id_at(moment: datetime) -> uuid.UUID:
+    """A version 7 UUID of another time, for what is older than its row."""
+    return uuid.UUID(int=first_id_of(moment).int | secrets.randbits(62))
 
 
 def time_of_id(id_: uuid.UUID) -> datetime:

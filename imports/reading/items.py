@@ -28,10 +28,10 @@ class ImportedMessage:
     # The source has no usable time here; `at` is that of the previous message.
     at_inferred: bool = False
     model: str = ""
-    # Only names: the files themselves are not imported.
+    # Only names: of the files themselves their text is imported, if the export has it.
     attachments: tuple[str, ...] = ()
-    # Text that was attached to a message (a pasted file): kept with it, but not part of the message.
-    attached_texts: tuple[str, ...] = ()
+    # Texts that were attached to a message, with the names of their files: kept with it, but not part of the message.
+    attached_texts: tuple[tuple[str, str], ...] = ()
     # Calls and reasoning of an answer in the export: `{name, input?, summary?}`, shown folded, never indexed.
     tool_calls: tuple[dict[str, Any], ...] = ()
     # An answer to a program's own prompt, which is hidden: it does not belong to the message before it.

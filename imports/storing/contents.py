@@ -141,6 +141,8 @@ class PlannedTurn:
     said_at: datetime
     model: str = ""
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    # Become files of the turn: their names and texts.
+    attached_texts: list[tuple[str, str]] = field(default_factory=list)
     # For a copy of an account: the fields of its turn.
     exported: ExportedTurn | None = None
     # Its number here, once it is known; None for one that was deleted here.
@@ -279,11 +281,14 @@ def _planned(
         said_at=said_at or (parent.said_at if parent else fallback),
         model=pg_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
         tool_calls=list(_calls(exchange)),
+        attached_texts=[
+            (pg_text(name), pg_text(text)) for message in exchange.messages for name, text in message.attached_texts
+        ],
     )
 
 
 def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
-    """Tool calls and attachments: shown folded below the turn, and never searched."""
+    """Tool calls and the names of attachments: shown folded below the turn, and never searched."""
     calls = (call for message in exchange.messages for call in _calls_of(message))
     for number, call in enumerate(calls, start=1):
         yield {**pg_value(call), "id": f"imported-{number}"}
@@ -292,8 +297,6 @@ def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
 def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
     for name in message.attachments:
         yield {"name": "attachment", "input": {"name": name}}
-    for text in message.attached_texts:
-        yield {"name": "attachment", "input": {"text": text}}
     for call in message.tool_calls:
         kept: dict[str, Any] = {name: call[name] for name in ("input", "summary") if name in call}
         yield {"name": str(call.get("name", "tool")), "input": {}, **kept}

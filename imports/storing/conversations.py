@@ -36,6 +36,7 @@ from imports.storing.contents import (
     planned_turns,
     short_id,
 )
+from imports.storing.files import attach_texts
 from intake.chats import changes as history
 from intake.chats import exporting
 from intake.chats.quotas import Usage
@@ -183,6 +184,9 @@ class _Batch:
         history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
         insert_many(self._new_items)
+        for planned, turn in self._new_turns:
+            if planned.attached_texts:
+                attach_texts(turn, planned.attached_texts, user=self._user)
         return self._outcome
 
     def _conversations(self) -> dict[bytes, Conversation]:

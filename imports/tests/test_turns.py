@@ -68,17 +68,19 @@ def test_ids_that_come_twice_stay_apart():
 
 
 def test_what_cannot_be_stored_is_cleaned_and_what_is_attached_is_kept_folded():
-    asked = message("q", "user", "A\x00B\ud800", attachments=("photo\x00.jpg",), attached_texts=("pasted",))
+    asked = message(
+        "q", "user", "A\x00B\ud800", attachments=("photo\x00.jpg",), attached_texts=(("a\x00.txt", "pasted\x00"),)
+    )
     answered = message(
         "a", "assistant", "Yes", tool_calls=({"name": "search", "input": {"q": "\x00x"}},), model="gpt-4o"
     )
     (turn,) = plan(asked, answered)
     assert turn.user_message == "AB\ufffd"
     assert turn.model == "gpt-4o"
+    assert turn.attached_texts == [("a.txt", "pasted")]
     assert turn.tool_calls == [
         {"id": "imported-1", "name": "attachment", "input": {"name": "photo.jpg"}},
-        {"id": "imported-2", "name": "attachment", "input": {"text": "pasted"}},
-        {"id": "imported-3", "name": "search", "input": {"q": "x"}},
+        {"id": "imported-2", "name": "search", "input": {"q": "x"}},
     ]
 
 

@@ -132,7 +132,11 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         text=text,
         at=parse_time(message.get("created_at")),
         attachments=names,
-        attached_texts=tuple(filter(str.strip, (text_of(each.get("extracted_content")) for each in attached))),
+        attached_texts=tuple(
+            (line_of(each.get("file_name")) or "attachment", text)
+            for each in attached
+            if (text := text_of(each.get("extracted_content"))).strip()
+        ),
         tool_calls=calls_in(blocks),
     )
 

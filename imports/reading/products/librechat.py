@@ -111,7 +111,11 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         at=parse_time(message.get("createdAt")),
         model="" if is_user else text_of(message.get("model")) or model,
         attachments=tuple(line_of(each.get("filename")) or "file" for each in files),
-        attached_texts=tuple(filter(str.strip, (text_of(each.get("text")) for each in files))),
+        attached_texts=tuple(
+            (line_of(each.get("filename")) or "file", attached)
+            for each in files
+            if (attached := text_of(each.get("text"))).strip()
+        ),
         tool_calls=tuple(_calls(parts)),
     )
 

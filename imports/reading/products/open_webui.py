@@ -113,7 +113,7 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         at=parse_time(message.get("timestamp")),
         model=text_of(message.get("model")) if role == "assistant" else "",
         attachments=tuple(_name(each) for each in files),
-        attached_texts=tuple(filter(str.strip, map(_attached_text, files))),
+        attached_texts=tuple((_name(each), attached) for each in files if (attached := _attached_text(each)).strip()),
     )
 
 
