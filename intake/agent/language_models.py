@@ -215,6 +215,7 @@ def _refresh(entry: LanguageModel, before: dict[str, Window | None] | None) -> d
 # By address, key and the model's own name: until when it is valid, and the window, None if the server does not say.
 _windows: dict[tuple[str, str, str], tuple[float, Window | None]] = {}
 MOST_WINDOWS = 1_000
+MOST_EXAMINED = 5
 _asking: set[tuple[str, str, str]] = set()
 # The small windows that the log has named.
 _named: set[tuple[str, str, int]] = set()
@@ -265,7 +266,19 @@ def learn_window(model: LanguageModel) -> None:
         _log_if_small(model, window)
 
 
-def note_on_window(model: LanguageModel) -> Sentence | None:
+def small_windows(name: str) -> list[Sentence]:
+    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, the first
+    few. Asks the servers now, outside a transaction.
+    """
+    models = [model for entry in _entries() for model in _models_of(entry)[:MOST_EXAMINED]]
+    for model in models:
+        if _has_server(model) and not model.context_tokens:
+            learn_window(model)
+    notes = (note_on_window(model, name=name) for model in models)
+    return list(dict.fromkeys(note for note in notes if note is not None))
+
+
+def note_on_window(model: LanguageModel, *, name: str = "") -> Sentence | None:
     """The sentence about a window that is too small for a chat, with what mends it; None for any other."""
     # A server may list hundreds of models, of which somebody chooses one.
     window = window_of(model, asks=model in named_models() or _key_of(model) in _windows)
@@ -273,7 +286,7 @@ def note_on_window(model: LanguageModel) -> Sentence | None:
         return None
     sentence = SMALL_OF_OLLAMA if window.is_ollama else SMALL
     # The line that mends it is copied, so its number has no separators.
-    return Sentence(sentence, model=model.name, count=window.tokens, enough=str(ENOUGH_TOKENS))
+    return Sentence(sentence, model=name or model.name, count=window.tokens, enough=str(ENOUGH_TOKENS))
 
 
 def _log_if_small(model: LanguageModel, window: Window) -> None:
