@@ -4,7 +4,7 @@ import json
 import logging
 from contextlib import nullcontext
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
@@ -63,6 +63,24 @@ def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) 
     if caller.is_registered and not may_save:
         return FunctionToolset(tools, instructions=FOR_A_PERSON + NOTHING_IS_KEPT)
     return FunctionToolset(tools, instructions=FOR_A_PERSON if caller.is_registered else FOR_A_VISITOR)
+
+
+def described(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) -> str:
+    """The tools and the instructions of this toolset, much as the model reads them: by it their tokens are counted."""
+    if not uses_memory:
+        return FOR_A_CHAT_WITHOUT_MEMORY
+    return _described(is_registered=caller.is_registered, may_save=may_save)
+
+
+@cache
+def _described(*, is_registered: bool, may_save: bool) -> str:
+    tools = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        for tool in registry
+        if may_save or tool.is_read_only
+    ]
+    text = (FOR_A_PERSON if is_registered else FOR_A_VISITOR) + ("" if may_save else NOTHING_IS_KEPT)
+    return text + json.dumps([{"type": "function", "function": tool} for tool in tools], ensure_ascii=False)
 
 
 def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:

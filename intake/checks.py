@@ -10,13 +10,13 @@ from django.core.exceptions import ImproperlyConfigured
 
 from core.validation import strict_parts
 from intake import ports
-from intake.agent.language_models import ANTHROPIC
+from intake.agent.language_models import ANTHROPIC, as_tokens
 from intake.models.conversations import MODEL_NAME_LENGTH
 
 THINKING = ("", "on", "off", "minimal", "low", "medium", "high", "xhigh", "max")
 HINT = (
-    "LLM_MODELS=fast,my-claude reads LLM_FAST_MODEL, LLM_FAST_BASE_URL, LLM_FAST_API_KEY and LLM_FAST_THINKING, then "
-    "LLM_MY_CLAUDE_MODEL and so on."
+    "LLM_MODELS=fast,my-claude reads LLM_FAST_MODEL, LLM_FAST_BASE_URL, LLM_FAST_API_KEY, LLM_FAST_THINKING and "
+    "LLM_FAST_CONTEXT_TOKENS, then LLM_MY_CLAUDE_MODEL and so on."
 )
 
 
@@ -103,5 +103,7 @@ def _problems(name: str, options: dict[str, str]) -> Iterator[str]:
         yield f"the address of {whose}must begin with http:// or https://."
     if options["THINKING"] not in THINKING:
         yield f"{whose}cannot think “{options['THINKING']}”: it is one of {', '.join(THINKING[1:])}."
+    if as_tokens(options.get("CONTEXT_TOKENS", "")) is None:
+        yield f"the length of the context of {whose}is no number of tokens."
     if options["MODEL"] == ANTHROPIC:
         yield f"{whose}names a vendor and no model."

@@ -4,10 +4,11 @@
 app has registered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -39,6 +40,9 @@ class ChatTools(Protocol):
     def toolset(self, caller: Caller, *, uses_memory: bool, may_save: bool) -> "AbstractToolset[Any]":
         """No tools without the memory, and none that stores where storing is not allowed."""
 
+    def described(self, caller: Caller, *, uses_memory: bool, may_save: bool) -> str:
+        """The same toolset as text, much as a model reads it: by it its tokens are counted."""
+
     def undo(self, user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
         """Undo the data that the call `name(data)` stored at `place`.
 
@@ -57,6 +61,13 @@ class Memory(Protocol):
 
     def far_distance(self) -> float:
         """The distance beyond which a match of `search_chat_history` is mostly chance, by the active model."""
+
+    def recalled(
+        self, *, user: User, message: str, conversations: Collection[UUID], among: Collection[tuple[UUID, int]]
+    ) -> list[str]:
+        """The passages of these turns (conversation, number) of these conversations that a message may be about, the
+        most relevant first; empty if the search fails. It searches as the user itself: call it outside a transaction.
+        """
 
     def stored(self, user_id: int) -> Holdings:
         """What counts for the user's quotas."""

@@ -1,13 +1,16 @@
 """`intake.ports.Memory`: notes for the chat, the size of the memory, and the export."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
-from django.db import connection
+from django.db import DatabaseError, connection
 
+from core.errors import RecollectError
 from core.text import END, ArchiveFile, write_section
 from intake.chats.exporting import as_json, in_pages, plain, safe_name, short_id
 from intake.models import User
@@ -15,7 +18,10 @@ from intake.ports import Holdings
 from memory import documents
 from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.models import MemoryDocument, MemoryRecord
-from memory.models.documents import ABOUT_ME
+from memory.models.documents import ABOUT_ME, Key
+from memory.search.chat_history import search_conversations
+
+logger = logging.getLogger(__name__)
 
 _STORED = """
 SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
@@ -24,6 +30,8 @@ SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHE
        (SELECT count(*) FROM embeddings
          WHERE user_id = %(user_id)s AND vector IS NULL AND quarantined_at IS NULL)
 """
+# Of a message, the characters that are searched, and how many passages it gets.
+LONGEST_ASKED, MOST_RECALLED = 500, 8
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
 
@@ -34,6 +42,20 @@ about_me = partial(documents.beginning, day=ABOUT_ME)
 
 def far_distance() -> float:
     return (get_embedder().calibration or UNCALIBRATED).far
+
+
+def recalled(*, user: User, message: str, conversations: Collection[UUID], among: Collection[Key]) -> list[str]:
+    """Long messages are searched by both ends, where people ask."""
+    half = LONGEST_ASKED // 2
+    asked = message if len(message) <= LONGEST_ASKED else f"{message[:half]}\n{message[-half:]}"
+    try:
+        found = search_conversations(
+            user=user, message=asked, conversations=conversations, among=among, limit=MOST_RECALLED
+        )
+    except (RecollectError, DatabaseError) as error:
+        logger.warning("What does not fit into a prompt is not searched (%s)", type(error).__name__)
+        return []
+    return [f"Message {hit.key[1]}, {user.local_time(hit.at):%d %B %Y}:\n{passage}" for hit, passage in found]
 
 
 def stored(user_id: int) -> Holdings:

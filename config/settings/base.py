@@ -565,13 +565,15 @@ LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
 # The thinking level of the model: "on", "off", "low", "medium", "high"; empty uses its server's default.
 LLM_THINKING = env.str("LLM_THINKING", default="")
+# How many tokens the model reads at once, its answer included; 0 asks its server, or takes what is known of its family.
+LLM_CONTEXT_TOKENS = max(0, env.int("LLM_CONTEXT_TOKENS", default=0))
 # More models, by names of your own; the first is the default if LLM_MODEL names none. Each has its own variables:
 # LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on for LLM_MODELS=fast,my-claude. One with an address and without a
 # model offers all models that its server lists.
 LLM_MODELS = {
     name: {
         what: env.str(f"LLM_{re.sub('[^A-Z0-9]', '_', name.upper())}_{what}", default="")
-        for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING")
+        for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING", "CONTEXT_TOKENS")
     }
     for name in dict.fromkeys(map(str.strip, env.list("LLM_MODELS", default=[])))
     if name

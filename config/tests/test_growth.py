@@ -326,7 +326,9 @@ TEXT_MODULES = (
         "memory.search",
         "agent_tools.tools.wording",
         "intake.agent.prompt",
+        "intake.agent.titles",
         "intake.agent.models",
+        "intake.agent.recall",
     ),
     *(
         "memory.signatures",

@@ -87,6 +87,9 @@ class StoredUsage(_Stored):
     seconds: float | None = Field(None, ge=0, le=LARGEST_COUNT)
     finish_reason: str | None = Field(None, max_length=100)
     thought_seconds: float | None = Field(None, ge=0, le=LARGEST_COUNT)
+    not_sent: int | None = Field(None, ge=0, le=LARGEST_COUNT)
+    sent: int | None = Field(None, ge=0, le=LARGEST_COUNT)
+    token_ratio: float | None = Field(None, ge=0, le=LARGEST_COUNT)
 
 
 class _Unusable(Exception):

@@ -1,19 +1,17 @@
-"""The language models to choose from, and the choices of a chat.
+"""The language models to choose from, their windows, and the choices of a chat.
 
-Lists the language models to choose from: configured ones, and those that their servers list.
+Lists the language models to choose from: configured ones, and those that their servers list. How many tokens each reads
+is a setting, or what its server says (`intake/agent/model_servers.py`), or known of its family, or assumed.
 
 This module loads no vendor's package, so a page can offer the models quickly.
 """
 
-import json
 import logging
 import re
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass
-from http.client import HTTPException
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -21,9 +19,10 @@ from pydantic import Field
 
 from core.errors import InvalidInput
 from core.isolation.acting import Caller
-from core.resilience import refuse_in_transaction
+from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, checked, text_limit
+from intake.agent.model_servers import ASSUMED, FAILURES, Window, ask_window, list_models, of_family
 from intake.chats.services import ChatChoices
 from intake.models import ChatPreferences, Conversation
 from intake.models.conversations import MODEL_NAME_LENGTH
@@ -34,11 +33,14 @@ logger = logging.getLogger(__name__)
 _FIXED_OPENAI = re.compile(r"o\d|gpt-[5-9]")
 _FIXED_ANTHROPIC = re.compile(r"claude-(fable|mythos|opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])")
 ANTHROPIC, OPENAI = "anthropic:", "openai:"
-# How long a server's list of models is valid, and how long a page or an answer waits for a new one.
+# How long a server's list of models is valid, and what it says of a window.
 LISTED_SECONDS = 60.0
-LISTING_SECONDS = 2.0
-MOST_LISTED = 500
-LONGEST_LIST = 2_000_000
+# The same for what may change with the next answer: Ollama loads a model when it is first asked.
+UNCERTAIN_SECONDS = 5.0
+# Below this many tokens a chat forgets within a few messages, so that somebody should know.
+SMALL_TOKENS = 8_000
+ENOUGH_TOKENS = 16_384
+LONGEST_NUMBER = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class LanguageModel:
     api_key: str = ""
     # How much it thinks before it answers: an effort such as `low`, `on`, `off`; empty uses the server's default.
     thinking: str = ""
+    # The length of its context by the settings; 0: what its server says, or its family.
+    context_tokens: int = 0
 
     @property
     def own_name(self) -> str:
@@ -146,10 +150,17 @@ def _entries() -> list[LanguageModel]:
     found = []
     if settings.LLM_MODEL:
         values = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
-        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *values))
+        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *values, settings.LLM_CONTEXT_TOKENS))
     for name, each in settings.LLM_MODELS.items():
-        found.append(LanguageModel(name, each["MODEL"], each["BASE_URL"], each["API_KEY"], each["THINKING"]))
+        values = (each["MODEL"], each["BASE_URL"], each["API_KEY"], each["THINKING"])
+        found.append(LanguageModel(name, *values, as_tokens(each.get("CONTEXT_TOKENS", "")) or 0))
     return found
+
+
+def as_tokens(text: str) -> int | None:
+    """A setting's number of tokens, 0 for an empty one; None if it is no such number."""
+    digits = text.replace("_", "").strip() or "0"
+    return int(digits) if digits.isdecimal() and len(digits) <= LONGEST_NUMBER else None
 
 
 def _models_of(entry: LanguageModel) -> list[LanguageModel]:
@@ -157,11 +168,14 @@ def _models_of(entry: LanguageModel) -> list[LanguageModel]:
 
 
 def _of_server(entry: LanguageModel, own: str) -> LanguageModel:
-    return LanguageModel(f"{entry.name}/{own}", own, entry.base_url, entry.api_key, entry.thinking)
+    return LanguageModel(
+        f"{entry.name}/{own}", own, entry.base_url, entry.api_key, entry.thinking, entry.context_tokens
+    )
 
 
-# By address and key: the time of the request, and the listed models, None if the server did not answer.
-_lists: dict[tuple[str, str], tuple[float, list[str] | None]] = {}
+# By address and key: the time of the request, and the listed models with their windows, None if the server did not
+# answer.
+_lists: dict[tuple[str, str], tuple[float, dict[str, Window | None] | None]] = {}
 _lock = threading.Lock()
 
 
@@ -177,41 +191,132 @@ def _listed(entry: LanguageModel) -> list[str] | None:
         if known is not None and is_due:
             # Only one thread asks.
             _lists[key] = (time.monotonic(), known[1])
-    if known is None:
-        return _refresh(entry, None)
-    if is_due:
-        threading.Thread(target=_refresh, args=(entry, known[1]), name="list of models", daemon=True).start()
-    return known[1]
+    models = known[1] if known is not None else _refresh(entry, None)
+    if known is not None and is_due:
+        threading.Thread(target=_refresh, args=(entry, models), name="list of models", daemon=True).start()
+    return None if models is None else list(models)
 
 
-def _refresh(entry: LanguageModel, before: list[str] | None) -> list[str] | None:
+def _refresh(entry: LanguageModel, before: dict[str, Window | None] | None) -> dict[str, Window | None] | None:
     """Keeps the earlier list while the server does not answer."""
     try:
-        names: list[str] | None = _ask(entry)
-    except (OSError, ValueError, HTTPException) as error:
+        models: dict[str, Window | None] | None = list_models(entry.base_url, entry.api_key)
+    except FAILURES as error:
         # Only the kind of error: its text may contain the address with a password.
         logger.warning("The server of %s lists no models (%s)", entry.name, type(error).__name__)
-        names = before
+        models = before
     with _lock:
-        _lists[(entry.base_url, entry.api_key)] = (time.monotonic(), names)
-    return names
+        _lists[(entry.base_url, entry.api_key)] = (time.monotonic(), models)
+    return models
 
 
-def _ask(entry: LanguageModel) -> list[str]:
-    """Raises `OSError`, `HTTPException` and `ValueError`."""
-    if not entry.base_url.startswith(("http://", "https://")):
-        raise ValueError("no address of a server")
-    refuse_in_transaction("The list of a language model's server")
-    request = urllib.request.Request(f"{entry.base_url.rstrip('/')}/models")  # noqa: S310 - the address is checked above
-    if entry.api_key:
-        request.add_header("Authorization", f"Bearer {entry.api_key}")
-    with urllib.request.urlopen(request, timeout=LISTING_SECONDS) as response:  # noqa: S310 - the address is checked above
-        data: Any = json.loads(response.read(LONGEST_LIST))
-    rows = data.get("data") if isinstance(data, dict) else None
-    if not isinstance(rows, list):
-        raise ValueError("not a list of models")
-    names = (row.get("id") for row in rows if isinstance(row, dict))
-    return sorted({name for name in names if isinstance(name, str) and name})[:MOST_LISTED]
+# --- The window of a model: how many tokens it reads at once, the answer included ---
+
+# By address, key and the model's own name: until when it is valid, and the window, None if the server does not say.
+_windows: dict[tuple[str, str, str], tuple[float, Window | None]] = {}
+MOST_WINDOWS = 1_000
+MOST_EXAMINED = 5
+_asking: set[tuple[str, str, str]] = set()
+# The small windows that the log has named.
+_named: set[tuple[str, str, int]] = set()
+
+SMALL_OF_OLLAMA = _(
+    "%(model)s reads only %(count)s tokens at once, so a chat soon outgrows it. Start Ollama with "
+    "OLLAMA_CONTEXT_LENGTH=%(enough)s."
+)
+SMALL = _(
+    "%(model)s reads only %(count)s tokens at once, so a chat soon outgrows it. Load it with a longer context of at "
+    "least %(enough)s tokens."
+)
+
+
+def window_of(model: LanguageModel, *, asks: bool = True) -> Window:
+    """What is known now, without waiting: a server is asked in the background, at most once a minute."""
+    if model.context_tokens:
+        return Window(model.context_tokens)
+    asked = _asked_window(model, asks=asks) if _has_server(model) else None
+    is_vendors = not model.base_url or model.id.startswith(ANTHROPIC)
+    return asked or of_family(model.own_name, is_vendors=is_vendors) or ASSUMED
+
+
+def is_window_asked(model: LanguageModel) -> bool:
+    """Whether `window_of` knows all that can be known, so that no answer needs to wait for `learn_window`."""
+    return bool(model.context_tokens) or not _has_server(model) or _key_of(model) in _windows
+
+
+def learn_window(model: LanguageModel) -> None:
+    """Ask the model's server, for a few seconds at most; keeps what was known while it does not answer.
+
+    Call it outside a transaction.
+    """
+    key = _key_of(model)
+    before = _windows.get(key, (0.0, None))[1]
+    try:
+        window = ask_window(model.base_url, model.api_key, model.own_name)
+    except FAILURES as error:
+        logger.info("The server of %s does not say how much it reads (%s)", model.own_name, type(error).__name__)
+        window = before
+    is_passing = window is not None and not window.is_certain and window.is_ollama
+    with _lock:
+        _asking.discard(key)
+        if len(_windows) >= MOST_WINDOWS:
+            _windows.clear()
+        _windows[key] = (time.monotonic() + (UNCERTAIN_SECONDS if is_passing else LISTED_SECONDS), window)
+    if window is not None:
+        _log_if_small(model, window)
+
+
+def small_windows(name: str) -> list[Sentence]:
+    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, the first
+    few. Asks the servers now, outside a transaction.
+    """
+    models = [model for entry in _entries() for model in _models_of(entry)[:MOST_EXAMINED]]
+    for model in models:
+        if _has_server(model) and not model.context_tokens:
+            learn_window(model)
+    notes = (note_on_window(model, name=name) for model in models)
+    return list(dict.fromkeys(note for note in notes if note is not None))
+
+
+def note_on_window(model: LanguageModel, *, name: str = "") -> Sentence | None:
+    """The sentence about a window that is too small for a chat, with what mends it; None for any other."""
+    # A server may list hundreds of models, of which somebody chooses one.
+    window = window_of(model, asks=model in named_models() or _key_of(model) in _windows)
+    if window.is_assumed or window.tokens >= SMALL_TOKENS:
+        return None
+    sentence = SMALL_OF_OLLAMA if window.is_ollama else SMALL
+    # The line that mends it is copied, so its number has no separators.
+    return Sentence(sentence, model=name or model.name, count=window.tokens, enough=str(ENOUGH_TOKENS))
+
+
+def _log_if_small(model: LanguageModel, window: Window) -> None:
+    key = (model.base_url, model.own_name, window.tokens)
+    if window.tokens < SMALL_TOKENS and key not in _named:
+        _named.add(key)
+        logger.warning("%s", note_on_window(model))
+
+
+def _has_server(model: LanguageModel) -> bool:
+    """Whether it is asked at an address that may say more than its vendor's own, which says nothing."""
+    return model.base_url.startswith(("http://", "https://")) and not model.id.startswith(ANTHROPIC)
+
+
+def _asked_window(model: LanguageModel, *, asks: bool) -> Window | None:
+    key = _key_of(model)
+    with _lock:
+        until, window = _windows.get(key, (0.0, None))
+        # Only one thread asks.
+        is_due = asks and time.monotonic() >= until and key not in _asking
+        if is_due:
+            _asking.add(key)
+        models = _lists.get(key[:2], (0.0, None))[1] or {}
+    if is_due:
+        threading.Thread(target=learn_window, args=(model,), name="window of a model", daemon=True).start()
+    return window or models.get(model.own_name)
+
+
+def _key_of(model: LanguageModel) -> tuple[str, str, str]:
+    return (model.base_url, model.api_key, model.own_name)
 
 
 # --- Validates how a chat is answered (model, instructions, memory), for the API and for pages ---
@@ -275,11 +380,14 @@ def refuse_temporary(requested: ChatOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OfferedChoices:
-    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice."""
+    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice,
+    `model` the selected one.
+    """
 
     models: list[LanguageModel]
     default: str
     selected: str
+    model: LanguageModel | None = None
     hottest: float = HOTTEST
     longest: int = MAX_INSTRUCTIONS
 
@@ -293,4 +401,5 @@ def offered_choices(caller: Caller, conversation: Conversation | None = None) ->
     models = offered(caller)
     if present is not None and present not in models:
         models.append(present)
-    return OfferedChoices(models, default=default.name if default else "", selected=present.name if present else "")
+    selected = present.name if present else ""
+    return OfferedChoices(models, default=default.name if default else "", selected=selected, model=present)

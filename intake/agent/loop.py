@@ -34,6 +34,7 @@ from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ModelMessage,
+    ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     TextPart,
@@ -44,19 +45,22 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.usage import UsageLimits
 
-from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
+from core.errors import RateLimited, RecollectError, Unavailable
 from core.ids import uuid7
 from core.text import Sentence, capped, pg_text, pg_value
 from core.text import gettext_noop as _
-from intake.agent.language_models import LanguageModel
-from intake.agent.models import chat_model, model_settings
+from intake.agent.language_models import LanguageModel, window_of
+from intake.agent.model_servers import ASSUMED
+from intake.agent.models import TOKENS_OF_A_MESSAGE, chat_model, cut_middle, model_settings, tokens_of
 from intake.agent.prompt import (
+    MESSAGE_TOO_LONG,
     AgentEvent,
     AnswerEnded,
     ChatDeps,
+    ExceedsWindow,
     ReasoningWritten,
     TextWritten,
     ToolCalled,
@@ -114,6 +118,8 @@ MOST_REPETITIONS = 2
 TOOL_BUDGET_USED = "limit_reached: No more tools for this answer. Answer with what you have."
 NO_OBJECT = "validation_error: The input must be a JSON object."
 NOT_AGAIN = "That is enough tries: do without it."
+# A result that would have to be shorter, in tokens, is none.
+LEAST_FOR_A_RESULT = 100
 
 
 class RepeatedCall(Exception):
@@ -141,9 +147,12 @@ def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> Mo
 
 @dataclass
 class BoundedToolset(WrapperToolset[ChatDeps]):
-    """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input."""
+    """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input; `spent`
+    the tokens of the results, by step.
+    """
 
     summaries: dict[str, list[str]] = field(default_factory=dict)
+    spent: dict[int, int] = field(default_factory=dict)
 
     async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
         if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
@@ -153,7 +162,8 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
     ) -> Any:
-        if not may_use_tools(ctx):
+        room = self._room(ctx)
+        if not may_use_tools(ctx) or (room is not None and room < LEAST_FOR_A_RESULT):
             raise ToolFailed(TOOL_BUDGET_USED)
         try:
             if not isinstance(tool_args, dict):
@@ -168,12 +178,30 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
             if ctx.retry < MOST_CORRECTIONS:
                 raise
             raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
-        return _as_data(result, ctx.deps)
+        found = _as_data(result, ctx.deps, room)
+        self.spent[ctx.run_step] = self.spent.get(ctx.run_step, 0) + tokens_of(str(found.return_value))
+        return found
+
+    def _room(self, ctx: RunContext[ChatDeps]) -> int | None:
+        """The tokens that are left of the model's window, after what this answer has written and found."""
+        if ctx.deps.results_tokens is None:
+            return None
+        written = (part for message in ctx.messages[ctx.deps.history_length :] for part in message.parts)
+        used = sum(_tokens_of_part(part) for part in written)
+        return ctx.deps.results_tokens - used - self.spent.get(ctx.run_step, 0)
 
 
-def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
-    """The model reads the result between markers; our own code reads it unchanged from the metadata."""
-    read = deps.untrusted.around(as_text(result.return_value))
+def _tokens_of_part(part: Any) -> int:
+    total = TOKENS_OF_A_MESSAGE
+    for value in (getattr(part, "content", None), getattr(part, "args", None)):
+        total += tokens_of(value if isinstance(value, str) else json.dumps(value, default=str)) if value else 0
+    return total
+
+
+def _as_data(result: ToolReturn[Any], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
+    """The model reads the result between markers, as much as fits; our own code reads it whole from the metadata."""
+    text = as_text(result.return_value)
+    read = deps.untrusted.around(text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2))
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
 
 
@@ -224,7 +252,9 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
     No text at all is a valid output for the library, so that `_require_words` decides what it means.
     """
     common = model_settings(deps.model, temperature=deps.temperature)
-    tools = chat_tools.get().toolset(deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary)
+    tools: AbstractToolset[ChatDeps] = FunctionToolset()
+    if deps.has_tools:
+        tools = chat_tools.get().toolset(deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary)
     agent: Agent[ChatDeps, str | None] = Agent(
         model,
         deps_type=ChatDeps,
@@ -241,6 +271,10 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
     return agent
 
 
+# Of a window: a prompt of so much leaves no room for a word.
+FULL = 0.95
+
+
 def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | None:
     """A model that has thought or called tools is asked once more; one that sent nothing at all would send it again."""
     if output and output.strip():
@@ -248,7 +282,21 @@ def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | N
     has_worked = context.run_step > 1 or any(part.has_content() for part in _last_parts(context.messages))
     if has_worked and context.retry == 0:
         raise ModelRetry("Answer in words now.")
-    raise SentNothing("The model sent nothing.")
+    raise SentNothing(is_full=_is_full(context))
+
+
+def _is_full(context: RunContext[ChatDeps]) -> bool:
+    """Whether the window was full before the first word: the server has counted, and says no reason for its end; or has
+    counted about as much as the window holds.
+    """
+    response = context.messages[-1] if context.messages else None
+    if not isinstance(response, ModelResponse) or not response.usage.input_tokens:
+        return False
+    model = context.deps.model
+    window = ASSUMED if model is None else window_of(model)
+    is_near = not window.is_assumed and response.usage.input_tokens >= FULL * window.tokens
+    # The library itself says `stop` where the server says nothing.
+    return is_near or not (response.provider_details or {}).get("finish_reason")
 
 
 def _last_parts(messages: list[ModelMessage]) -> list[Any]:
@@ -340,7 +388,15 @@ def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
         input_tokens=usage.input_tokens if is_counted else None,
         output_tokens=usage.output_tokens if is_counted else None,
         finish_reason=response.finish_reason,
+        first_input_tokens=_first_input_tokens(result),
     )
+
+
+def _first_input_tokens(result: AgentRunResult[str | None]) -> int | None:
+    """What the server counted for the prompt alone; None if it did not count."""
+    responses = (each for each in result.new_messages() if isinstance(each, ModelResponse))
+    first = next(responses, None)
+    return (first.usage.input_tokens or None) if first is not None else None
 
 
 def _returned(id_: str, part: Any) -> ToolReturned:
@@ -388,12 +444,15 @@ class ModelRefused(Unavailable):
 
 
 class SentNothing(AgentRunError):
-    """The server ended its answer without a word, a thought or a call."""
+    """The server ended its answer without a word, a thought or a call. `is_full`: its model's window had no room."""
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        super().__init__("The model sent nothing.")
+        self.is_full = is_full
 
 
 STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
 TOO_SLOW = _("The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again.")
-MESSAGE_TOO_LONG = _("This message is longer than the model's window.")
 TOO_LONG = _("This conversation is longer than the model's window. Start a new one, or choose another model.")
 # Servers that name no code for it: llama.cpp, Ollama, LM Studio, vLLM, TGI, MLX.
 _WINDOW = re.compile(
@@ -408,9 +467,9 @@ IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
     (ModelNotFoundError, ModelRefused, _("The language model is not there. Choose another, or tell the operator.")),
     (ModelQuotaExceededError, ModelRefused, _("The language model's quota is used up.")),
     (ModelRateLimitError, RateLimited, _("The language model is busy. Try again in a moment.")),
-    (ModelContextWindowExceededError, TooLarge, TOO_LONG),
+    (ModelContextWindowExceededError, ExceedsWindow, TOO_LONG),
     # The window was full before the first word.
-    (OutputTokenLimitExceeded, TooLarge, TOO_LONG),
+    (OutputTokenLimitExceeded, ExceedsWindow, TOO_LONG),
     (SentNothing, ModelRefused, _("The model sent nothing. Ask differently, or choose another model.")),
     (ModelRequestRejectedError, ModelRefused, _("The language model refused the request.")),
     (UsageLimitExceeded, Unavailable, _("The model went round in circles with its tools. Ask differently.")),
@@ -438,8 +497,9 @@ def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> R
 
 def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
     is_about_window = isinstance(error, ModelAPIError) and _WINDOW.search(_words_of(error))
-    if is_about_window or isinstance(error, ModelContextWindowExceededError):
-        return TooLarge(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
+    is_full = isinstance(error, SentNothing) and error.is_full
+    if is_about_window or is_full or isinstance(error, ModelContextWindowExceededError):
+        return ExceedsWindow(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
     if isinstance(error, ModelConnectionError) and error.phase == "connect":
         return Unavailable(UNREACHABLE)
     kind, message = next((ours, message) for theirs, ours, message in IN_WORDS if isinstance(error, theirs))

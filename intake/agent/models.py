@@ -1,245 +1,32 @@
-"""Builds the models behind the names, and recall mode, which answers without one.
+"""Builds the models behind the names (`intake/agent/language_models.py`), or recall mode if no model is configured.
 
-Builds the models behind the names (`intake/agent/language_models.py`), or recall mode if no model is configured.
-
-Also mends streams of servers that are compatible with OpenAI's except for the numbers of tool calls.
+Also counts the tokens of a text without its model's tokenizer, and mends streams of servers that are compatible with
+OpenAI's except for the numbers of tool calls.
 """
 
 import asyncio
-import heapq
 import json
-import math
 import re
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, tzinfo
-from typing import Any, NamedTuple, cast
-from uuid import UUID
+from http import HTTPStatus
+from math import ceil
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import connections
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import Model
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.settings import ModelSettings
 
 from core.errors import Unavailable
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import Caller
 from core.resilience import refuse_in_transaction
-from core.text import shortened
+from core.text import cut_point
 from intake.agent.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
-from intake.chats.tree import conversation_path
-from intake.models import Turn, User, day_in_words, local_time
-from intake.ports import memory
-
-# --- Recall mode: without a language model, the same agent loop runs with this model in its place ---
-# It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
-# notes. Chats and notes are searched separately, so that neither crowds out the other, and shown as one list, the most
-# relevant first.
-
-CHATS, NOTES = "search_chat_history", "search_history"
-QUOTE_LENGTH = 280
-SHOWN = 5
-NOTES_SHOWN = 3
-# A question of at most this many words may depend on earlier messages; this many of them are used.
-SHORT_WORDS, PROMPTS_BEFORE = 8, 2
-# The number of results from each search when all are only the nearest.
-NEAREST_SHOWN = 2
-
-SAVED = "Saved. "
-CLOSEST = "Here is what you said or noted that comes closest:\n\n"
-NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
-MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
-# Of a heading or an item; and lines that are only marks, around code and in a table.
-_LINE_MARK = re.compile(
-    r"^[^\S\n]*+(?:(?:#{1,6}|(?P<item>[-*+](?:[^\S\n]+\[[ xX]\])?|\d{1,3}[.)]))[^\S\n]+"
-    r"|(?:`{3}[^`\n]*|~{3}[^\n]*)$|\|[-:| ]*+$)",
-    re.MULTILINE,
-)
-# The second sentence is for users who can change the configuration.
-RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
-HOW_TO_ADD = (
-    "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
-    "Set `LLM_MODEL` (and `LLM_BASE_URL` or `LLM_API_KEY`) to have your questions answered.*"
-)
-
-
-def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel:
-    """The model for one caller's answer: it quotes only that caller's turns."""
-
-    async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        question = _question(messages)
-        found = _search_results(messages)
-        among = {tool.name for tool in info.function_tools}
-        if not among:
-            yield MEMORY_IS_OFF
-            return
-        if not found and (calls := _searches(question, _earlier_messages(messages), among)):
-            yield calls
-            return
-        looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
-            caller, found.get(CHATS, {}).get("results", [])
-        )
-        for piece in [
-            *_answer_sentences(question, found, looked_up),
-            HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
-        ]:
-            yield piece.removeprefix(SAVED) if is_temporary else piece
-            # Yield to the event loop, so that each piece is sent separately, as a model's would be.
-            await asyncio.sleep(0)
-
-    return FunctionModel(stream_function=recall, model_name="recall")
-
-
-def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
-    """A short question ("and how much was it?") is also searched together with the preceding messages."""
-    queries = [question]
-    if before and len(question.split()) <= SHORT_WORDS:
-        queries.append(f"{before} {question}")
-    searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
-    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": NOTES_SHOWN}) for query in queries]
-    return {
-        number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
-        for number, (name, arguments) in enumerate(searches)
-        if name in among
-    }
-
-
-def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
-    """Drop distant results, unless the question names their days or all results are only the nearest."""
-    is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
-    far = math.inf if is_anything_near else memory.get().far_distance()
-    return [match for match in chats.get("results", []) if match["score"] <= far]
-
-
-def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
-    """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
-    chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
-    near = _near(chats)
-    # The results of these calls are always shown, however distant.
-    from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
-    noted = _noted(notes)
-    searched = [
-        (from_chats, not near or bool(chats.get("nothingRelevant"))),
-        (noted, bool(notes.get("nothingRelevant"))),
-    ]
-    if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
-        return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
-    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted)):
-        return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
-    return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
-
-
-class _Quote(NamedTuple):
-    relevance: float
-    text: str
-
-
-def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
-    """The quotes of all searches by relevance; those of one search keep their order."""
-    return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
-
-
-def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
-    echo = question.casefold()
-    return [
-        _Quote(match.get("relevance", 0.0), _quote(turn, looked_up.zone))
-        for match in matches
-        if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
-        and turn.user_message.strip().casefold() != echo
-    ][:SHOWN]
-
-
-def _noted(found: dict[str, Any]) -> list[_Quote]:
-    results = found.get("results", [])[:NOTES_SHOWN]
-    return [_Quote(result.get("relevance", 0.0), _quote_note(result)) for result in results]
-
-
-def _quote_note(result: dict[str, Any]) -> str:
-    """The complete excerpt, because it is cut around the match."""
-    # In one line the mark of the first heading or item would make all of it one.
-    excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
-    excerpt = " ".join(excerpt.split()).removeprefix("· ")
-    place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    return f"- **{day_in_words(date.fromisoformat(result['date']))}**, in {place}:\n  > {excerpt}\n\n"
-
-
-def _quote(turn: Turn, zone: tzinfo) -> str:
-    day = day_in_words(local_time(turn.said_at, zone).date())
-    title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
-    link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
-
-
-def _shortened(text: str) -> str:
-    return shortened(" ".join(text.split()), QUOTE_LENGTH)
-
-
-def _question(messages: list[ModelMessage]) -> str:
-    return _prompts(messages)[-1].strip()
-
-
-def _earlier_messages(messages: list[ModelMessage]) -> str:
-    """The person's last messages before this one, in brief."""
-    return " ".join(_shortened(prompt) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
-
-
-def _prompts(messages: list[ModelMessage]) -> list[str]:
-    return [
-        part.content
-        for message in messages
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
-    ]
-
-
-def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
-    """The results of this run's searches, by tool, the better of two. Without failed searches; empty before any."""
-    found: dict[str, dict[str, Any]] = {}
-    for part in messages[-1].parts:
-        if isinstance(part, ToolReturnPart):
-            data = (part.metadata or {}).get("data", {})
-            if part.tool_name not in found or _relevance(data) > _relevance(found[part.tool_name]):
-                found[part.tool_name] = data
-    return found
-
-
-def _relevance(found: dict[str, Any]) -> float:
-    """The best result's."""
-    return max((result.get("relevance", 0.0) for result in found.get("results", [])), default=0.0)
-
-
-class _LookedUp(NamedTuple):
-    """`turns`: by their keys. `zone`: the caller's; a visitor has none but UTC."""
-
-    turns: dict[tuple[UUID, int], Turn]
-    zone: tzinfo
-    is_staff: bool
-
-
-def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
-    keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
-    turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
-    try:
-        with acting_as(caller):
-            user = User.objects.filter(pk=caller.user_id or 0).first() if caller.is_registered else None
-            return _LookedUp(
-                turns={(turn.conversation_id, turn.turn_number): turn for turn in turns},
-                zone=UTC if user is None else user.zone,
-                is_staff=user is not None and user.is_staff,
-            )
-    finally:
-        connections.close_all()
-
-
-# --- Builds the models behind the names (`intake/agent/language_models.py`), or recall mode if no model is configured
-# Also mends streams of servers that are compatible with OpenAI's except for the numbers of tool calls.
+from intake.agent.recall import recall_model
 
 # An address where no server answers is noticed early; after that the model may take its time.
 CONNECT_SECONDS = 10.0
@@ -349,41 +136,169 @@ def _vendors(chosen: LanguageModel) -> Any:
     return OpenAIChatModel(name, provider=OpenAIProvider(api_key=api_key))
 
 
+# --- Counts the tokens of a text without its model's tokenizer ---
+# Each kind of character weighs at least what six tokenizers make of it (docs/decisions/0050): GPT-4o's, GPT-4's, those
+# of two generations of Llama, Mistral's and the built-in embedding model's. English comes out a third above the newest.
+# Once a server has counted, its figures correct this (`intake.agent.prompt.ratio_of`).
+
+_UPPER = bytes(range(65, 91))
+_LETTERS = _UPPER + bytes(range(97, 123))
+_DIGITS = bytes(range(48, 58))
+_SIGNS = bytes(each for each in range(33, 127) if each not in _LETTERS + _DIGITS)
+_CONTROLS = bytes(each for each in range(32) if each not in b"\t\n\r") + b"\x7f"
+_CONSONANTS = bytes(each for each in _LETTERS if each not in b"aeiouyAEIOUY")
+_AS_WORDS = bytes(97 if each in _LETTERS else 32 for each in range(256))
+_AS_CONSONANTS = bytes(99 if each in _CONSONANTS else 32 for each in range(256))
+_BETWEEN_CONSONANTS = re.compile(rb"c(?=cc)")
+_GAPS = re.compile(rb" {2,}|[\t\r]+")
+_ASCII = re.compile(r"[\x00-\x7f]+")
+# Latin letters with marks and Western punctuation, Cyrillic, scripts of which a letter is about a token, Chinese,
+# Japanese and Korean, and what is beyond 16 bits; anything else is in between.
+_SCRIPTS = (
+    (re.compile("[\u0080-\u036f\u1e00-\u1eff\u2010-\u2027\u20ac]+"), 3.0),
+    (re.compile("[\u0400-\u052f]+"), 0.6),
+    (re.compile("[\u0370-\u03ff\u0530-\u06ff\u0900-\u0eff\u3040-\u30ff]+"), 1.5),
+    (re.compile("[\u1100-\u11ff\u3000-\u303f\u31f0-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]+"), 1.6),
+    (re.compile("[\U00010000-\U0010ffff]+"), 4.0),
+)
+OTHER_SCRIPTS = 2.2
+CUT_MARK = "\n[… {count:,} characters are left out here …]\n"
+# What a template adds around each message, and around each tool.
+TOKENS_OF_A_MESSAGE = 8
+
+
+def tokens_of(text: str) -> int:
+    """More than its model will count, as a rule. It takes a tenth of a second for a million characters."""
+    ascii_ = text.encode("ascii", "ignore")
+    total = (
+        0.3 * len(ascii_.translate(_AS_WORDS).split())
+        + 0.19 * _count(ascii_, _LETTERS)
+        + 0.2 * _count(ascii_, _UPPER)
+        + 1.5 * len(_BETWEEN_CONSONANTS.findall(ascii_.translate(_AS_CONSONANTS)))
+        + 1.35 * _count(ascii_, _DIGITS)
+        + 1.0 * _count(ascii_, _SIGNS)
+        + 1.9 * len(_GAPS.findall(ascii_))
+        + 1.15 * ascii_.count(b"\n")
+        + 1.0 * _count(ascii_, _CONTROLS)
+    )
+    if len(ascii_) < len(text):
+        others = _ASCII.sub("", text)
+        for script, weight in _SCRIPTS:
+            left = script.sub("", others)
+            total += weight * (len(others) - len(left))
+            others = left
+        total += OTHER_SCRIPTS * len(others)
+    return ceil(total)
+
+
+def _count(text: bytes, characters: bytes) -> int:
+    return len(text) - len(text.translate(None, characters))
+
+
+def cut_middle(text: str, tokens: int) -> str:
+    """The text, or its beginning and its end in at most so many tokens, with a mark that says what is missing."""
+    counted = tokens_of(text)
+    if counted <= tokens:
+        return text
+    kept = len(text) * tokens // max(1, counted)
+    while kept > 0:
+        first = cut_point(text, kept * 3 // 5)
+        last = len(text) - (kept - kept * 3 // 5)
+        pieces = f"{text[:first]}{CUT_MARK.format(count=last - first)}{text[last:]}"
+        if tokens_of(pieces) <= tokens:
+            return pieces
+        kept = kept * 9 // 10 - 1
+    return ""
+
+
+# --- Mends the streams of servers that are compatible with OpenAI's except for details ---
+
+
 async def _mend_stream(response: Any) -> None:
-    if response.headers.get("content-type", "").startswith("text/event-stream"):
+    kind = response.headers.get("content-type", "")
+    if kind.startswith("text/event-stream"):
         response.stream = _MendedStream(response.stream)
+    elif kind.startswith("application/json") and response.status_code == HTTPStatus.OK:
+        response.stream = _MendedStream(response.stream, is_whole=True)
 
 
 class _MendedStream(httpx2.AsyncByteStream):
-    """A stream of server-sent events in which every tool call has a number and an id of its own."""
+    """A stream of server-sent events in which every tool call has a number and an id of its own, errors have one form,
+    and tokens are counted once. `is_whole`: the body is one JSON object, of a server that does not stream.
+    """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.calls = stream, _Calls()
+    def __init__(self, stream: Any, *, is_whole: bool = False) -> None:
+        self.stream, self.calls, self.is_whole = stream, _Calls(), is_whole
+        self.is_error = False
+        # Some servers count with every piece, and the client would add it up.
+        self.counted: dict[str, Any] | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = b""
+        rest = b"data: " if self.is_whole else b""
         async for piece in self.stream:
+            if self.is_whole:
+                rest += piece.replace(b"\r", b" ").replace(b"\n", b" ")
+                continue
             *lines, rest = (rest + piece).split(b"\n")
             if lines:
                 yield b"".join(self._mended(line) + b"\n" for line in lines)
         if rest:
-            yield self._mended(rest)
+            yield self._mended(rest) + (b"\n\n" if self.is_whole else b"")
+        yield self._counted()
 
     async def aclose(self) -> None:
         await self.stream.aclose()
 
     def _mended(self, line: bytes) -> bytes:
-        if not line.startswith(b"data:") or b'"tool_calls"' not in line:
+        if not line.startswith(b"data:"):
+            if line.startswith(b"event:"):
+                self.is_error = line.removeprefix(b"event:").strip() == b"error"
+            return line
+        if line.removeprefix(b"data:").strip() == b"[DONE]":
+            return self._counted() + line
+        if not (self.is_whole or self.is_error or any(name in line for name in _TO_MEND)):
             return line
         try:
-            event = json.loads(line.removeprefix(b"data:"))
-            for choice in event["choices"]:
-                for delta in choice["delta"].get("tool_calls") or ():
-                    self.calls.mend(delta)
+            event = self._mended_event(json.loads(line.removeprefix(b"data:")))
         except (ValueError, TypeError, KeyError, AttributeError):
             # The client reports it.
             return line
         return b"data: " + json.dumps(event).encode()
+
+    def _mended_event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Raises several errors for what is no event."""
+        if self.is_error or event.get("object") == "error":
+            self.is_error = False
+            return event if event.get("error") else {"error": event}
+        if not event.get("choices"):
+            # Null would be refused, and usage in a piece of its own is the last word on it.
+            self.counted = None if event.get("usage") else self.counted
+            return event if event.get("error") else {**event, "choices": []}
+        for choice in event["choices"]:
+            if choice.get("delta") is None:
+                choice["delta"] = choice.pop("message", None) or {}
+            for delta in choice["delta"].get("tool_calls") or ():
+                self.calls.mend(delta)
+        if event.get("usage"):
+            self.counted = {**event, "choices": []}
+            event = {**event, "usage": None}
+        return event
+
+    def _counted(self) -> bytes:
+        counted, self.counted = self.counted, None
+        return b"" if counted is None else b"\n\ndata: " + json.dumps(counted).encode() + b"\n\n"
+
+
+# The events that are looked at: others pass as they are.
+_TO_MEND = (
+    b'"tool_calls"',
+    b'"error"',
+    b'"usage"',
+    b'"choices":null',
+    b'"choices": null',
+    b'"delta":null',
+    b'"delta": null',
+)
 
 
 @dataclass
@@ -413,6 +328,8 @@ class _Calls:
 
     def mend(self, delta: dict[str, Any]) -> None:
         function = delta.get("function") or {}
+        if isinstance(delta.get("id"), int):
+            delta["id"] = str(delta["id"])
         if isinstance(function.get("arguments"), dict):
             function["arguments"] = json.dumps(function["arguments"])
         known = self.open.get(delta.get("index"))

@@ -196,9 +196,11 @@ class AnswerHub:
     _drawings: dict[AnswerLog, BlockRenderer] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def start(self, turn: Turn, caller: Caller, *, is_authorized: IsAuthorized | None = None) -> AnswerWriter:
+    def start(
+        self, turn: Turn, caller: Caller, *, is_authorized: IsAuthorized | None = None, newest_only: bool = False
+    ) -> AnswerWriter:
         """The caller has just begun or resumed the turn, so no other process answers this attempt."""
-        writing = AnswerWriter(turn, caller, is_authorized=is_authorized)
+        writing = AnswerWriter(turn, caller, is_authorized=is_authorized, newest_only=newest_only)
         self.writings[turn.pk] = writing
         self.publisher.publish(writing.log, stop=writing.stop)
         self.saver.keep(writing)
@@ -306,12 +308,15 @@ STOP_POLL_SECONDS = 0.05
 SHUTDOWN_SECONDS = 5
 
 
-def start_answer(*, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None) -> None:
+def start_answer(
+    *, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None, newest_only: bool = False
+) -> None:
     """Start writing the answer of a turn that was just begun or resumed.
 
-    `is_authorized` is checked every two seconds, and the answer ends when its starter loses access.
+    `is_authorized` is checked every two seconds, and the answer ends when its starter loses access. `newest_only`: the
+    model gets only the newer half of the earlier messages that would fit.
     """
-    answer_hub().start(turn, caller, is_authorized=is_authorized)
+    answer_hub().start(turn, caller, is_authorized=is_authorized, newest_only=newest_only)
 
 
 async def follow_answer(

@@ -71,6 +71,9 @@ class AnswerLog:
         self.is_deleted = False
         # Whether its positions are the writer's, so that readers may get them.
         self.is_exact = True
+        # How many earlier messages the model does not get; None until the prompt is made, and in a mirror.
+        self.not_sent: int | None = None
+        self.sent: int | None = None
         self._events: list[AgentEvent] = []
         self._ends: list[int] = []
         self._news = asyncio.Event()
@@ -104,6 +107,11 @@ class AnswerLog:
         self._events.append(event)
         if len(self._events) >= COMPACTED_FROM:
             self._compact()
+        self.notify()
+
+    def prepared(self, *, not_sent: int, sent: int) -> None:
+        """The prompt is made: a reader may get the first event."""
+        self.not_sent, self.sent = not_sent, sent
         self.notify()
 
     def finish(self, ending: Ending) -> None:

@@ -16,24 +16,25 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DataError, InterfaceError, OperationalError, connections
 from django.utils import timezone
-from pydantic_ai.messages import ModelMessage
 
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
 from core.text import gettext_noop as _
 from intake.agent import loop, prompt
-from intake.agent.language_models import LanguageModel, is_recall_mode
+from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
 from intake.agent.prompt import (
     WRITTEN,
     AgentEvent,
     AnswerEnded,
+    Asked,
     ChatDeps,
     TextWritten,
     ToolCalled,
@@ -55,6 +56,7 @@ from intake.chats.quotas import Usage
 from intake.chats.services import Answer, Progress
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TitledBy
+from intake.ports import memory
 from intake.revocation import IsAuthorized, wait_for_revocation
 
 # --- Runs database work beside an answer's event loop, each piece in its own thread and transaction ---
@@ -126,7 +128,7 @@ async def stop() -> None:
 
 
 async def _give_title(turn: Turn, caller: Caller, answer: str, model: LanguageModel | None) -> None:
-    from intake.agent.prompt import suggest_title
+    from intake.agent.titles import suggest_title
 
     try:
         async with asyncio.timeout(TITLE_SECONDS):
@@ -186,6 +188,7 @@ class Draft:
     begun_at: float = field(default_factory=time.monotonic)
     end: AnswerEnded | None = None
     model: LanguageModel | None = None
+    asked: Asked | None = None
 
     def add(self, event: AgentEvent | AnswerEnded) -> None:
         match event:
@@ -217,6 +220,8 @@ class Draft:
         if is_recall_mode():
             return Usage(seconds=seconds)
         known = Usage(seconds=seconds, thought_seconds=self.log.thought_seconds)
+        if self.asked is not None and self.asked.left_out:
+            known = replace(known, not_sent=len(self.asked.left_out), sent=self.asked.sent)
         if self.end is None:
             return replace(known, model=self.model.own_name if self.model else None)
         return replace(
@@ -225,15 +230,31 @@ class Draft:
             input_tokens=self.end.input_tokens,
             output_tokens=self.end.output_tokens,
             finish_reason=self.end.finish_reason,
+            token_ratio=self._token_ratio(self.end),
         )
+
+    def _token_ratio(self, end: AnswerEnded) -> float | None:
+        """What the model's server counted for the prompt, for each token of our own count."""
+        if self.asked is None or not self.asked.tokens or not end.first_input_tokens:
+            return None
+        return round(end.first_input_tokens / self.asked.tokens, 3)
 
 
 class AnswerWriter:
     """One running answer. `log` is what readers follow; when it `is_closing`, its end is being saved."""
 
-    def __init__(self, turn: Turn, caller: Caller, *, is_authorized: IsAuthorized | None = None) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        caller: Caller,
+        *,
+        is_authorized: IsAuthorized | None = None,
+        newest_only: bool = False,
+    ) -> None:
+        """`newest_only`: the model gets only the newer half of the earlier messages that would fit."""
         self.log = AnswerLog(turn)
         self._turn = turn
+        self._newest_only = newest_only
         self.caller = caller
         self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
         # The existing text of a continued answer; recall mode writes all of it again.
@@ -292,19 +313,49 @@ class AnswerWriter:
         return self._draft.ended(Turn.Status.COMPLETE)
 
     async def _ask(self) -> None:
-        deps, (message, history) = await as_caller(self.caller, self._asked)
-        self._draft.model = deps.model
+        asked = await self._asked()
+        self._draft.model, self._draft.asked = asked.deps.model, asked
         length = len(self._kept)
-        async with aclosing(loop.answer(message=message, history=history, deps=deps)) as events:
+        events = loop.answer(message=asked.message, history=asked.history, deps=asked.deps)
+        async with aclosing(events):
             async for event in events:
                 self._draft.add(event)
                 length += len(event.text) if isinstance(event, WRITTEN) else 0
                 if length > LONGEST_ANSWER:
                     raise TooLong
 
-    def _asked(self) -> tuple[ChatDeps, tuple[str, list[ModelMessage]]]:
-        deps = deps_for(self.caller, self._turn.conversation, now=timezone.now())
-        return deps, prompt.asked(self._turn, kept=self._kept)
+    async def _asked(self) -> Asked:
+        """The prompt, fitted into the model's window. What it leaves out is searched for what the question is about."""
+        deps, asked, beginning = await as_caller(self.caller, self._fitted)
+        if asked is None and deps.model is not None:
+            # Only the first answer of a process waits, for a few seconds at most.
+            await asyncio.to_thread(learn_window, deps.model)
+            deps, asked, beginning = await as_caller(self.caller, self._fitted, deps)
+        assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
+        self.log.prepared(not_sent=len(asked.left_out), sent=asked.sent)
+        return prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=await self._recalled(asked))
+
+    def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, str]:
+        """With the beginning of the first message that is left out. No prompt while the window is not asked for."""
+        deps = known or deps_for(self.caller, self._turn.conversation, now=timezone.now())
+        if known is None and deps.model is not None and not is_window_asked(deps.model):
+            return deps, None, ""
+        asked = prompt.asked(self._turn, deps, kept=self._kept, newest_only=self._newest_only)
+        return deps, asked, prompt.beginning_of(asked, self.caller)
+
+    async def _recalled(self, asked: Asked) -> list[str]:
+        """Nothing of a visitor or of a temporary chat is indexed."""
+        user = asked.deps.user
+        if user is None or not asked.left_out or asked.deps.is_temporary:
+            return []
+        search = partial(
+            memory.get().recalled,
+            user=user,
+            message=prompt.user_content(self._turn),
+            conversations=asked.conversations,
+            among=set(asked.left_out),
+        )
+        return await aside(search)
 
     def _tell_kept(self) -> None:
         """Readers get the complete answer: the earlier text and the new text."""

@@ -154,6 +154,11 @@ class Usage:
     finish_reason: str | None = None
     # The part of the seconds in which a thinking model showed its reasoning.
     thought_seconds: float | None = None
+    # Of the earlier messages (with their answers): how many the model did not get, and how many it did, if not all.
+    not_sent: int | None = None
+    sent: int | None = None
+    # How many tokens the model's server counts for each of our own count (`intake.agent.prompt.tokens_of`).
+    token_ratio: float | None = None
 
     @classmethod
     def of(cls, data: dict[str, Any] | None) -> Self:
@@ -170,6 +175,9 @@ class Usage:
             seconds=_sum(earlier.seconds, self.seconds),
             finish_reason=self.finish_reason,
             thought_seconds=_sum(earlier.thought_seconds, self.thought_seconds),
+            not_sent=self.not_sent,
+            sent=self.sent,
+            token_ratio=self.token_ratio or earlier.token_ratio,
         )
 
     def as_data(self) -> dict[str, Any]:
@@ -178,7 +186,11 @@ class Usage:
 
     def in_camel_case(self) -> dict[str, Any]:
         """For the API."""
-        return {to_camel(name): value for name, value in self.as_data().items()}
+        return {to_camel(name): value for name, value in self.for_readers().items()}
+
+    def for_readers(self) -> dict[str, Any]:
+        """Without what only counts for the next prompt."""
+        return {name: value for name, value in self.as_data().items() if name != "token_ratio"}
 
     def in_words(self) -> str:
         """A line for people; empty if nothing is known."""

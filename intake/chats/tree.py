@@ -144,6 +144,46 @@ def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
     return found
 
 
+def going_up(turn: Turn, *, at_once: int = 50) -> Iterator[Turn]:
+    """The turns above one on its path, the nearest first, read as far as they are taken; in a branch this continues in
+    the original conversation.
+    """
+    for conversation, end in _paths_above(turn):
+        number = end
+        while number is not None:
+            found = path_up(turn.user_id, conversation.pk, number, at_most=at_once)
+            yield from found
+            number = found[-1].parent_number if len(found) == at_once else None
+
+
+def keys_above(turn: Turn) -> list[tuple[UUID, int]]:
+    """The conversations and numbers of all turns above one on its path, the nearest first, without their texts."""
+    return [
+        (conversation.pk, each)
+        for conversation, number in _paths_above(turn)
+        for each in upward(user_id=turn.user_id, conversation_id=conversation.pk, number=number)
+    ]
+
+
+def _paths_above(turn: Turn) -> Iterator[tuple[Conversation, int | None]]:
+    """The conversations of a path, each with the number at its end: the turn's own, then those that it branched from.
+
+    `branched_from` has no foreign key, so rows may form a ring: no conversation is read twice.
+    """
+    conversation, number = turn.conversation, turn.parent_number
+    visited = {conversation.pk}
+    while True:
+        yield conversation, number
+        if conversation.branched_from is None or conversation.branched_from in visited or len(visited) > MOST_ORIGINS:
+            return
+        visited.add(conversation.branched_from)
+        number = conversation.branched_after
+        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
+        if origin is None:
+            return
+        conversation = origin
+
+
 def leads_to(conversation: Conversation, requested: UUID) -> bool:
     """Whether `requested` is this conversation, or one above it; true for a chain too long to read."""
     visited = {conversation.pk}

@@ -35,7 +35,8 @@ class TurnRequest:
 
     `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
     `edit`: the turn of which the message is a new version. `regenerate`: the turn whose message is answered again.
-    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
+    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on. `newest_only`:
+    with the newer half of the earlier messages that would fit.
     """
 
     message: str | None = None
@@ -45,6 +46,7 @@ class TurnRequest:
     regenerate: int | None = None
     resume: int | None = None
     choices: ChatChoices = field(default_factory=ChatChoices)
+    newest_only: bool = False
 
     def as_data(self) -> dict[str, Any]:
         """As JSON, by which a repeated request is recognised."""
@@ -52,6 +54,8 @@ class TurnRequest:
         fields |= {name: value for name, value in fields.pop("choices").items() if value is not None}
         if not self.choices.keeps_default_temperature:
             del fields["keeps_default_temperature"]
+        if not self.newest_only:
+            del fields["newest_only"]
         return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 

@@ -79,10 +79,14 @@ class UsageOutput(Output):
         str | None, Field(description="`stop`; `length` for an answer that was cut at the model's limit; others.")
     ] = None
     thought_seconds: Annotated[float | None, Field(description="Of the seconds, those it thought.")] = None
+    not_sent: Annotated[
+        int | None, Field(description="How many earlier messages did not fit into the model's window, if any.")
+    ] = None
+    sent: Annotated[int | None, Field(description="How many did, the newest ones, if not all.")] = None
 
     @classmethod
     def of(cls, turn: Turn) -> Self | None:
-        usage = Usage.of(turn.usage).as_data()
+        usage = Usage.of(turn.usage).for_readers()
         return cls(**usage) if usage else None
 
 
@@ -236,7 +240,8 @@ A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"
 CHAT_PATH = "/api/v1/intake/chat"
 # It does not search, and overwrites nothing.
 NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
-CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `reasoning` (of a
+CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first (its `notSent` counts the
+earlier messages that do not fit into the model's window), then `reasoning` (of a
 thinking model), `tool_call`, `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is
 a line of JSON.
 A reader who leaves ends nothing: the answer is followed by the `turnId` of the first event, and stopped by it."""

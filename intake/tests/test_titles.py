@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from intake.agent.prompt import clean_title
+from intake.agent.titles import clean_title
 from intake.models import Conversation, User
 from intake.models.conversations import TitledBy
 from testing.model_server import BreakOff, CallTool, Hang, Refuse, Say

@@ -265,6 +265,14 @@ class ChatMessage(ChatOptions):
         ),
     ] = None
 
+    newest_only: Annotated[
+        bool,
+        Field(
+            description="The model gets only the newer half of the earlier messages that would fit: for a conversation "
+            "that was longer than its window."
+        ),
+    ] = False
+
     @model_validator(mode="after")
     def _is_one_request(self) -> Self:
         about = [self.parent, self.edit, self.regenerate, self.resume]
@@ -292,6 +300,7 @@ class ChatMessage(ChatOptions):
             regenerate=self.regenerate,
             resume=self.resume,
             choices=self.as_choices(caller),
+            newest_only=self.newest_only,
         )
 
 
@@ -325,17 +334,22 @@ class ChatView(StreamingView):
 
 
 async def _open(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
-    begun, admitted, lease = await sync_to_async(_begin)(request)
+    begun, admitted, lease, newest_only = await sync_to_async(_begin)(request)
     if not begun.is_replay:
         # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from intake.answers.hub import start_answer
 
-        start_answer(turn=begun.turn, caller=admitted.caller, is_authorized=admitted.is_authorized)
+        start_answer(
+            turn=begun.turn,
+            caller=admitted.caller,
+            is_authorized=admitted.is_authorized,
+            newest_only=newest_only,
+        )
     return begun, admitted, lease
 
 
-def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
-    """All checks that may refuse the request, in one step; then the message is saved."""
+def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease, bool]:
+    """All checks that may refuse the request, in one step; then the message is saved. Returns `newest_only` last."""
     lacking = "A chat recalls and records: its token needs the scope `chat`, or `search` and `write`."
     admitted = admit(request, scopes={"chat"}, lacking=lacking)
     # Visitors are counted by their address: a visitor without cookies is a new one each time.
@@ -364,7 +378,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
     if admitted.caller.is_visitor:
         # As long as the visitor's messages are kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
-    return begun, admitted, lease
+    return begun, admitted, lease, requested.newest_only
 
 
 def _begin_as_visitor(request: HttpRequest, begin: Callable[..., Begun]) -> tuple[Admitted, Begun]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 from math import inf
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 
@@ -45,6 +46,7 @@ from memory.search.literal import (
     Narrowing,
     find_literal,
     narrow,
+    newest_in,
     with_literal,
 )
 from memory.search.query import Query, parse_query
@@ -234,6 +236,35 @@ class _Question(NamedTuple):
     vector: Vector | None
     embedder: Embedder
     literal: LiteralHits
+
+
+def search_conversations(
+    *, user: User, message: str, conversations: Collection[UUID], among: Collection[Key], limit: int
+) -> list[tuple[Hit, str]]:
+    """Those of the turns `among` these conversations that a chat's message is most likely about, each with the passage.
+
+    Without operators, because the message is no query. Of each conversation the newest turns are measured, and what the
+    terms and the vectors find of older ones. Nothing if all are merely the nearest. It acts as the user itself. Raises
+    what `search_chat_history` raises.
+    """
+    deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
+    scope, query = Scope(user, (Corpus.CHAT,)), Query(message, written=message)
+    embedder, vector = embedded(message)
+
+    def find() -> list[tuple[Hit, str]]:
+        within = frozenset(conversations)
+        narrowing = Narrowing(query, scope, within, newest_in(scope, within))
+        found = by_terms_and_meaning(scope, query=message, vector=vector, embedder=embedder, narrowing=narrowing)
+        if is_nearest_only(found.hits, found.calibration):
+            return []
+        hits = [hit for hit in found.hits if hit.key in among][:limit]
+        texts = _passages(scope, message, vector, embedder, hits)
+        return [(hit, texts[hit.key]) for hit in hits if hit.key in texts]
+
+    try:
+        return searching(user, find, seconds=deadline.left)
+    except OutOfTime as error:
+        raise SearchFailed(_("Search failed: it took too long.")) from error
 
 
 def _notes(query: Query) -> tuple[str, ...]:

@@ -154,14 +154,15 @@ def narrow(scope: Scope, query: Query, literal: LiteralHits) -> Narrowing:
     narrowing = Narrowing.of(scope, query)
     candidates: Sequence[Hit] = ()
     if query.titles or query.is_listing:
-        candidates = _newest(scope, narrowing.conversations)
+        candidates = newest_in(scope, narrowing.conversations)
     elif query.has_code:
         (candidates,) = containing(scope, texts=[_FENCE], limit=MOST_FITTING)
     every = {hit.key: hit for hit in (*candidates, *literal.hits.values())}
     return replace(narrowing, candidates=list(every.values()))
 
 
-def _newest(scope: Scope, conversations: frozenset[UUID] | None) -> list[Hit]:
+def newest_in(scope: Scope, conversations: frozenset[UUID] | None) -> list[Hit]:
+    """The newest texts of these conversations, or of all."""
     texts = IndexedText.objects.in_scope(scope)
     if conversations is not None:
         texts = texts.filter(source_id__in=conversations)

@@ -1,0 +1,185 @@
+"""Asks a language model's server which models it has and how many tokens each reads; and knows vendors' families.
+
+Servers say the length of the context in a dozen ways, most of them beside OpenAI's protocol. What is loaded counts
+before what the weights could do.
+"""
+
+import json
+import re
+import time
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+
+from core.resilience import refuse_in_transaction
+
+# How long one request waits, and all requests about one model together.
+ASKING_SECONDS = 2.0
+ALL_SECONDS = 4.0
+MOST_LISTED = 500
+LONGEST_LIST = 2_000_000
+FAILURES = (OSError, ValueError, HTTPException)
+
+# Of a model about which nothing is known. Nearly all that are served today read more; one that reads less refuses what
+# is too long, and says so.
+ASSUMED_TOKENS = 16_384
+# Ollama loads a model with so much unless it is told otherwise, and cuts the front of a longer prompt.
+OLLAMA_TOKENS = 4_096
+# A number beyond is no length of a context.
+MOST_TOKENS = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How many tokens a model reads at once, its answer included.
+
+    `is_certain`: a longer prompt would be refused or cut, so it is not even sent. `is_assumed`: nobody has said it.
+    """
+
+    tokens: int
+    is_certain: bool = True
+    is_assumed: bool = False
+    is_ollama: bool = False
+
+
+ASSUMED = Window(ASSUMED_TOKENS, is_certain=False, is_assumed=True)
+
+# Of models that their vendors serve. Others are loaded with any length.
+FAMILIES: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"gpt-4\.1"), 1_047_576),
+    (re.compile(r"gpt-[5-9]"), 272_000),
+    (re.compile(r"gpt-4o|gpt-4\.5|gpt-4-(?:turbo|\d{4}-preview)|chatgpt-4o|o1-mini|o1-preview"), 128_000),
+    (re.compile(r"gpt-4-32k"), 32_768),
+    (re.compile(r"gpt-4"), 8_192),
+    (re.compile(r"gpt-3\.5"), 16_385),
+    (re.compile(r"o\d"), 200_000),
+    (re.compile(r"claude-(?:2\.0|instant)"), 100_000),
+    (re.compile(r"claude"), 200_000),
+    (re.compile(r"gemini-(?:1\.5|[2-9])"), 1_048_576),
+    (re.compile(r"grok-[3-9]"), 131_072),
+    (re.compile(r"deepseek-(?:chat|reasoner)"), 64_000),
+    (re.compile(r"mistral-(?:large|medium)-(?:latest|\d{4})|codestral-latest"), 128_000),
+)
+
+
+def of_family(name: str, *, is_vendors: bool) -> Window | None:
+    """By the model's own name. `is_vendors`: it is asked of its vendor itself and not of a server between."""
+    own = name.rpartition("/")[2].lower()
+    tokens = next((tokens for pattern, tokens in FAMILIES if pattern.match(own)), None)
+    return None if tokens is None else Window(tokens, is_certain=is_vendors)
+
+
+def list_models(base_url: str, api_key: str) -> dict[str, Window | None]:
+    """The models that are listed at `/models`, each with its window if the list says it. Raises `FAILURES`."""
+    rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
+    found = {row["id"]: _said_in(row) for row in rows if isinstance(row.get("id"), str) and row["id"]}
+    return dict(sorted(found.items())[:MOST_LISTED])
+
+
+def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
+    """The window of one model; None if its server does not say. Raises `FAILURES` if the server is away."""
+    deadline = time.monotonic() + ALL_SECONDS
+    rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
+    row = next((row for row in rows if _is_called(row.get("id"), name)), rows[0] if len(rows) == 1 else {})
+    if said := _said_in(row):
+        return said
+    root = base_url.rstrip("/").removesuffix("/v1").rstrip("/")
+    for ask in (_ask_ollama, _ask_lm_studio, _ask_llama_cpp, _ask_tgi):
+        if time.monotonic() > deadline:
+            break
+        try:
+            found = ask(root, api_key, name)
+        except FAILURES:
+            continue
+        if found is not None:
+            return found
+    trained = _number(row.get("meta"), "n_ctx_train")
+    return None if trained is None else Window(trained, is_certain=False)
+
+
+def _said_in(row: dict[str, Any]) -> Window | None:
+    """vLLM, Groq, OpenRouter, LM Studio, llama.cpp. OpenRouter's best provider may read less than the model could."""
+    for name in ("loaded_context_length", "max_model_len", "context_window", "max_context_length"):
+        if (tokens := _number(row, name)) is not None:
+            return Window(tokens, is_certain=name in ("loaded_context_length", "max_model_len"))
+    both = [_number(row, "context_length"), _number(row.get("top_provider"), "context_length")]
+    if known := [tokens for tokens in both if tokens is not None]:
+        return Window(min(known))
+    loaded = _number(row.get("meta"), "n_ctx")
+    return None if loaded is None else Window(loaded)
+
+
+def _ask_ollama(root: str, api_key: str, name: str) -> Window | None:
+    """What is loaded counts; else what the model file sets; else the default, which a variable may have raised."""
+    running = _fetch(f"{root}/api/ps", api_key)
+    if not isinstance(running, dict) or not isinstance(running.get("models"), list):
+        return None
+    for each in running["models"]:
+        if isinstance(each, dict) and name and any(_is_called(each.get(key), name) for key in ("name", "model")):
+            tokens = _number(each, "context_length")
+            if tokens is not None:
+                return Window(tokens, is_ollama=True)
+    shown = _fetch(f"{root}/api/show", api_key, {"model": name})
+    if not isinstance(shown, dict):
+        return None
+    if set_to := re.search(r"^\s*num_ctx\s+(\d{1,9})\s*$", str(shown.get("parameters") or ""), re.MULTILINE):
+        return Window(int(set_to[1]), is_ollama=True) if int(set_to[1]) > 0 else None
+    info = shown.get("model_info")
+    lengths = [_number(info, key) for key in info if str(key).endswith(".context_length")] if info else []
+    possible = min((tokens for tokens in lengths if tokens is not None), default=OLLAMA_TOKENS)
+    return Window(min(possible, OLLAMA_TOKENS), is_certain=False, is_ollama=True)
+
+
+def _ask_lm_studio(root: str, api_key: str, name: str) -> Window | None:
+    for row in _rows(_fetch(f"{root}/api/v0/models", api_key)):
+        if _is_called(row.get("id"), name):
+            return _said_in(row)
+    return None
+
+
+def _ask_llama_cpp(root: str, api_key: str, name: str) -> Window | None:
+    properties = _fetch(f"{root}/props", api_key)
+    if not isinstance(properties, dict):
+        return None
+    loaded = _number(properties.get("default_generation_settings"), "n_ctx") or _number(properties, "n_ctx")
+    return None if loaded is None else Window(loaded)
+
+
+def _ask_tgi(root: str, api_key: str, name: str) -> Window | None:
+    loaded = _number(_fetch(f"{root}/info", api_key), "max_total_tokens")
+    return None if loaded is None else Window(loaded)
+
+
+def _is_called(found: Any, name: str) -> bool:
+    """Ollama's names have a tag, which is `latest` where none is written."""
+    return isinstance(found, str) and found.removesuffix(":latest") == name.removesuffix(":latest")
+
+
+def _number(data: Any, name: str) -> int | None:
+    """A field that is a number of tokens; None for anything else."""
+    value = data.get(name) if isinstance(data, dict) else None
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS
+    return int(value) if is_one and value is not None else None
+
+
+def _rows(data: Any) -> list[dict[str, Any]]:
+    rows = data.get("data") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError("not a list of models")
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _fetch(address: str, api_key: str, data: dict[str, Any] | None = None) -> Any:
+    """The JSON of an answer, to a `POST` if there are data. Raises `FAILURES`."""
+    if not address.startswith(("http://", "https://")):
+        raise ValueError("no address of a server")
+    refuse_in_transaction("A language model's server")
+    body = None if data is None else json.dumps(data).encode()
+    request = urllib.request.Request(address, data=body)  # noqa: S310 - the address is checked above
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+    if api_key:
+        request.add_header("Authorization", f"Bearer {api_key}")
+    with urllib.request.urlopen(request, timeout=ASKING_SECONDS) as response:  # noqa: S310 - the address is checked above
+        return json.loads(response.read(LONGEST_LIST))

@@ -1,0 +1,222 @@
+"""Recall mode: without a language model, the same agent loop runs with this model in its place.
+
+It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
+notes. Chats and notes are searched separately, so that neither crowds out the other, and shown as one list, the most
+relevant first.
+"""
+
+import asyncio
+import heapq
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, date, tzinfo
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+
+from core.isolation.acting import Caller, acting_as
+from core.text import shortened
+from intake.chats.tree import conversation_path
+from intake.models import Turn, User, day_in_words, local_time
+from intake.ports import memory
+
+CHATS, NOTES = "search_chat_history", "search_history"
+QUOTE_LENGTH = 280
+SHOWN = 5
+NOTES_SHOWN = 3
+# A question of at most this many words may depend on earlier messages; this many of them are used.
+SHORT_WORDS, PROMPTS_BEFORE = 8, 2
+# The number of results from each search when all are only the nearest.
+NEAREST_SHOWN = 2
+
+SAVED = "Saved. "
+CLOSEST = "Here is what you said or noted that comes closest:\n\n"
+NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
+MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
+# Of a heading or an item; and lines that are only marks, around code and in a table.
+_LINE_MARK = re.compile(
+    r"^[^\S\n]*+(?:(?:#{1,6}|(?P<item>[-*+](?:[^\S\n]+\[[ xX]\])?|\d{1,3}[.)]))[^\S\n]+"
+    r"|(?:`{3}[^`\n]*|~{3}[^\n]*)$|\|[-:| ]*+$)",
+    re.MULTILINE,
+)
+# The second sentence is for users who can change the configuration.
+RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
+HOW_TO_ADD = (
+    "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
+    "Set `LLM_MODEL` (and `LLM_BASE_URL` or `LLM_API_KEY`) to have your questions answered.*"
+)
+
+
+def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel:
+    """The model for one caller's answer: it quotes only that caller's turns."""
+
+    async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        question = _question(messages)
+        found = _search_results(messages)
+        among = {tool.name for tool in info.function_tools}
+        if not among:
+            yield MEMORY_IS_OFF
+            return
+        if not found and (calls := _searches(question, _earlier_messages(messages), among)):
+            yield calls
+            return
+        looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
+            caller, found.get(CHATS, {}).get("results", [])
+        )
+        for piece in [
+            *_answer_sentences(question, found, looked_up),
+            HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
+        ]:
+            yield piece.removeprefix(SAVED) if is_temporary else piece
+            # Yield to the event loop, so that each piece is sent separately, as a model's would be.
+            await asyncio.sleep(0)
+
+    return FunctionModel(stream_function=recall, model_name="recall")
+
+
+def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
+    """A short question ("and how much was it?") is also searched together with the preceding messages."""
+    queries = [question]
+    if before and len(question.split()) <= SHORT_WORDS:
+        queries.append(f"{before} {question}")
+    searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
+    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": NOTES_SHOWN}) for query in queries]
+    return {
+        number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
+        for number, (name, arguments) in enumerate(searches)
+        if name in among
+    }
+
+
+def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
+    """Drop distant results, unless the question names their days or all results are only the nearest."""
+    is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
+    far = math.inf if is_anything_near else memory.get().far_distance()
+    return [match for match in chats.get("results", []) if match["score"] <= far]
+
+
+def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
+    """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
+    chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
+    near = _near(chats)
+    # The results of these calls are always shown, however distant.
+    from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
+    noted = _noted(notes)
+    searched = [
+        (from_chats, not near or bool(chats.get("nothingRelevant"))),
+        (noted, bool(notes.get("nothingRelevant"))),
+    ]
+    if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
+        return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
+    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted)):
+        return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
+    return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
+
+
+class _Quote(NamedTuple):
+    relevance: float
+    text: str
+
+
+def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
+    """The quotes of all searches by relevance; those of one search keep their order."""
+    return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
+
+
+def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
+    echo = question.casefold()
+    return [
+        _Quote(match.get("relevance", 0.0), _quote(turn, looked_up.zone))
+        for match in matches
+        if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
+        and turn.user_message.strip().casefold() != echo
+    ][:SHOWN]
+
+
+def _noted(found: dict[str, Any]) -> list[_Quote]:
+    results = found.get("results", [])[:NOTES_SHOWN]
+    return [_Quote(result.get("relevance", 0.0), _quote_note(result)) for result in results]
+
+
+def _quote_note(result: dict[str, Any]) -> str:
+    """The complete excerpt, because it is cut around the match."""
+    # In one line the mark of the first heading or item would make all of it one.
+    excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
+    excerpt = " ".join(excerpt.split()).removeprefix("· ")
+    place = "your daily log" if result["source"] == "daily_log" else "your memory"
+    return f"- **{day_in_words(date.fromisoformat(result['date']))}**, in {place}:\n  > {excerpt}\n\n"
+
+
+def _quote(turn: Turn, zone: tzinfo) -> str:
+    day = day_in_words(local_time(turn.said_at, zone).date())
+    title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
+    link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
+    return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
+
+
+def _shortened(text: str) -> str:
+    return shortened(" ".join(text.split()), QUOTE_LENGTH)
+
+
+def _question(messages: list[ModelMessage]) -> str:
+    return _prompts(messages)[-1].strip()
+
+
+def _earlier_messages(messages: list[ModelMessage]) -> str:
+    """The person's last messages before this one, in brief."""
+    return " ".join(_shortened(prompt) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
+
+
+def _prompts(messages: list[ModelMessage]) -> list[str]:
+    return [
+        part.content
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
+    ]
+
+
+def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
+    """The results of this run's searches, by tool, the better of two. Without failed searches; empty before any."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in messages[-1].parts:
+        if isinstance(part, ToolReturnPart):
+            data = (part.metadata or {}).get("data", {})
+            if part.tool_name not in found or _relevance(data) > _relevance(found[part.tool_name]):
+                found[part.tool_name] = data
+    return found
+
+
+def _relevance(found: dict[str, Any]) -> float:
+    """The best result's."""
+    return max((result.get("relevance", 0.0) for result in found.get("results", [])), default=0.0)
+
+
+class _LookedUp(NamedTuple):
+    """`turns`: by their keys. `zone`: the caller's; a visitor has none but UTC."""
+
+    turns: dict[tuple[UUID, int], Turn]
+    zone: tzinfo
+    is_staff: bool
+
+
+def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
+    keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
+    turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
+    try:
+        with acting_as(caller):
+            user = User.objects.filter(pk=caller.user_id or 0).first() if caller.is_registered else None
+            return _LookedUp(
+                turns={(turn.conversation_id, turn.turn_number): turn for turn in turns},
+                zone=UTC if user is None else user.zone,
+                is_staff=user is not None and user.is_staff,
+            )
+    finally:
+        connections.close_all()
