@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 
 from django.conf import settings
+from django.core.exceptions import RequestAborted
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import logs
@@ -55,10 +56,6 @@ UPLOADS_AT_ONCE, UPLOADS_OF_AN_ADDRESS = 30, 10
 TIMES_LONGER_FOR_A_FILE = 5
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
-
-
-class Disconnected(Exception):
-    """The client disconnected before its body was complete."""
 
 
 @dataclass(slots=True)
@@ -124,7 +121,7 @@ class BoundedBodies:
             try:
                 _check_head(scope)
                 body = await _read(scope, receive, held)
-            except Disconnected:
+            except RequestAborted:
                 return
             except RecollectError as error:
                 await refuse(error, scope, send)
@@ -236,7 +233,7 @@ def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
 async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:
     """The body from its beginning; a file that is uploaded lies on the disk.
 
-    Raises `TooLarge`, `TooSlow`, `Unavailable` or `Disconnected`.
+    Raises `TooLarge`, `TooSlow`, `Unavailable` or `RequestAborted`.
     """
     most, too_long, seconds = _longest_body(scope)
     if _announced(scope) > most:
@@ -249,7 +246,7 @@ async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:
             while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Disconnected
+                    raise RequestAborted
                 length += len(message.get("body", b""))
                 has_more = message.get("more_body", False)
                 if length > most:
