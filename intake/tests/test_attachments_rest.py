@@ -4,10 +4,9 @@ import io
 import struct
 
 import pytest
+from django.apps import apps
 from PIL import Image
 
-from agent_tools.authentication import create_token
-from agent_tools.models import TokenScope
 from intake.models import Attachment, AttachmentPiece, Turn, User
 from intake.tests.attached import PDF, a_file, a_picture
 from intake.tests.factories import a_person
@@ -23,7 +22,8 @@ def upload(client, data=b"Milk, eggs", name="list.txt", media_type="text/plain",
 
 
 def bearer(user, *scopes):
-    return {"Authorization": f"Bearer {create_token(user=user, scopes=[TokenScope(each) for each in scopes]).secret}"}
+    _, secret = apps.get_model("agent_tools.AccessToken").objects.issue(user=user, scopes=list(scopes))
+    return {"Authorization": f"Bearer {secret}"}
 
 
 @pytest.fixture
