@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,15 @@ class BreakOff:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """Answer with these bytes, as a server has once sent them."""
+
+    body: str
+    content_type: str = "text/event-stream"
+    status: int = 200
+
+
+@dataclass(frozen=True)
 class Hang:
     """Accept the request and never answer."""
 
@@ -75,7 +84,7 @@ class Hang:
 # The duration of each request.
 TOKENS = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
-Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang
+Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang | Recorded
 
 
 class ScriptedModel:
@@ -83,9 +92,16 @@ class ScriptedModel:
 
     `requests` holds the requests, `closed_at` the times when readers left, `streaming` the number of running answers,
     and `sent` the number of text pieces sent. `names` are the models that it lists, `keys` the API keys it received.
+    `row` is what it says of each besides its name, and `others` are its answers at other paths.
     """
 
-    def __init__(self, *script: Step, names: Sequence[str] = ("scripted",)) -> None:
+    def __init__(
+        self,
+        *script: Step,
+        names: Sequence[str] = ("scripted",),
+        row: dict[str, Any] | None = None,
+        others: dict[str, Any] | None = None,
+    ) -> None:
         self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.closed_at: float | None = None
@@ -96,7 +112,9 @@ class ScriptedModel:
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/messages", self._message, methods=["POST"]),
             Route("/v1/models", self._list),
+            Route("/{path:path}", self._other, methods=["GET", "POST"]),
         ]
+        self.row, self.others = row or {}, others or {}
         self.application = Starlette(routes=routes)
 
     def follow(self, *script: Step) -> None:
@@ -105,7 +123,12 @@ class ScriptedModel:
 
     async def _list(self, request: Request) -> Response:
         self.keys.append(request.headers.get("authorization"))
-        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in self.names]})
+        rows = [{"id": name, "object": "model", **self.row} for name in self.names]
+        return JSONResponse({"object": "list", "data": rows})
+
+    async def _other(self, request: Request) -> Response:
+        path = f"/{request.path_params['path']}"
+        return JSONResponse(self.others[path]) if path in self.others else JSONResponse({}, status_code=404)
 
     async def _message(self, request: Request) -> Response:
         """Anthropic's protocol, for steps with text."""
@@ -128,6 +151,8 @@ class ScriptedModel:
             case Hang():
                 await self._until_gone(request)
                 return Response()
+            case Recorded():
+                return Response(step.body, status_code=step.status, media_type=step.content_type)
             case _:
                 return StreamingResponse(self._stream(step), media_type="text/event-stream")
 
@@ -162,6 +187,38 @@ class ScriptedModel:
             raise
         finally:
             self.streaming -= 1
+
+
+class ReadingModel(ScriptedModel):
+    """Keeps only the end of a prompt, as many tokens as its window has, and answers from that, as Ollama does.
+
+    `answer` makes the answer from the kept text; `spans` are the tokens of a text, as places in it. `lengths` are those
+    of the whole prompts.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        answer: Callable[[str], str],
+        spans: Callable[[str], Sequence[tuple[int, int]]],
+        **said: Any,
+    ) -> None:
+        super().__init__(**said)
+        self.window, self.answer, self.spans = window, answer, spans
+        self.lengths: list[int] = []
+
+    async def _complete(self, request: Request) -> Response:
+        asked = await request.json()
+        self.requests.append(asked)
+        messages = "\n".join(f"{each['role']}: {each.get('content') or ''}" for each in asked["messages"])
+        prompt = f"{json.dumps(asked.get('tools', []), ensure_ascii=False)}\n{messages}"
+        places = self.spans(prompt)
+        self.lengths.append(len(places))
+        kept = prompt[places[-self.window :][0][0] :] if len(places) > self.window else prompt
+        counted = {"prompt_tokens": min(len(places), self.window), "completion_tokens": 20, "total_tokens": 0}
+        pieces = [chunk({"role": "assistant", "content": self.answer(kept)}), chunk({}, finish_reason="stop")]
+        return Response(b"".join([*pieces, chunk(usage=counted), b"data: [DONE]\n\n"]), media_type="text/event-stream")
 
 
 def _pieces(step: Say | BreakOff) -> list[tuple[str, str]]:

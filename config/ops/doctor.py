@@ -31,7 +31,7 @@ from config.ops.variables import CHOSEN, names_set, variables
 from core.isolation import schema
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
-from intake.agent.language_models import is_recall_mode
+from intake.agent.language_models import is_recall_mode, small_windows
 from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
 
@@ -259,6 +259,10 @@ def _look_at_the_disk(report: Report) -> None:
 
 def _look_at_the_models(report: Report, *, has_database: bool) -> None:
     report.say("Chat", "recall mode" if is_recall_mode() else "has a language model")
+    # Its name is a setting's value.
+    for sentence in small_windows("A language model"):
+        what, _, remedy = sentence.partition(". ")
+        report.complain(f"{what}.", remedy)
     built_in = f"built-in, {settings.EMBEDDING_LANGUAGES}"
     report.say("Embedding model", "at an endpoint" if settings.EMBEDDING_BASE_URL else built_in)
     try:

@@ -229,6 +229,7 @@ def _refresh(entry: LanguageModel, before: dict[str, Window | None] | None) -> d
 # By address, key and the model's own name: until when it is valid, and the window, None if the server does not say.
 _windows: dict[tuple[str, str, str], tuple[float, Window | None]] = {}
 MOST_WINDOWS = 1_000
+MOST_EXAMINED = 5
 _asking: set[tuple[str, str, str]] = set()
 # The small windows that the log has named.
 _named: set[tuple[str, str, int]] = set()
@@ -243,11 +244,11 @@ SMALL = _(
 )
 
 
-def window_of(model: LanguageModel) -> Window:
+def window_of(model: LanguageModel, *, asks: bool = True) -> Window:
     """What is known now, without waiting: a server is asked in the background, at most once a minute."""
     if model.context_tokens:
         return Window(model.context_tokens)
-    asked = _asked_window(model) if _has_server(model) else None
+    asked = _asked_window(model, asks=asks) if _has_server(model) else None
     is_vendors = not model.base_url or model.id.startswith(ANTHROPIC)
     return asked or of_family(model.own_name, is_vendors=is_vendors) or ASSUMED
 
@@ -279,14 +280,27 @@ def learn_window(model: LanguageModel) -> None:
         _log_if_small(model, window)
 
 
-def note_on_window(model: LanguageModel) -> Sentence | None:
+def small_windows(name: str) -> list[Sentence]:
+    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, the first
+    few. Asks the servers now, outside a transaction.
+    """
+    models = [model for entry in _entries() for model in _models_of(entry)[:MOST_EXAMINED]]
+    for model in models:
+        if _has_server(model) and not model.context_tokens:
+            learn_window(model)
+    notes = (note_on_window(model, name=name) for model in models)
+    return list(dict.fromkeys(note for note in notes if note is not None))
+
+
+def note_on_window(model: LanguageModel, *, name: str = "") -> Sentence | None:
     """The sentence about a window that is too small for a chat, with what mends it; None for any other."""
-    window = window_of(model)
+    # A server may list hundreds of models, of which somebody chooses one.
+    window = window_of(model, asks=model in named_models() or _key_of(model) in _windows)
     if window.is_assumed or window.tokens >= SMALL_TOKENS:
         return None
     sentence = SMALL_OF_OLLAMA if window.is_ollama else SMALL
     # The line that mends it is copied, so its number has no separators.
-    return Sentence(sentence, model=model.name, count=window.tokens, enough=str(ENOUGH_TOKENS))
+    return Sentence(sentence, model=name or model.name, count=window.tokens, enough=str(ENOUGH_TOKENS))
 
 
 def _log_if_small(model: LanguageModel, window: Window) -> None:
@@ -301,12 +315,12 @@ def _has_server(model: LanguageModel) -> bool:
     return model.base_url.startswith(("http://", "https://")) and not model.id.startswith(ANTHROPIC)
 
 
-def _asked_window(model: LanguageModel) -> Window | None:
+def _asked_window(model: LanguageModel, *, asks: bool) -> Window | None:
     key = _key_of(model)
     with _lock:
         until, window = _windows.get(key, (0.0, None))
         # Only one thread asks.
-        is_due = time.monotonic() >= until and key not in _asking
+        is_due = asks and time.monotonic() >= until and key not in _asking
         if is_due:
             _asking.add(key)
         models = _lists.get(key[:2], (0.0, None))[1] or {}
@@ -380,11 +394,14 @@ def refuse_temporary(requested: ChatOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OfferedChoices:
-    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice."""
+    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice,
+    `model` the selected one.
+    """
 
     models: list[LanguageModel]
     default: str
     selected: str
+    model: LanguageModel | None = None
     hottest: float = HOTTEST
     longest: int = MAX_INSTRUCTIONS
 
@@ -398,4 +415,5 @@ def offered_choices(caller: Caller, conversation: Conversation | None = None) ->
     models = offered(caller)
     if present is not None and present not in models:
         models.append(present)
-    return OfferedChoices(models, default=default.name if default else "", selected=present.name if present else "")
+    selected = present.name if present else ""
+    return OfferedChoices(models, default=default.name if default else "", selected=selected, model=present)

@@ -53,7 +53,8 @@ from core.errors import RateLimited, RecollectError, Unavailable
 from core.ids import uuid7
 from core.text import Sentence, capped, pg_text, pg_value
 from core.text import gettext_noop as _
-from intake.agent.language_models import LanguageModel
+from intake.agent.language_models import LanguageModel, window_of
+from intake.agent.model_servers import ASSUMED
 from intake.agent.models import TOKENS_OF_A_MESSAGE, chat_model, cut_middle, model_settings, tokens_of
 from intake.agent.prompt import (
     MESSAGE_TOO_LONG,
@@ -275,6 +276,10 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
     return agent
 
 
+# Of a window: a prompt of so much leaves no room for a word.
+FULL = 0.95
+
+
 def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | None:
     """A model that has thought or called tools is asked once more; one that sent nothing at all would send it again."""
     if output and output.strip():
@@ -282,7 +287,21 @@ def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | N
     has_worked = context.run_step > 1 or any(part.has_content() for part in _last_parts(context.messages))
     if has_worked and context.retry == 0:
         raise ModelRetry("Answer in words now.")
-    raise SentNothing("The model sent nothing.")
+    raise SentNothing(is_full=_is_full(context))
+
+
+def _is_full(context: RunContext[ChatDeps]) -> bool:
+    """Whether the window was full before the first word: the server has counted, and says no reason for its end; or has
+    counted about as much as the window holds.
+    """
+    response = context.messages[-1] if context.messages else None
+    if not isinstance(response, ModelResponse) or not response.usage.input_tokens:
+        return False
+    model = context.deps.model
+    window = ASSUMED if model is None else window_of(model)
+    is_near = not window.is_assumed and response.usage.input_tokens >= FULL * window.tokens
+    # The library itself says `stop` where the server says nothing.
+    return is_near or not (response.provider_details or {}).get("finish_reason")
 
 
 def _last_parts(messages: list[ModelMessage]) -> list[Any]:
@@ -430,7 +449,11 @@ class ModelRefused(Unavailable):
 
 
 class SentNothing(AgentRunError):
-    """The server ended its answer without a word, a thought or a call."""
+    """The server ended its answer without a word, a thought or a call. `is_full`: its model's window had no room."""
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        super().__init__("The model sent nothing.")
+        self.is_full = is_full
 
 
 STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
@@ -482,7 +505,8 @@ def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> R
 
 def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
     is_about_window = isinstance(error, ModelAPIError) and _WINDOW.search(_words_of(error))
-    if is_about_window or isinstance(error, ModelContextWindowExceededError):
+    is_full = isinstance(error, SentNothing) and error.is_full
+    if is_about_window or is_full or isinstance(error, ModelContextWindowExceededError):
         return ExceedsWindow(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
     if isinstance(error, ModelConnectionError) and error.phase == "connect":
         return Unavailable(UNREACHABLE)

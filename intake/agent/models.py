@@ -11,6 +11,7 @@ from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from math import ceil
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -214,40 +215,90 @@ def cut_middle(text: str, tokens: int) -> str:
 
 
 async def _mend_stream(response: Any) -> None:
-    if response.headers.get("content-type", "").startswith("text/event-stream"):
+    kind = response.headers.get("content-type", "")
+    if kind.startswith("text/event-stream"):
         response.stream = _MendedStream(response.stream)
+    elif kind.startswith("application/json") and response.status_code == HTTPStatus.OK:
+        response.stream = _MendedStream(response.stream, is_whole=True)
 
 
 class _MendedStream(httpx2.AsyncByteStream):
-    """A stream of server-sent events in which every tool call has a number and an id of its own."""
+    """A stream of server-sent events in which every tool call has a number and an id of its own, errors have one form,
+    and tokens are counted once. `is_whole`: the body is one JSON object, of a server that does not stream.
+    """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.calls = stream, _Calls()
+    def __init__(self, stream: Any, *, is_whole: bool = False) -> None:
+        self.stream, self.calls, self.is_whole = stream, _Calls(), is_whole
+        self.is_error = False
+        # Some servers count with every piece, and the client would add it up.
+        self.counted: dict[str, Any] | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = b""
+        rest = b"data: " if self.is_whole else b""
         async for piece in self.stream:
+            if self.is_whole:
+                rest += piece.replace(b"\r", b" ").replace(b"\n", b" ")
+                continue
             *lines, rest = (rest + piece).split(b"\n")
             if lines:
                 yield b"".join(self._mended(line) + b"\n" for line in lines)
         if rest:
-            yield self._mended(rest)
+            yield self._mended(rest) + (b"\n\n" if self.is_whole else b"")
+        yield self._counted()
 
     async def aclose(self) -> None:
         await self.stream.aclose()
 
     def _mended(self, line: bytes) -> bytes:
-        if not line.startswith(b"data:") or b'"tool_calls"' not in line:
+        if not line.startswith(b"data:"):
+            if line.startswith(b"event:"):
+                self.is_error = line.removeprefix(b"event:").strip() == b"error"
+            return line
+        if line.removeprefix(b"data:").strip() == b"[DONE]":
+            return self._counted() + line
+        if not (self.is_whole or self.is_error or any(name in line for name in _TO_MEND)):
             return line
         try:
-            event = json.loads(line.removeprefix(b"data:"))
-            for choice in event["choices"]:
-                for delta in choice["delta"].get("tool_calls") or ():
-                    self.calls.mend(delta)
+            event = self._mended_event(json.loads(line.removeprefix(b"data:")))
         except (ValueError, TypeError, KeyError, AttributeError):
             # The client reports it.
             return line
         return b"data: " + json.dumps(event).encode()
+
+    def _mended_event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Raises several errors for what is no event."""
+        if self.is_error or event.get("object") == "error":
+            self.is_error = False
+            return event if event.get("error") else {"error": event}
+        if not event.get("choices"):
+            # Null would be refused, and usage in a piece of its own is the last word on it.
+            self.counted = None if event.get("usage") else self.counted
+            return event if event.get("error") else {**event, "choices": []}
+        for choice in event["choices"]:
+            if choice.get("delta") is None:
+                choice["delta"] = choice.pop("message", None) or {}
+            for delta in choice["delta"].get("tool_calls") or ():
+                self.calls.mend(delta)
+        if event.get("usage"):
+            self.counted = {**event, "choices": []}
+            event = {**event, "usage": None}
+        return event
+
+    def _counted(self) -> bytes:
+        counted, self.counted = self.counted, None
+        return b"" if counted is None else b"\n\ndata: " + json.dumps(counted).encode() + b"\n\n"
+
+
+# The events that are looked at: others pass as they are.
+_TO_MEND = (
+    b'"tool_calls"',
+    b'"error"',
+    b'"usage"',
+    b'"choices":null',
+    b'"choices": null',
+    b'"delta":null',
+    b'"delta": null',
+)
 
 
 @dataclass
@@ -277,6 +328,8 @@ class _Calls:
 
     def mend(self, delta: dict[str, Any]) -> None:
         function = delta.get("function") or {}
+        if isinstance(delta.get("id"), int):
+            delta["id"] = str(delta["id"])
         if isinstance(function.get("arguments"), dict):
             function["arguments"] = json.dumps(function["arguments"])
         known = self.open.get(delta.get("index"))

@@ -441,9 +441,10 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     pairs, is_all = _fitting(first, map(pair_of, before), max(room, LEAST_FOR_THE_TURN_BEFORE))
     for_recalled = 0
     if newest_only or not is_all:
-        room = sum(pair.tokens for pair in pairs) // 2 if newest_only else room
-        for_recalled = min(MOST_FOR_RECALLED, room // 4)
-        pairs = _newest(pairs, max(room - for_recalled, LEAST_FOR_THE_TURN_BEFORE // 2))
+        half = sum(pair.tokens for pair in pairs) // 2
+        for_recalled = min(MOST_FOR_RECALLED, (half if newest_only else room) // 4)
+        least = LEAST_FOR_THE_TURN_BEFORE // 2
+        pairs = _newest(pairs, max(half if newest_only else room - for_recalled, least))
     sent = len(pairs) - bool(kept)
     is_all = is_all and len(pairs) == sent + bool(kept) and not for_recalled
     left_out = () if is_all or deps.model is None else tuple(keys_above(turn)[sent:])

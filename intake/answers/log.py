@@ -73,6 +73,7 @@ class AnswerLog:
         self.is_exact = True
         # How many earlier messages the model does not get; None until the prompt is made, and in a mirror.
         self.not_sent: int | None = None
+        self.sent: int | None = None
         self._events: list[AgentEvent] = []
         self._ends: list[int] = []
         self._news = asyncio.Event()
@@ -108,9 +109,9 @@ class AnswerLog:
             self._compact()
         self.notify()
 
-    def prepared(self, *, not_sent: int) -> None:
+    def prepared(self, *, not_sent: int, sent: int) -> None:
         """The prompt is made: a reader may get the first event."""
-        self.not_sent = not_sent
+        self.not_sent, self.sent = not_sent, sent
         self.notify()
 
     def finish(self, ending: Ending) -> None:

@@ -16,7 +16,15 @@ from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
 from core.text import gettext_noop as _
 from core.text import in_language, kept, restored, without_values
-from intake.agent.prompt import AgentEvent, ExceedsWindow, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import (
+    MESSAGE_TOO_LONG,
+    AgentEvent,
+    ExceedsWindow,
+    ReasoningWritten,
+    TextWritten,
+    ToolCalled,
+    ToolReturned,
+)
 from intake.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from intake.chats.quotas import Usage
 from intake.chats.tree import undo_path
@@ -30,9 +38,11 @@ from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocati
 THROWN_OUT = _("Your session has ended, or your token was revoked. What was written is kept.")
 
 
-def encode_turn(turn: Turn, *, not_sent: int | None = None) -> bytes:
-    """The first event: a reader who gets it again starts over. `not_sent`: the earlier messages that are left out."""
-    counted = {} if not_sent is None else {"notSent": not_sent}
+def encode_turn(turn: Turn, *, not_sent: int | None = None, sent: int | None = None) -> bytes:
+    """The first event: a reader who gets it again starts over. `not_sent` and `sent`: how many of the earlier messages
+    the model gets.
+    """
+    counted = {} if not_sent is None else {"notSent": not_sent} | ({"sent": sent} if not_sent and sent else {})
     data = {**_named(turn), "turnId": turn.pk, **counted}
     return responses.encode("turn", data, id=str(EventId(turn.attempt, NOWHERE)))
 
@@ -107,7 +117,8 @@ def as_data(error: RecollectError) -> dict[str, Any]:
     """As a turn keeps it."""
     reason = {"reason": error.reason} if error.reason else {}
     # A page offers ways out of it.
-    reason |= {"about": "window"} if isinstance(error, ExceedsWindow) else {}
+    if isinstance(error, ExceedsWindow):
+        reason["about"] = "message" if error.detail == MESSAGE_TOO_LONG else "window"
     return {
         "code": error.code,
         "detail": error.detail,
@@ -275,7 +286,7 @@ async def read(
     try:
         if position is None:
             await _is_prepared(log)
-            yield encode_turn(log.turn, not_sent=log.not_sent)
+            yield encode_turn(log.turn, not_sent=log.not_sent, sent=log.sent)
         position = position or 0
         while not guard.done():
             chunk, position = _news(log, position, view, language)
@@ -297,7 +308,8 @@ async def read(
 
 async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en") -> AsyncIterator[bytes]:
     """The events of an ended turn again: its calls, its answer as one text, and its ending."""
-    yield encode_turn(turn, not_sent=Usage.of(turn.usage).not_sent or 0)
+    used = Usage.of(turn.usage)
+    yield encode_turn(turn, not_sent=used.not_sent or 0, sent=used.sent)
     for thought in events_of_reasoning(turn):
         yield encode_event(thought, turn)
     for call in turn.tool_calls:

@@ -5,7 +5,7 @@ shown by its name.
 """
 
 import io
-import warnings
+from threading import BoundedSemaphore
 
 from core.errors import InvalidInput
 from core.text import gettext_noop as _
@@ -13,12 +13,16 @@ from core.text import gettext_noop as _
 # Vendors scale a larger picture down themselves, and count it by its tokens first.
 MODEL_PIXELS = 1_568
 THUMBNAIL_PIXELS = 480
-# A phone's picture has twelve million, the largest camera's fifty. One of a hundred million would need 400 MB.
-MOST_PIXELS = 64_000_000
+# A phone's picture has twelve million, the largest camera's fifty. A process decodes two at once, each in up to 200 MB.
+MOST_PIXELS = 50_000_000
+AT_ONCE = 2
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 QUALITY = 85
 
-UNREADABLE = _("This picture cannot be read: it is damaged, or larger than 64 million pixels.")
+UNREADABLE = _("This picture cannot be read: it is damaged, or larger than 50 million pixels.")
+
+
+_decoding = BoundedSemaphore(AT_ONCE)
 
 
 def scaled(data: bytes, longest: int) -> tuple[bytes, str]:
@@ -30,21 +34,23 @@ def scaled(data: bytes, longest: int) -> tuple[bytes, str]:
     from PIL import Image, ImageOps
 
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-            warnings.simplefilter("ignore")
+        with _decoding, Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise InvalidInput(UNREADABLE)
             # A JPEG is decoded at a fraction of its size, if that is enough.
             picture.draft("RGB", (longest, longest))
-            upright = ImageOps.exif_transpose(picture)
-            is_transparent = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
-            upright = upright.convert("RGBA" if is_transparent else "RGB")
-            upright.thumbnail((longest, longest))
+            is_transparent = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+            # Scaled as it is where its mode allows, so that no second picture of the full size is in memory.
+            small: Image.Image = picture
+            if picture.mode not in ("RGB", "RGBA", "L"):
+                small = picture.convert("RGBA" if is_transparent else "RGB")
+            small.thumbnail((longest, longest))
+            small = ImageOps.exif_transpose(small).convert("RGBA" if is_transparent else "RGB")
             written = io.BytesIO()
             if is_transparent:
-                upright.save(written, "PNG")
+                small.save(written, "PNG")
                 return written.getvalue(), "image/png"
-            upright.save(written, "JPEG", quality=QUALITY)
+            small.save(written, "JPEG", quality=QUALITY)
             return written.getvalue(), "image/jpeg"
     except InvalidInput:
         raise

@@ -13,11 +13,11 @@ import hashlib
 import mimetypes
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import PurePosixPath
-from typing import IO, cast
+from typing import IO
 from uuid import UUID
 
 from django.conf import settings
@@ -31,7 +31,6 @@ from core.ids import parse_id, uuid7
 from core.isolation.acting import Caller
 from core.text import cut, pg_text
 from core.text import gettext_noop as _
-from intake.chats import quotas
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
 from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTES
 from intake.ports import memory
@@ -86,15 +85,18 @@ def store(
     media_type: str = "",
     kind: Attachment.Kind = Attachment.Kind.FILE,
     now: datetime,
+    take_room: Callable[[int], None] | None = None,
 ) -> Attachment:
     """Store a file that no message names yet. `media_type` is the sender's word for it; the content decides.
+
+    `take_room`: checks the quota before so many new bytes are stored (`intake.chats.quotas.take_file`).
 
     Raises `TooLarge` for a file above the limit, `QuotaExceeded`, `InvalidInput` without a file.
     """
     assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
     size, content, head = measured(file)
     with transaction.atomic():
-        _store_content(caller, file, content, size)
+        _store_content(caller.user_id, file, content, size, take_room)
         found = media_type_of(head, name=name, declared=media_type)
         # A picture has no text to wait for.
         is_picture = found in PICTURES
@@ -305,11 +307,13 @@ def too_large() -> TooLarge:
     )
 
 
-def _store_content(caller: Caller, file: IO[bytes], content: str, size: int) -> None:
+def _store_content(
+    user_id: int, file: IO[bytes], content: str, size: int, take_room: Callable[[int], None] | None
+) -> None:
     """The bytes, if the user has none of this content yet; holds a share of them until the transaction ends."""
-    user_id = cast(int, caller.user_id)
     while not _holds(user_id, content):
-        quotas.take_file(user_id, size=size, is_visitor=caller.is_visitor)
+        if take_room is not None:
+            take_room(size)
         file.seek(0)
         for number in range(number_of_pieces(size)):
             # Another transaction that stores the same content is waited for; if it fails, these are the bytes.

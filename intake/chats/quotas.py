@@ -53,10 +53,10 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
         _take(user_id, Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue)), fills_queue=fills_queue)
 
 
-def take_file(user_id: int | None, *, size: int, is_visitor: bool) -> None:
+def take_file(caller: Caller, size: int) -> None:
     """Check the quota before the bytes of a file are added. Raises `QuotaExceeded`."""
-    if most := settings.VISITOR_FILE_BYTES if is_visitor else settings.QUOTA_FILE_BYTES:
-        _take(user_id, Holdings(file_bytes=size), most_of_files=most)
+    if most := settings.VISITOR_FILE_BYTES if caller.is_visitor else settings.QUOTA_FILE_BYTES:
+        _take(caller.user_id, Holdings(file_bytes=size), most_of_files=most)
 
 
 def _take(user_id: int | None, added: Holdings, *, fills_queue: bool = False, most_of_files: int = 0) -> None:

@@ -5,7 +5,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -23,11 +23,12 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import CountedStream, StreamLease
+from core.text import in_language, page_language
 from core.validation import Output, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
-from intake.agent.language_models import default_for, offered
+from intake.agent.language_models import LanguageModel, default_for, note_on_window, offered, window_of
 from intake.attachments.services import pieces_of
 from intake.chats import deleting, exporting
 from intake.models import Activity, Attachment, User
@@ -65,6 +66,22 @@ def _as(caller: Caller, handler: Handler) -> Handler:
 class ModelOutput(Output):
     name: Annotated[str, Field(description="By which it is chosen: `model` of the chat, of a conversation.")]
     takes_temperature: bool
+    context_tokens: Annotated[
+        int | None, Field(description="How many tokens it reads at once, its answer included, as far as known.")
+    ] = None
+    note: Annotated[str | None, Field(description="On a window that is too small: a sentence with what mends it.")] = (
+        None
+    )
+
+    @classmethod
+    def of(cls, model: LanguageModel, *, language: str) -> Self:
+        note, window = note_on_window(model), window_of(model, asks=False)
+        return cls(
+            name=model.name,
+            takes_temperature=model.takes_temperature,
+            context_tokens=None if window.is_assumed else window.tokens,
+            note=in_language(note, language) if note else None,
+        )
 
 
 class ModelListOutput(Output):
@@ -78,7 +95,8 @@ class ModelListView(ActsAsCaller):
         """The language models: those that the settings name, and those that their servers list."""
         caller = caller_of(request)
         default = default_for(caller)
-        models = [ModelOutput.model_validate(each) for each in offered(caller)]
+        language = page_language(request.headers)
+        models = [ModelOutput.of(each, language=language) for each in offered(caller)]
         return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
 

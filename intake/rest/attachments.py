@@ -6,6 +6,7 @@ for its owner alone. A browser gets the bytes in a sandbox without an origin, an
 
 from collections.abc import Collection
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -31,7 +32,7 @@ from core.isolation.acting import Caller, acting_as
 from core.text import gettext_noop as _
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
 from intake.attachments import pictures, services
-from intake.chats import deleting, idempotency
+from intake.chats import deleting, idempotency, quotas
 from intake.models import Attachment, User
 from intake.rest.account import download_of
 from intake.rest.shapes import A_KEY, KEY_SCHEMA, AttachmentOutput, problems
@@ -207,6 +208,7 @@ def _stored(request: Request, caller: Caller, file: "UploadedFile[bytes]", kind:
             media_type=file.content_type or "",
             kind=kind,
             now=now,
+            take_room=partial(quotas.take_file, caller),
         )
         return {"id": str(stored.pk)}
 

@@ -22,6 +22,8 @@ from django.utils.translation import gettext as _
 from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
+from intake.agent import language_models
+from intake.agent.language_models import LanguageModel
 from intake.attachments.services import PICTURES
 from intake.chats import tree
 from intake.chats.quotas import Usage
@@ -84,6 +86,18 @@ def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> Siblin
 def usage(turn: Turn | None) -> str:
     """The usage of an answer, in a line; `usageInWords` in static/intake/versions.js has the same."""
     return Usage.of(turn.usage).in_words() if turn else ""
+
+
+@register.filter
+def window(turn: Turn) -> Usage:
+    """How many earlier messages the model got with a turn, and how many not."""
+    return Usage.of(turn.usage)
+
+
+@register.filter
+def note_on_window(model: LanguageModel | None) -> str:
+    """The sentence about a model whose window is small; empty for any other."""
+    return in_page_language(language_models.note_on_window(model) or "") if model else ""
 
 
 @register.filter

@@ -4,9 +4,11 @@ import io
 import struct
 import zlib
 from datetime import datetime
+from functools import partial
 
 from core.isolation.acting import acting_as
 from intake.attachments import services
+from intake.chats import quotas
 from intake.models import Attachment, User
 from intake.tests.factories import NOW, caller_for
 
@@ -22,8 +24,16 @@ def a_file(
     now: datetime = NOW,
 ) -> Attachment:
     """Uploaded, and named by no message."""
+    caller = caller_for(user)
     with acting_as(user):
-        return services.store(caller=caller_for(user), file=io.BytesIO(data), name=name, kind=kind, now=now)
+        return services.store(
+            caller=caller,
+            file=io.BytesIO(data),
+            name=name,
+            kind=kind,
+            now=now,
+            take_room=partial(quotas.take_file, caller),
+        )
 
 
 def a_picture(width: int = 4, height: int = 3, *, color: tuple[int, int, int] = (200, 30, 30)) -> bytes:

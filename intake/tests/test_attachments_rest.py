@@ -1,12 +1,12 @@
 """Files over REST: uploaded, read back in a sandbox, named by a message, and refused to everybody else."""
 
 import io
+import struct
 
 import pytest
+from django.apps import apps
 from PIL import Image
 
-from agent_tools.authentication import create_token
-from agent_tools.models import TokenScope
 from intake.models import Attachment, AttachmentPiece, Turn, User
 from intake.tests.attached import PDF, a_file, a_picture
 from intake.tests.factories import a_person
@@ -22,7 +22,8 @@ def upload(client, data=b"Milk, eggs", name="list.txt", media_type="text/plain",
 
 
 def bearer(user, *scopes):
-    return {"Authorization": f"Bearer {create_token(user=user, scopes=[TokenScope(each) for each in scopes]).secret}"}
+    _, secret = apps.get_model("agent_tools.AccessToken").objects.issue(user=user, scopes=list(scopes))
+    return {"Authorization": f"Bearer {secret}"}
 
 
 @pytest.fixture
@@ -205,3 +206,21 @@ def test_a_whole_account_is_deleted_with_its_files_through_the_api(alices, perso
     assert answer.status_code == 200
     assert answer.json()["deleted"]["attachments"] == 1
     assert list(Attachment.objects.all()) == [kept]
+
+
+def test_a_picture_of_more_pixels_than_a_process_can_hold_is_not_decoded(alices):
+    bomb = upload(
+        alices, a_picture(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 60_000, 60_000)), "a.png"
+    )
+    refused = alices.get(f"{PATH}{bomb.json()['id']}/thumbnail")
+    assert (refused.status_code, refused.json()["code"]) == (400, "validation_error")
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("RGBA", "PNG"), ("P", "GIF"), ("L", "PNG"), ("RGB", "WEBP"), ("1", "PNG")])
+def test_pictures_of_every_mode_have_a_thumbnail(alices, mode, kind):
+    written = io.BytesIO()
+    Image.new(mode, (900, 300)).save(written, kind)
+    made = upload(alices, written.getvalue(), f"a.{kind.lower()}").json()
+    answer = alices.get(f"{PATH}{made['id']}/thumbnail")
+    with Image.open(io.BytesIO(answer.content)) as small:
+        assert small.size == (480, 160)

@@ -12,13 +12,14 @@ const LONGEST_WAIT_MS = 10_000;
 const MOST_TRIES = 65;
 
 export class Failure extends Error {
-  /** `retryAfter`: in how many seconds trying again may help, if the server said so. */
-  constructor({ code, detail, retryable, retryAfter = null, reason = "" }) {
+  /** `retryAfter`: in how many seconds trying again may help, if the server said so; `about`: what was too long. */
+  constructor({ code, detail, retryable, retryAfter = null, reason = "", about = "" }) {
     super(detail);
     this.code = code;
     this.seconds = retryAfter;
     this.retryable = Boolean(retryable);
     this.reason = reason;
+    this.about = about;
   }
 }
 

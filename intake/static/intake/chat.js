@@ -18,6 +18,7 @@ import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
 import { listenForUndo } from "./undoing.js";
 import { followingSiblings, listenForBranching, listenForVersions, rephrase } from "./versions.js";
+import { chooseModel, tellSent, watchWindow } from "./window.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -167,10 +168,11 @@ function take(turn, { type, data }) {
 
 function finish(turn, data) {
   turn.busyTries = 0;
+  tellSent(thread, turn.element, data.usage ?? {});
   turn.complete(data.html, data);
 }
 
-function begin(turn, { conversationId, turnNumber, turnId }) {
+function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
   const path = `/c/${conversationId}/`;
   // Told from the start once more: after a long absence, or for another attempt.
   if (turn.hasBegun) open(turn);
@@ -181,6 +183,7 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   main.dataset.conversation = conversationId;
   composer.draftKey = draftKey();
   turn.identify({ path, turnNumber, turnId });
+  tellSent(thread, turn.element, { notSent, sent });
   if (turn.isToStop) stopAnswer();
   if (isTemporary) {
     offerToKeep(conversationId);
@@ -219,7 +222,7 @@ function giveUp(turn, error) {
     return;
   }
   if (error.code === "rate_limited" && turn.canBeAskedAgain) return askAgainLater(turn, error.seconds ?? BUSY_SECONDS);
-  turn.fail({ detail: error.message, canRetry: error.retryable ?? true, reason: error.reason });
+  turn.fail({ detail: error.message, canRetry: error.retryable ?? true, reason: error.reason, about: error.about });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
   if (error.retryable === false && !turn.isSaved && composer.isEmpty) {
@@ -274,6 +277,12 @@ const ACTIONS = {
     turn.about = { continue: turn.number };
     answer(turn);
   },
+  // Of a conversation that was longer than the model's window.
+  newest: (turn) => {
+    turn.about = { regenerate: turn.number, newest_only: true };
+    answer(turn);
+  },
+  "choose-model": chooseModel,
   rephrase: (turn) => {
     const onSend = (message) => request ?? answer(addVersion(turn, message, { edit: turn.number }));
     rephrase(turn.element, { onSend });
@@ -282,7 +291,14 @@ const ACTIONS = {
 
 thread.addEventListener("click", (event) => {
   const act = ACTIONS[event.target.closest("[data-action]")?.dataset.action];
-  if (act && !request) act(new Turn(event.target.closest(".turn")));
+  if (act === chooseModel) act();
+  else if (act && !request) act(new Turn(event.target.closest(".turn")));
+});
+
+// Another model may read what this one could not.
+document.querySelector("#model")?.addEventListener("change", () => {
+  const last = [...thread.querySelectorAll(".turn")].at(-1);
+  if (last?.dataset.trouble && !request) new Turn(last).offerRetry();
 });
 
 // A menu closes as menus do: by a click elsewhere or Escape.
@@ -324,6 +340,7 @@ listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce })
 listenForOutline(main, thread);
 foldLong(thread);
 listenForFiles(thread);
+watchWindow(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();

@@ -1,6 +1,6 @@
 /** How this chat is answered: the model beside the message, the rest in a sheet. What is chosen holds from then on. */
 
-import { write } from "./dom.js";
+import { IN_PAGE_LANGUAGE, write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const NOT_SAVED = gettext("It could not be saved now; it goes with your next message.");
@@ -74,13 +74,14 @@ export class Choices {
 
   /** Models come and go while a page is open. What is chosen stays, also where it is offered no more. */
   async #refreshModels() {
-    const response = await fetch("/api/v1/models/").catch(() => null);
+    const response = await fetch("/api/v1/models/", { headers: IN_PAGE_LANGUAGE }).catch(() => null);
     if (!response?.ok) return;
     const { models } = await response.json();
     const select = this.fields.model;
     const chosen = select.selectedOptions[0];
-    const options = models.map(({ name, takesTemperature }) => {
+    const options = models.map(({ name, takesTemperature, note = "" }) => {
       const option = new Option(name, name, false, name === chosen?.value);
+      option.dataset.note = note;
       option.toggleAttribute("data-takes-temperature", takesTemperature);
       return option;
     });
@@ -125,5 +126,8 @@ export class Choices {
     this.#row.querySelector("[data-choices-mark]").hidden = !isChanged;
     const note = this.#row.querySelector("[data-memory-note]");
     if (note) note.hidden = memory.checked;
+    const ofWindow = document.querySelector("[data-window-note]");
+    ofWindow.textContent = model.selectedOptions[0]?.dataset.note ?? "";
+    ofWindow.hidden = !ofWindow.textContent;
   }
 }

@@ -34,7 +34,7 @@ export function fileElement(file) {
 
 export function sizeInWords(bytes) {
   const [value, unit] = bytes < 1_000 ? [bytes, "byte"] : bytes < 1_000_000 ? [bytes / 1_000, "kilobyte"] : [bytes / 1_000_000, "megabyte"];
-  return value.toLocaleString(language, { style: "unit", unit, maximumFractionDigits: value < 10 && unit !== "byte" ? 1 : 0 });
+  return value.toLocaleString(language, { style: "unit", unit, unitDisplay: unit === "byte" ? "long" : "short", maximumFractionDigits: value < 10 && unit !== "byte" ? 1 : 0 });
 }
 
 /** As `state_in_words` in recollect.py. */

@@ -7,6 +7,7 @@ import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
 import { showPlace, showUsage } from "./versions.js";
+import { canChooseModel } from "./window.js";
 
 // An id has more characters.
 const LONGEST_DETAIL = 32;
@@ -234,8 +235,11 @@ export class Turn {
     this.#close("interrupted");
   }
 
-  /** `reason`: the words of the model's server, which staff alone get. */
-  fail({ detail, canRetry, reason = "" }) {
+  /**
+   * `reason`: the words of the model's server, which staff alone get. `about`: `window` or `message` where the
+   * conversation or the message alone is longer than the model's window.
+   */
+  fail({ detail, canRetry, reason = "", about = "" }) {
     this.drawing.finish();
     this.#close("failed");
     part(this.element, "detail").textContent = detail;
@@ -247,6 +251,14 @@ export class Turn {
     part(this.element, "go-on").hidden = !canGoOn;
     this.#action("retry").hidden = !canRetry || canGoOn;
     this.#action("edit").hidden = this.isSaved;
+    this.element.dataset.trouble = about;
+    this.#action("newest").hidden = about !== "window" || !this.isSaved;
+    this.#action("choose-model").hidden = !about || !canChooseModel();
+  }
+
+  /** Something has changed since it failed. */
+  offerRetry() {
+    this.#action("retry").hidden = false;
   }
 
   /** Something else is being sent: only the last turn can be tried again. */
@@ -255,6 +267,8 @@ export class Turn {
     if (!this.isSaved) return;
     this.#action("retry").hidden = true;
     this.#action("edit").hidden = true;
+    this.#action("newest").hidden = true;
+    this.#action("choose-model").hidden = true;
     delete this.element.dataset.busyTries;
   }
 

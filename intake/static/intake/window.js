@@ -1,0 +1,57 @@
+/** What of a chat its model reads: a line where the sent part begins, and the way to another model. */
+import { clone } from "./dom.js";
+import { ngettext } from "./language.js";
+
+const line = clone("not-sent");
+
+/** Shows where what was sent with the last turn began; also of turns that are added above later. */
+export function watchWindow(thread) {
+  const place = () => placeLine(thread);
+  new MutationObserver(place).observe(thread, { childList: true });
+  place();
+}
+
+/** `notSent`: how many earlier messages the model does not get with this turn; `sent`: how many it does. */
+export function tellSent(thread, turn, { notSent = 0, sent = 0 }) {
+  turn.dataset.notSent = notSent;
+  turn.dataset.sent = sent;
+  placeLine(thread);
+}
+
+/** The menu of the models, open. */
+export function chooseModel() {
+  const select = modelSelect();
+  if (!select) return;
+  select.focus();
+  try {
+    select.showPicker();
+  } catch {
+    // Older browsers open it by a hand alone: it has the focus.
+  }
+}
+
+/** Null where there is nothing to choose. */
+function modelSelect() {
+  const select = document.querySelector("#model");
+  return select && !select.hidden ? select : null;
+}
+
+/** Where there is another model, there is something to choose. */
+export function canChooseModel() {
+  return modelSelect() !== null;
+}
+
+function placeLine(thread) {
+  const turns = [...thread.querySelectorAll(".turn")];
+  const last = turns.at(-1);
+  const notSent = document.querySelector("[data-later]") ? 0 : Number(last?.dataset.notSent ?? 0);
+  const first = notSent ? turns[turns.length - 1 - Number(last.dataset.sent)] : null;
+  if (!first) return line.remove();
+  line.querySelector("[data-not-sent-text]").textContent = ngettext(
+    "%(count)s earlier message is not sent to this model",
+    "%(count)s earlier messages are not sent to this model",
+    notSent,
+  );
+  line.querySelector("button").hidden = !canChooseModel();
+  if (first.previousElementSibling !== line) first.before(line);
+}
