@@ -281,10 +281,15 @@ class GetContextInput(Input):
         ),
     ]
     query: Annotated[
-        Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(refuse_nul)] | None,
+        Annotated[
+            str,
+            StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_QUERY),
+            AfterValidator(refuse_nul),
+        ]
+        | None,
         Field(
-            description=f"For `prompt`: what the person wrote; beyond {LONGEST_QUERY} characters it is cut. It is "
-            "neither stored nor logged."
+            description=f"For `prompt`: what the person wrote, at most {LONGEST_QUERY} characters of it. It is neither "
+            "stored nor logged."
         ),
     ] = None
     project: Annotated[
@@ -323,8 +328,8 @@ def run(requested: GetContextInput, user: User | None) -> GetContextOutput:
             user=user, project=requested.project, session=session, max_tokens=requested.max_tokens, now=now
         )
     else:
-        query = (requested.query or "")[:LONGEST_QUERY]
-        lines = prompt_context(user=user, query=query, session=session, max_tokens=requested.max_tokens, now=now)
+        query, budget = requested.query or "", requested.max_tokens
+        lines = prompt_context(user=user, query=query, session=session, max_tokens=budget, now=now)
     text = text_of(lines)
     return GetContextOutput(text=text, tokens=tokens_of(text), ids=ids_of(lines), nothing=not lines)
 

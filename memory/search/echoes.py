@@ -34,11 +34,11 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]\W*$")
 # The first words of a question, or of a request for an answer.
 _ASKING_WORDS = """
-who whose what when where which why how did do does is are was were can could should would will has have tell remind
-show find look search check list give recall wer was wann wo wohin woher welche welcher welches welchen wieviel warum
-wie hat habe haben ist sind kannst sag zeig such erinner que quien cuando cuanto donde cual como por dime busca
-recuerdame qui quand ou quel quelle combien comment pourquoi est dis cherche rappelle chi cosa dove quale quanto
-perche dimmi cerca quem onde qual diga wat wanneer waar welke hoe hoeveel waarom zeg zoek
+who whom whose what when where which why how did do does is are was were can could should would will has have tell
+remind show find look search check list give recall wer wem wen was wann wo wohin woher welche welcher welches welchen
+wieviel warum wie hat habe haben ist sind kannst sag zeig such erinner que quien cuando cuanto donde cual como por
+dime busca recuerdame qui quand ou quel quelle combien comment pourquoi est dis cherche rappelle chi cosa dove quale
+quanto perche dimmi cerca quem onde qual diga wat wanneer waar welke hoe hoeveel waarom zeg zoek
 """
 _ASKING = frozenset(_ASKING_WORDS.split())
 # Inflected forms have this much in common.
