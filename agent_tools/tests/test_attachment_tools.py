@@ -6,7 +6,10 @@ import pytest
 from django.utils import timezone
 
 from agent_tools.tests.callers import call, client_of
+from agent_tools.tools import mcp_registry, registry
 from agent_tools.tools.attachments import CHARACTERS
+from agent_tools.tools.context import prompt_context
+from agent_tools.tools.history import as_text
 from intake.models import Attachment
 from intake.tests.attached import a_file
 from intake.tests.factories import a_person, a_turn
@@ -130,3 +133,27 @@ def test_results_without_a_file_have_none_of_its_fields(alice):
     a_turn(alice, "The deposit is 900")
     (first, *_) = call(client_of(alice), "search_history", {"query": "deposit"}).json()["results"]
     assert not {"file", "place", "attachmentId"} & first.keys()
+
+
+def test_the_id_of_a_result_opens_the_file_at_the_passage(alice, lease):
+    index.embed_pending()
+    output = registry.get("search_history").call({"query": "when is the deposit paid back"}, user=alice)
+    name = f"file:{lease.pk}:1"
+    assert f"\nid: {name}\n" in as_text(output)
+    assert read(alice, name).json()["text"].startswith("[page 2]\nThe deposit")
+    assert read(alice, name, **{"from": 2}).json()["place"] == "page 3"
+    document = mcp_registry.get("fetch").call({"id": name}, user=alice)
+    assert document.content.startswith("[page 2]\nThe deposit")
+    assert document.title.startswith("lease.pdf (")
+
+
+def test_a_prompts_context_can_be_a_passage_of_a_file(alice, lease):
+    index.embed_pending()
+    lines = prompt_context(
+        user=alice,
+        query="When is the deposit for the lease paid back?",
+        session=None,
+        max_tokens=800,
+        now=timezone.now(),
+    )
+    assert any('"lease.pdf": The deposit is paid back' in line.text for line in lines)

@@ -1,5 +1,6 @@
 """`read_attachment`: the text of a file that the user attached, from a part or a place of it on."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.models import Attachment, AttachmentText, User
 from intake.models.attachments import PLACE_LENGTH
 
+# As `file_id` writes it.
+_FILE_ID = re.compile(r"file:([0-9a-fA-F-]{1,36}):([0-9]{1,9})", re.ASCII)
 # The characters of a response: two parts at least, some 2,000 tokens.
 CHARACTERS = 8_000
 # The places that an error names.
@@ -27,7 +30,8 @@ class ReadAttachmentInput(Input):
         str,
         Field(
             alias="attachmentId",
-            description="The `attachmentId` of a search result, or the id of a file in this chat.",
+            description="The `attachmentId` or the `id` of a search result, or the id of a file in this chat. An `id` with "
+            "a part begins there.",
             max_length=LONGEST_REFERENCE,
         ),
     ]
@@ -61,10 +65,14 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's; `InvalidInput` for a place that
     the file does not have.
     """
-    attachment = find(requested.attachment_id, known(user))
+    name, part = _named(requested.attachment_id)
+    attachment = find(name, known(user))
     if requested.start is not None and requested.place is not None:
         raise InvalidInput(errors={"place": ["Send `from` or `place`, not both."]})
-    start = _first_of(attachment, requested.place) if requested.place is not None else requested.start or 0
+    if requested.place is not None:
+        start = _first_of(attachment, requested.place)
+    else:
+        start = part if requested.start is None else requested.start
     if start and start >= attachment.parts:
         raise InvalidInput(errors={"from": [f"The file has {attachment.parts} parts, numbered from 0."]})
     parts, following = parts_from(attachment, start)
@@ -75,6 +83,12 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
         next=following,
         note=_note(attachment),
     )
+
+
+def _named(attachment_id: str) -> tuple[str, int]:
+    """The id of the file, and the part that is named after it; 0 without one."""
+    found = _FILE_ID.fullmatch(attachment_id)
+    return (found[1], int(found[2])) if found else (attachment_id, 0)
 
 
 def find(attachment_id: str, user: User) -> Attachment:

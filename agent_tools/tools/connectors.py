@@ -16,7 +16,7 @@ from agent_tools.oauth.addresses import origin
 from agent_tools.registry import Tool
 from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
-from agent_tools.tools.wording import known
+from agent_tools.tools.wording import file_id, known
 from core.errors import NotFound
 from core.ids import parse_id
 from core.text import Sentence, shortened
@@ -124,7 +124,7 @@ def _of_bare_id(name: str, user: User) -> ConnectorDocument:
 
 def _id_of(reference: Reference) -> str:
     if reference.attachment_id is not None:
-        return f"file:{reference.attachment_id}:{reference.part}"
+        return file_id(reference.attachment_id, reference.part)
     if reference.conversation_id is not None:
         turn = "" if reference.turn_number is None else f":{reference.turn_number}"
         return f"conversation:{reference.conversation_id}{turn}"

@@ -23,7 +23,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, without_our_lines
+from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
 from core.errors import NotFound
 from core.ids import parse_id
@@ -252,13 +252,15 @@ def _logs(user: User, today: date) -> Iterator[list[ContextLine]]:
 
 def _recalled(found: HistoryMatch) -> ContextLine:
     reference = found.reference
-    name = reference.session or reference.document or ""
+    name = reference.file or reference.session or reference.document or ""
     about = f"{reference.day}{f', {chr(34)}{as_one_line(name)}{chr(34)}' if name else ''}"
     why = Sentence(RELEVANT, relevance=f"{found.relevance:.2f}")
     return ContextLine(_line(f"- {about}: {found.excerpt.text}"), _id_of(reference), why, path_to(reference))
 
 
 def _id_of(reference: Reference) -> str:
+    if reference.attachment_id is not None:
+        return file_id(reference.attachment_id, reference.part)
     if reference.conversation_id is not None:
         turn = "" if reference.turn_number is None else f"/{reference.turn_number}"
         return f"{reference.conversation_id}{turn}"

@@ -30,6 +30,7 @@ from agent_tools.tools.wording import (
     NOBODY,
     NOTHING,
     as_one_line,
+    file_id,
     first_of,
     id_line,
     link,
@@ -166,6 +167,7 @@ class HistoryResult(Output):
     file: Annotated[str | None, Field(description="The name of the file it is in.")] = None
     place: Annotated[str | None, Field(description="Where in the file: a page, a sheet, a heading.")] = None
     attachment_id: Annotated[UUID | None, Field(description="The file, for `read_attachment`.")] = None
+    part: Annotated[int | None, Field(description="Which part of the file: `from` of `read_attachment`.")] = None
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
 
 
@@ -271,6 +273,7 @@ def _result(found: HistoryMatch) -> HistoryResult:
         file=reference.file,
         place=reference.place,
         attachment_id=reference.attachment_id,
+        part=reference.part,
     )
 
 
@@ -294,6 +297,8 @@ def history_text(
 
 
 def _id_of(result: HistoryResult) -> str:
+    if result.attachment_id is not None:
+        return id_line(file_id(result.attachment_id, result.part))
     if result.conversation_id is not None:
         return id_line(result.conversation_id, result.turn_number)
     return id_line(result.record_id or result.document_id)

@@ -60,6 +60,11 @@ def id_line(*parts: object) -> str:
     return f"id: {'/'.join(str(part) for part in parts if part is not None)}"
 
 
+def file_id(attachment_id: object, part: int | None) -> str:
+    """The id of a passage of a file, as `read_attachment` and `fetch` take it: `file:ATTACHMENT:PART`."""
+    return f"file:{attachment_id}:{part or 0}"
+
+
 def without_our_lines(text: str) -> str:
     """The text, with a backslash before each line that looks like one of a tool's own."""
     lines = text.splitlines()
