@@ -114,18 +114,26 @@ def flush_terms() -> None:
 
 
 @shared_task(name="memory.read_attachments")
-def read_attachments(days: int = read_files.RECENT.days) -> None:
-    """Read the files that wait, and index those of the last `days` that got their message after they were read."""
+def read_attachments() -> None:
+    """Read the files that wait, and index those that got their message after they were read."""
     now = timezone.now()
     until = now + timedelta(seconds=TASK_SECONDS)
     has_more: list[bool] = []
     steps(
         "memory.read_attachments",
         lambda: has_more.append(read_files.read_waiting(until=until)),
-        lambda: read_files.index_read(now=now, since=now - timedelta(days=days), until=until),
+        lambda: read_files.index_read(now=now, since=now - read_files.RECENT, until=until),
     )
     if any(has_more):
         read_attachments.apply_async(retry=False)
+
+
+@shared_task(name="memory.index_older_attachments")
+def index_older_attachments() -> None:
+    """The same for the files of visitors who have registered since."""
+    now = timezone.now()
+    since, until = now - timedelta(days=settings.VISITOR_DAYS + 2), now + timedelta(seconds=TASK_SECONDS)
+    steps("memory.index_older_attachments", lambda: read_files.index_read(now=now, since=since, until=until))
 
 
 @shared_task(name="memory.sweep_pending")

@@ -30,8 +30,8 @@ class ReadAttachmentInput(Input):
         str,
         Field(
             alias="attachmentId",
-            description="The `attachmentId` or the `id` of a search result, or the id of a file in this chat. An `id` with "
-            "a part begins there.",
+            description="The `attachmentId` or the `id` of a search result, or the id of a file in this chat. An `id` "
+            "with a part begins there.",
             max_length=LONGEST_REFERENCE,
         ),
     ]

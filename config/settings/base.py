@@ -743,6 +743,7 @@ CELERY_TASK_ROUTES = {
     # Whatever may take long, or may wait: the worker that embeds does nothing else.
     "memory.draw_maps": {"queue": "housekeeping"},
     "memory.read_attachments": {"queue": "housekeeping"},
+    "memory.index_older_attachments": {"queue": "housekeeping"},
     "memory.sweep_lost": {"queue": "housekeeping"},
     "memory.remove_silent_visitors": {"queue": "housekeeping"},
     "memory.remove_temporary_chats": {"queue": "housekeeping"},
@@ -762,8 +763,7 @@ CELERY_BEAT_SCHEDULE = {
     "read-attachments": {"task": "memory.read_attachments", "schedule": 30, "options": {"expires": 30}},
     # Those of visitors who have registered since.
     "index-older-attachments": {
-        "task": "memory.read_attachments",
-        "kwargs": {"days": VISITOR_DAYS + 2},
+        "task": "memory.index_older_attachments",
         "schedule": 3600,
         "options": {"expires": 3600},
     },

@@ -11,7 +11,7 @@ from config.tests.endpoints import house, walking
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.isolation.acting import acting_as
-from intake.models import AttachmentPiece, Conversation, Turn, User
+from intake.models import Attachment, AttachmentPiece, Conversation, Turn, User
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn
 from memory.models import Embedding, PendingTerms, VectorBlock
@@ -149,6 +149,10 @@ def is_forgotten():
     return not AttachmentPiece.objects.exists()
 
 
+def is_read():
+    return not Attachment.objects.filter(state="waiting").exists()
+
+
 def is_over():
     return not Conversation.objects.exclude(expires_at=None).exists()
 
@@ -168,6 +172,7 @@ def is_packed():
         ("memory.remove_silent_visitors", is_removed),
         ("memory.remove_temporary_chats", is_over),
         ("memory.remove_forgotten_files", is_forgotten),
+        ("memory.read_attachments", is_read),
     ],
 )
 def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):

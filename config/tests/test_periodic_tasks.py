@@ -26,11 +26,13 @@ from intake.models.activity import ActivityEntry
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
 from memory import index
+from memory.index import attachments as read_files
 from memory.index import segments
-from memory.models import DeletedText, Embedding, VectorBlock
+from memory.models import DeletedText, Embedding, IndexedText, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.overview import drawing
 from memory.tasks import SWEPT
+from memory.tests.attached import attach
 from memory.tests.vectors import directions, fill
 from testing.examiner import as_a_worker
 
@@ -144,6 +146,29 @@ def remove_forgotten_files(monkeypatch):
     return failing, None, lambda: not Attachment.objects.exists()
 
 
+def read_attachments(monkeypatch):
+    a_file(a_person())
+    failing = Failing(monkeypatch, read_files, "read_safely")
+    heal = failing.heal
+
+    def heal_at_once():
+        heal()
+        # Before the lease of the failed attempt is over.
+        Attachment.objects.update(next_attempt_at=LONG_AGO)
+
+    failing.heal = heal_at_once
+    return failing, None, lambda: Attachment.objects.get().state == "read"
+
+
+def index_older_attachments(monkeypatch):
+    attach(a_person(), b"Milk", read=False)
+    with as_a_worker():
+        read_files.read_waiting(until=timezone.now())
+    IndexedText.objects.in_corpus("attachment").delete()
+    failing = Failing(monkeypatch, read_files, "index_read")
+    return failing, None, lambda: IndexedText.objects.in_corpus("attachment").exists()
+
+
 def remove_expired_sessions(monkeypatch):
     Session.objects.create(session_key="a" * 32, session_data="", expire_date=LONG_AGO)
     failing = Failing(monkeypatch, type(Session.objects), "remove_expired")
@@ -210,6 +235,8 @@ CASES = {
     "memory.remove_silent_visitors": remove_silent_visitors,
     "memory.remove_temporary_chats": remove_temporary_chats,
     "memory.remove_forgotten_files": remove_forgotten_files,
+    "memory.read_attachments": read_attachments,
+    "memory.index_older_attachments": index_older_attachments,
     "memory.remove_old_turns": remove_old_turns,
     "memory.remove_old_activity": remove_old_activity,
     "memory.remove_expired_sessions": remove_expired_sessions,

@@ -641,6 +641,8 @@ TASKS = {
     "memory.draw_maps",
     "memory.embed_pending",
     "memory.flush_terms",
+    "memory.index_older_attachments",
+    "memory.read_attachments",
     "memory.remove_expired_sessions",
     "memory.remove_forgotten_files",
     "memory.remove_old_activity",
