@@ -99,7 +99,7 @@ class AttachmentOutput(Output):
     sha256: str
     state: Annotated[str, Field(description="`waiting` until its text is read, then `read` or `unreadable`.")]
     kind: Annotated[str, Field(description="`file`; `pasted`, a text; `imported`.")]
-    error: Annotated[str | None, Field(description="Why it cannot be read.")] = None
+    error: Annotated[str | None, Field(description="Why it cannot be read, or why not all of it.")] = None
     conversation_id: Annotated[UUID | None, Field(description="Where it was said, if a message names it.")] = None
     turn_number: int | None = None
 

@@ -135,12 +135,13 @@ def is_text(file: Attachment | None) -> bool:
 
 @register.filter
 def state_in_words(file: Attachment | None) -> str:
-    """Whether the text of a file has been read; `showState` in static/intake/files.js says the same."""
-    if file is None or file.state == Attachment.State.READ:
+    """Whether the text of a file has been read, and all of it; `showState` in static/intake/files.js says the same."""
+    if file is None:
         return ""
     if file.state == Attachment.State.WAITING:
         return _("Being read…")
-    return _("Cannot be read: %(why)s") % {"why": in_page_language(restored(file.error or {"message": ""}, "message"))}
+    why = in_page_language(restored(file.error or {"message": ""}, "message"))
+    return why if file.state == Attachment.State.READ else _("Cannot be read: %(why)s") % {"why": why}
 
 
 @register.filter

@@ -40,7 +40,7 @@ export function sizeInWords(bytes) {
 /** As `state_in_words` in recollect.py. */
 function showState(element, { state, error }) {
   element.dataset.state = state;
-  const words = state === "waiting" ? gettext("Being read…") : state === "unreadable" ? gettext("Cannot be read: %(why)s", { why: error ?? "" }) : "";
+  const words = state === "waiting" ? gettext("Being read…") : state === "unreadable" ? gettext("Cannot be read: %(why)s", { why: error ?? "" }) : error ?? "";
   part(element, "file-state").textContent = words;
 }
 
