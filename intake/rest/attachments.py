@@ -215,7 +215,7 @@ def _stored(request: Request, caller: Caller, file: "UploadedFile[bytes]", kind:
     if key is None:
         return services.get(caller=caller, attachment_id=store()["id"])
     about = {"name": file.name, "kind": kind.value, "sha256": services.measured(file)[1]}
-    kept = idempotency.once(
+    kept, _is_replay = idempotency.once(
         caller=caller,
         key=idempotency.clean_key(key),
         operation="attachments",
@@ -223,7 +223,7 @@ def _stored(request: Request, caller: Caller, file: "UploadedFile[bytes]", kind:
         run=store,
         now=now,
     )
-    return services.get(caller=caller, attachment_id=kept.answer["id"])
+    return services.get(caller=caller, attachment_id=kept["id"])
 
 
 def _stored_as_visitor(request: Request, file: "UploadedFile[bytes]", kind: Attachment.Kind) -> Attachment:
