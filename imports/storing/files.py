@@ -5,6 +5,7 @@ Other files of an export are named and not stored.
 
 import mimetypes
 from collections.abc import Sequence
+from functools import partial
 from io import BytesIO
 
 from django.utils import timezone
@@ -14,6 +15,7 @@ from core.ids import id_at
 from core.isolation.acting import Caller
 from intake.attachments import services as attachments
 from intake.attachments.reading.parts import lines_of, reading_of, sections_of
+from intake.chats import quotas
 from intake.models import Attachment, Turn, User
 from memory.index import attachments as index
 
@@ -49,14 +51,16 @@ def attach_texts(turn: Turn, texts: Sequence[AttachedText], *, user: User) -> No
 
 def _store(turn: Turn, name: str, text: str, user: User) -> Attachment | None:
     """None if it is too large or beyond a quota. Its id is of the time of the turn, and so are its texts."""
+    caller = Caller(user_id=user.pk)
     try:
         attachment = attachments.store(
-            caller=Caller(user_id=user.pk),
+            caller=caller,
             file=BytesIO(text.encode()),
             name=_name_of_text(name),
             media_type="text/plain",
             kind=Attachment.Kind.IMPORTED,
             now=turn.said_at,
+            take_room=partial(quotas.take_file, caller),
         )
     except RecollectError:
         return None
