@@ -11,15 +11,20 @@ import threading
 import time
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
+from celery import current_app
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
 
+from intake.models import Attachment
+from intake.tests.attached import a_file
 from intake.tests.test_chat_stream import wait_until
 from memory.index import writer
 from memory.models import Embedding, EmbeddingModel
+from testing import files
 from testing.model_server import Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -39,7 +44,7 @@ def worker_environment(role, **extra):
     }
 
 
-def start_worker(log, role="DATABASE_WORKER_URL", **extra):
+def start_worker(log, *arguments, role="DATABASE_WORKER_URL", **extra):
     command = [
         sys.executable,
         "-m",
@@ -51,6 +56,7 @@ def start_worker(log, role="DATABASE_WORKER_URL", **extra):
         "--without-gossip",
         "-n",
         "test",
+        *arguments,
     ]
     return subprocess.Popen(
         command,
@@ -206,3 +212,22 @@ def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_
         assert threading.active_count() == threads + 1
     # The first message, and the others together.
     wait_until(lambda: in_vain(caplog) == 2, seconds=15)
+
+
+def test_a_file_is_read_although_its_worker_is_killed_once(person, tmp_path):
+    name, make = files.HOSTILE["a million cells in an XLSX"]
+    a_file(person, make(), name)
+    with (tmp_path / "worker.log").open("w") as log:
+        worker = start_worker(log, "--queues=housekeeping", HOUSEKEEPING_WORKER="1")
+        try:
+            current_app.send_task("memory.read_attachments")
+            wait_until(lambda: Attachment.objects.filter(attempts=1, state="waiting").exists(), seconds=60)
+            for process in psutil.Process(worker.pid).children():
+                process.kill()
+            # As if the lease of the first attempt were over.
+            Attachment.objects.update(next_attempt_at=timezone.now())
+            wait_until(lambda: Attachment.objects.filter(state="read").exists(), seconds=60)
+        finally:
+            worker.terminate()
+            worker.wait(30)
+    assert Attachment.objects.get().attempts == 2

@@ -8,6 +8,7 @@ that are written.
 import contextlib
 import json
 import resource
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ from intake.attachments.reading.parts import DAMAGED, MEMORY, Unreadable
 # Far above what a book of a thousand pages takes.
 MEMORY_BYTES = 400 * 1024 * 1024
 PROCESSOR_SECONDS = 15
+# A little later than the worker gives up.
+ALARM_SECONDS = 25
 # The text of a file in UTF-8 as JSON.
 OUTPUT_BYTES = 64 * 1024 * 1024
 _REFUSED = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "os.remove", "os.rename")
@@ -70,6 +73,8 @@ def _confine() -> None:
         # macOS knows no limit of the memory.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (most, most))
+    # Should the worker be killed, which would have ended this.
+    signal.alarm(ALARM_SECONDS)
     sys.addaudithook(_refuse)
 
 
