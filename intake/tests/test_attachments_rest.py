@@ -161,7 +161,7 @@ def test_scopes_of_a_token_are_those_of_the_message_a_file_is_for(person, new_cl
         answer.read()
     refused = client.delete(f"{PATH}{made['id']}/", headers=chat)
     assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
-    assert client.delete(f"{PATH}{made['id']}/", headers=bearer(person, "chat", "delete")).status_code == 204
+    assert client.delete(f"{PATH}{made['id']}/", headers=bearer(person, "delete")).status_code == 204
     assert not AttachmentPiece.objects.exists()
 
 
