@@ -376,7 +376,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     message = GO_ON if kept else user_content(turn)
     before = (each for each in going_up(turn) if each.has_ended)
     nearest = None if kept else next(before, None)
-    ratio = ratio_of(nearest, deps.model)
+    ratio = ratio_of(turn if kept else nearest, deps.model)
     first = _Pair(user_content(turn), kept) if kept else None if nearest is None else _pair_of(nearest)
     fixed = tokens_of(message) + TOKENS_OF_A_MESSAGE + _tokens_of_instructions(deps)
     room = int(_room(window, deps) / ratio) - fixed
@@ -408,6 +408,9 @@ def ratio_of(before: Turn | None, model: LanguageModel | None) -> float:
     """The tokens that the model's server counts, for each of ours, by the answer before; 1 before it has counted."""
     usage = Usage.of(before.usage if before is not None else None)
     if usage.token_ratio is None or model is None or usage.token_ratio < NO_RATIO_BELOW:
+        return 1.0
+    # A vendor answers by a longer name, which has a date.
+    if not (usage.model or "").startswith(model.own_name):
         return 1.0
     return min(GREATEST_RATIO, max(LEAST_RATIO, usage.token_ratio))
 
