@@ -44,6 +44,8 @@ export function canChooseModel() {
 function placeLine(thread) {
   const turns = [...thread.querySelectorAll(".turn")];
   const last = turns.at(-1);
+  // Of a message that has just been written it is not known yet: what is shown of the one before stays.
+  if (last?.dataset.status === "streaming" && last.dataset.notSent === undefined) return;
   const notSent = document.querySelector("[data-later]") ? 0 : Number(last?.dataset.notSent ?? 0);
   const first = notSent ? turns[turns.length - 1 - Number(last.dataset.sent)] : null;
   if (!first) return line?.remove();
