@@ -74,8 +74,9 @@ class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
     Markdown.
 
-    If an output has a field `text`, a model reads that; otherwise it reads the output as JSON. A tool that stores data
-    also has `kept(input, output)`, which describes it, and `undo(input, place, user, now)`.
+    Over MCP a model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Structured
+    content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
+    stores data also has `kept(input, output)`, which describes it, and `undo(input, place, user, now)`.
     """
 
     name: str
@@ -85,6 +86,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
     is_read_only: bool
     run: Callable[[AnyInput, User | None], AnyOutput]
     summarise: Callable[[AnyOutput, User | None], str]
+    as_text: Callable[[AnyOutput], str] | None = None
+    in_text: frozenset[str] = frozenset()
     kept: Callable[[AnyInput, AnyOutput], StoredByCall] | None = None
     # The part of the output for a caller who may write and not read.
     for_writers: Callable[[AnyInput, AnyOutput], AnyOutput] | None = None
@@ -126,6 +129,31 @@ class Tool(Generic[AnyInput, AnyOutput]):
     @property
     def output_schema(self) -> dict[str, Any]:
         return published(self.output_model, "serialization")
+
+
+def without_fields(data: Any, names: frozenset[str]) -> Any:
+    """JSON without the fields of these names, at any depth."""
+    match data:
+        case dict():
+            return {name: without_fields(value, names) for name, value in data.items() if name not in names}
+        case list():
+            return [without_fields(each, names) for each in data]
+    return data
+
+
+def schema_without(schema: Any, names: frozenset[str]) -> Any:
+    """The JSON Schema of `without_fields`."""
+    match schema:
+        case {"properties": dict(properties)}:
+            others: dict[str, Any] = {name: each for name, each in schema.items() if name != "properties"}
+            left = {name: schema_without(each, names) for name, each in properties.items() if name not in names}
+            required = [name for name in others.pop("required", []) if name not in names]
+            return {**others, "properties": left, **({"required": required} if required else {})}
+        case dict():
+            return {name: schema_without(value, names) for name, value in schema.items()}
+        case list():
+            return [schema_without(each, names) for each in schema]
+    return schema
 
 
 class Registry:

@@ -34,7 +34,7 @@ from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.validation import Input, Output, Shape, validate
+from core.validation import Input, Output, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
@@ -110,7 +110,7 @@ class TokenViewSet(ViewSet):
         return Response(status=204)
 
 
-# --- Describes a tool in three formats: this API's own, and the function-calling formats of OpenAI and Anthropic ---
+# --- Describes a tool in this API's own format, and in the function-calling formats of vendors ---
 
 AnyTool = Tool[Any, Any]
 
@@ -128,48 +128,35 @@ class ToolDescription(Output):
     output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
 
 
-class FunctionDescription(Shape):
-    name: str
-    description: str
-    parameters: Annotated[
-        dict[str, Any], Field(validation_alias="input_schema", description="JSON Schema of the arguments.")
-    ]
-
-
-class OpenAITool(Shape):
-    """For `?format=openai`."""
-
-    # As an element of `tools` in a request to the Chat Completions API.
-    type: Literal["function"]
-    function: FunctionDescription
-
-
-class AnthropicTool(Shape):
-    """For `?format=anthropic`."""
-
-    # As an element of `tools` in a request to the Messages API.
-    name: str
-    description: str
-    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
-
-
 class ToolList(BaseModel):
-    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
+    """In a vendor's format each tool is an element of `tools` in a request to its API."""
+
+    tools: list[ToolDescription] | list[dict[str, Any]]
 
 
-SHAPES: dict[str, Callable[[AnyTool], Shape]] = {
-    "own": ToolDescription.model_validate,
-    "openai": lambda tool: OpenAITool(type="function", function=FunctionDescription.model_validate(tool)),
-    "anthropic": AnthropicTool.model_validate,
+def _own(tool: AnyTool) -> dict[str, Any]:
+    return ToolDescription.model_validate(tool).model_dump(mode="json", by_alias=True)
+
+
+def _function(tool: AnyTool, *, schema: str) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, schema: tool.input_schema}
+
+
+FORMATS: dict[str, Callable[[AnyTool], dict[str, Any]]] = {
+    "own": _own,
+    "openai": lambda tool: {"type": "function", "function": _function(tool, schema="parameters")},
+    "openai-responses": lambda tool: {"type": "function", **_function(tool, schema="parameters")},
+    "anthropic": lambda tool: _function(tool, schema="input_schema"),
+    "gemini": lambda tool: _function(tool, schema="parametersJsonSchema"),
 }
 
 
-def shape_named(name: str) -> Callable[[AnyTool], Shape]:
+def format_named(name: str) -> Callable[[AnyTool], dict[str, Any]]:
     """Raises `InvalidInput` for an unknown format."""
-    if name not in SHAPES:
-        choices = f"Must be one of: {', '.join(SHAPES)}."
+    if name not in FORMATS:
+        choices = f"Must be one of: {', '.join(FORMATS)}."
         raise InvalidInput("There is no such format.", errors={"format": [choices]})
-    return SHAPES[name]
+    return FORMATS[name]
 
 
 # --- A real call of each tool with its response, for the OpenAPI document and the manual ---
@@ -312,9 +299,9 @@ _KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
 
 FORMAT = OpenApiParameter(
     "format",
-    enum=list(SHAPES),
+    enum=list(FORMATS),
     description="In whose words: this API's own (the default), or as the `tools` of a request to OpenAI's Chat "
-    "Completions or Anthropic's Messages.",
+    "Completions or Responses, or Anthropic's Messages, or as the `functionDeclarations` of one to Gemini.",
 )
 KEY = OpenApiParameter(
     idempotency.HEADER,
@@ -338,8 +325,8 @@ class ToolViewSet(ViewSet):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        shape = shape_named(request.query_params.get("format", "own"))
-        return Response({"tools": [shape(tool).model_dump(mode="json", by_alias=True) for tool in registry]})
+        described = format_named(request.query_params.get("format", "own"))
+        return Response({"tools": [described(tool) for tool in registry]})
 
     # `extend_schema_view` looks only for marked actions.
     @action(detail=False, methods=["post"])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from django.conf import settings
+from django.core.exceptions import RequestAborted
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import logs
@@ -44,10 +45,6 @@ LONGEST_ADDRESS = 64_000
 LONGEST_HEADERS = 32_768
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
-
-
-class Disconnected(Exception):
-    """The client disconnected before its body was complete."""
 
 
 @dataclass(slots=True)
@@ -108,7 +105,7 @@ class BoundedBodies:
             try:
                 _check_head(scope)
                 body = await _read(scope, receive, held)
-            except Disconnected:
+            except RequestAborted:
                 return
             except RecollectError as error:
                 await refuse(error, scope, send)
@@ -204,7 +201,7 @@ def _seconds_for(scope: ConnectionScope) -> float:
 
 
 async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> bytes:
-    """Raises `TooLarge`, `TooSlow`, `Unavailable` or `Disconnected`."""
+    """Raises `TooLarge`, `TooSlow`, `Unavailable` or `RequestAborted`."""
     if _announced(scope) > settings.MAX_BODY_BYTES:
         raise TooLarge
     body, has_more = bytearray(), True
@@ -213,7 +210,7 @@ async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> bytes:
             while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Disconnected
+                    raise RequestAborted
                 body += message.get("body", b"")
                 has_more = message.get("more_body", False)
                 if len(body) > settings.MAX_BODY_BYTES:

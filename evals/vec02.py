@@ -34,10 +34,6 @@ class Verdict:
         return f"{self.id} {'FAIL' if self.failure else 'pass'}  {self.failure or self.claim}"
 
 
-class Failed(Exception):
-    """An eval's expectation did not hold."""
-
-
 def run() -> list[Verdict]:
     """Fill an empty database with the seeds and judge the three claims on it."""
     seeds = read_dataset(SEEDS)
@@ -58,7 +54,7 @@ def finds_own(seeds: Dataset, loaded: Loaded) -> None:
         results = _ask(loaded.users[query.user], query.text).results
         first = [loaded.origins[result.conversation_id, result.turn_number] for result in results[:1]]
         if first != query.gold[:1]:
-            raise Failed(f"{query.text!r} should find {query.gold[0]} first and found {first or 'nothing'}.")
+            raise AssertionError(f"{query.text!r} should find {query.gold[0]} first and found {first or 'nothing'}.")
 
 
 def blocks_others(seeds: Dataset, loaded: Loaded) -> None:
@@ -69,20 +65,22 @@ def blocks_others(seeds: Dataset, loaded: Loaded) -> None:
             found = _ask(user, query.text, limit=MOST).results
             leaked = [one for one in found if owners[one.conversation_id, one.turn_number] != user]
             if leaked:
-                raise Failed(f"{name} asked {query.text!r} and was shown {len(leaked)} turns of somebody else.")
+                raise AssertionError(f"{name} asked {query.text!r} and was shown {len(leaked)} turns of somebody else.")
 
 
 def answers_emptily(newcomer: User) -> None:
     for user, note in ((newcomer, NO_HISTORY), (None, NO_CALLER)):
         output = _ask(user, "What did I say about the holiday?")
         if output.results or output.total_found or output.note != note:
-            raise Failed(f"Expected nothing and the note {note!r}; got {output.total_found} and {output.note!r}.")
+            raise AssertionError(
+                f"Expected nothing and the note {note!r}; got {output.total_found} and {output.note!r}."
+            )
 
 
 def _judge(id_: str, claim: str, expectation: Callable[[], None]) -> Verdict:
     try:
         expectation()
-    except Failed as failed:
+    except AssertionError as failed:
         return Verdict(id_, claim, failure=str(failed))
     except Exception as error:  # an error is what these evals rule out
         return Verdict(id_, claim, failure=f"{type(error).__name__}: {error}")

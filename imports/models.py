@@ -154,10 +154,6 @@ class EntryKind(models.TextChoices):
     RECORD = "record"
 
 
-class ImportEntryQuerySet(OwnedQuerySet["ImportEntry"]):
-    pass
-
-
 class ImportEntry(models.Model):
     """A conversation or document of an export: a line of the preview, and afterwards of the report."""
 
@@ -187,7 +183,7 @@ class ImportEntry(models.Model):
     stored = models.PositiveIntegerField(default=0)
     conversation_id = models.UUIDField(null=True)
 
-    objects = ImportEntryQuerySet.as_manager()
+    objects = OwnedQuerySet["ImportEntry"].as_manager()
 
     class Meta:
         db_table = "import_entries"
@@ -201,10 +197,6 @@ class ImportEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.id}"
-
-
-class ImportedItemQuerySet(OwnedQuerySet["ImportedItem"]):
-    pass
 
 
 class ImportedItem(models.Model):
@@ -239,7 +231,7 @@ class ImportedItem(models.Model):
     # The document: a day, `about`, or empty for MEMORY.md.
     place = models.CharField(max_length=16, blank=True, default="")
 
-    objects = ImportedItemQuerySet.as_manager()
+    objects = OwnedQuerySet["ImportedItem"].as_manager()
 
     class Meta:
         db_table = "imported_items"
@@ -255,10 +247,6 @@ class ImportedItem(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.id}"
-
-
-class ImportedChangeQuerySet(OwnedQuerySet["ImportedChange"]):
-    pass
 
 
 class ImportedChange(models.Model):
@@ -282,7 +270,7 @@ class ImportedChange(models.Model):
     content_hash = models.BinaryField(max_length=16)
     before: "models.JSONField[Any, Any]" = models.JSONField()
 
-    objects = ImportedChangeQuerySet.as_manager()
+    objects = OwnedQuerySet["ImportedChange"].as_manager()
 
     class Meta:
         db_table = "imported_changes"

@@ -59,12 +59,6 @@ class Change(Enum):
     GAP = "gap"
 
 
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    change: Change
-    text: str = ""
-
-
 def keep(document: MemoryDocument) -> None:
     """Keep the contents of this row before it is overwritten; in the caller's transaction, which has locked the row."""
     MemoryDocumentVersion.objects.create(
@@ -94,22 +88,22 @@ def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocume
     return found
 
 
-def difference(before: str, after: str) -> Iterator[DiffLine]:
+def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
     """The removed and added lines, each with some lines around it; empty if both are equal."""
     old, new = before.splitlines(), after.splitlines()
     end = 0
     for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(AROUND):
         if group[0][1] > end:
-            yield DiffLine(Change.GAP)
+            yield (Change.GAP, "")
         end = group[-1][2]
         for tag, old_start, old_stop, new_start, new_stop in group:
             if tag == "equal":
-                yield from (DiffLine(Change.KEPT, line) for line in old[old_start:old_stop])
+                yield from ((Change.KEPT, line) for line in old[old_start:old_stop])
                 continue
-            yield from (DiffLine(Change.REMOVED, line) for line in old[old_start:old_stop])
-            yield from (DiffLine(Change.ADDED, line) for line in new[new_start:new_stop])
+            yield from ((Change.REMOVED, line) for line in old[old_start:old_stop])
+            yield from ((Change.ADDED, line) for line in new[new_start:new_stop])
     if 0 < end < len(old):
-        yield DiffLine(Change.GAP)
+        yield (Change.GAP, "")
 
 
 # --- MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction

@@ -12,12 +12,14 @@ from typing import Any
 from celery import shared_task
 from celery.signals import worker_init, worker_process_init
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core import resilience
-from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from core.isolation.schema import DifferentTables, refuse_unless_fitting
+from core.isolation.checks import refuse_unless_isolated
+from core.isolation.schema import refuse_unless_fitting
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
 from intake.chats import arranging, deleting
@@ -50,7 +52,7 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     try:
         refuse_unless_fitting()
         refuse_unless_isolated(roles.web if settings.IMPORTING_WORKER else roles.worker)
-    except (DifferentTables, NotIsolated) as refusal:
+    except (CommandError, ImproperlyConfigured) as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
         sys.exit(f"The worker cannot start: the database does not answer ({error}).")

@@ -9,12 +9,12 @@ import os
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -212,9 +212,8 @@ def _is_obeyed(character: str) -> bool:
 _TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
-class Shows(Protocol):
-    def __call__(self, state: str, progress: float) -> None:
-        """`progress` is from 0 to 1 within the state."""
+Shows = Callable[[str, float], None]
+"""Takes a state and the progress within it, from 0 to 1."""
 
 
 @contextmanager
@@ -227,7 +226,7 @@ def progress_shown(*, is_quiet: bool) -> Iterator[Shows]:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError:
-        yield _Lines()
+        yield _in_lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -239,16 +238,16 @@ def progress_shown(*, is_quiet: bool) -> Iterator[Shows]:
         yield show
 
 
-class _Lines:
+def _in_lines() -> Shows:
     """Without a bar: each step once."""
+    shown = [""]
 
-    def __init__(self) -> None:
-        self._state = ""
-
-    def __call__(self, state: str, progress: float) -> None:
-        if state != self._state and state in STEPS:
-            self._state = state
+    def show(state: str, progress: float) -> None:
+        if state != shown[-1] and state in STEPS:
+            shown.append(state)
             print(f"{STEPS[state]} …", file=sys.stderr, flush=True)  # noqa: T201
+
+    return show
 
 
 def in_numbers(counts: dict[str, int] | None) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
+from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
@@ -101,6 +102,7 @@ LARGEST_BODY = 1024 * 1024
 # How much of a larger body is still read, so that its sender can read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
 EXCHANGE = "agent_tools.exchange"
+CHATGPT = "openai-mcp"
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -116,10 +118,6 @@ class Exchange:
     has_response: bool = False
 
 
-class Gone(Exception):
-    """The client has disconnected: no one would read the response."""
-
-
 class McpEndpoint:
     """An ASGI application; it answers while `running`, which may be entered again."""
 
@@ -131,7 +129,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller)
+        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller, lists_all=_lists_all)
         server.middleware.append(self._keep_track)
         # Host, Origin and size are checked here, before anything is read.
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
@@ -145,7 +143,7 @@ class McpEndpoint:
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         try:
             await self._answer(scope, receive, _privately(scope, send))
-        except Gone:
+        except RequestAborted:
             return
         except (RecollectError, OperationalError, InterfaceError) as error:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
@@ -234,14 +232,23 @@ def _exchange(ctx: Context) -> Exchange:
     return exchange
 
 
+def _lists_all(ctx: Context) -> bool:
+    """By the address, or for ChatGPT, whose connectors look for tools of their own."""
+    request = ctx.request
+    if request is None:
+        return False
+    is_chatgpt: bool = request.headers.get("user-agent", "").lower().startswith(CHATGPT)
+    return is_chatgpt or bool(request.query_params.get("tools") == "all")
+
+
 async def _read(receive: Receive, headers: Headers) -> bytes:
-    """The whole body; raises `TooLarge`, or `Gone` if the client disconnected in the middle."""
+    """The whole body; raises `TooLarge`, or `RequestAborted` if the client disconnected in the middle."""
     body, wasted = bytearray(), 0
     is_more = True
     while is_more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise RequestAborted
         chunk = message.get("body", b"")
         is_more = message.get("more_body", False)
         if wasted or len(body) + len(chunk) > LARGEST_BODY:

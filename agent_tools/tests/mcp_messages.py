@@ -31,12 +31,23 @@ def message(method="tools/list", params=None, *, version=MODERN, request_id=1):
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
-def post(address, secret=None, method="tools/list", params=None, *, version=MODERN, request_id=1, body=None, **extra):
+def post(
+    address,
+    secret=None,
+    method="tools/list",
+    params=None,
+    *,
+    version=MODERN,
+    request_id=1,
+    body=None,
+    path="/mcp",
+    **extra,
+):
     """The response to one message; `body` replaces it as bytes."""
     name = (params or {}).get("name")
     content = body if body is not None else json.dumps(message(method, params, version=version, request_id=request_id))
     return httpx2.post(
-        f"{address}/mcp",
+        f"{address}{path}",
         content=content,
         headers=headers(secret, version=version, method=method, name=name, **extra),
         timeout=20,

@@ -16,11 +16,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from agent_tools.authentication import create_token
+from agent_tools.mcp.server import RARELY_NEEDED
 from agent_tools.models import AccessToken, TokenScope
+from agent_tools.registry import schema_without
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tools import mcp_registry
+from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory import index
+from memory import documents, index, records
 from testing.examiner import as_the_application
 
 MODES = ["legacy", MODERN, "auto"]
@@ -63,11 +66,12 @@ def test_the_official_client_finds_the_registrys_tools(server, secret, mode):
     assert version == (LEGACY if mode == "legacy" else MODERN)
     # Who pins the revision asks nobody who is there.
     assert info is None if mode == MODERN else info.name == "recollect"
-    assert [tool.name for tool in listed.tools] == [tool.name for tool in mcp_registry]
-    for published, tool in zip(listed.tools, mcp_registry, strict=True):
+    often = [tool for tool in mcp_registry if tool.name not in RARELY_NEEDED]
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in often]
+    for published, tool in zip(listed.tools, often, strict=True):
         assert published.description == tool.description
         assert published.input_schema == tool.input_schema
-        assert published.output_schema == tool.output_schema
+        assert published.output_schema == schema_without(tool.output_schema, tool.in_text)
         assert published.annotations.read_only_hint is tool.is_read_only
 
 
@@ -80,7 +84,54 @@ def test_a_result_comes_as_text_and_as_structured_content(server, alice, secret,
     (found,) = result.structured_content["results"]
     assert (found["conversationId"], found["snippet"]) == (str(turn.conversation_id), "I adopted a cat named Miso")
     (content,) = result.content
-    assert json.loads(content.text) == result.structured_content
+    assert content.text.splitlines() == [
+        "1 turn found, best first.",
+        f'1. (score: {found["score"]:.2f}) "I adopted a cat named Miso"',
+        f"id: {turn.conversation_id}/1",
+    ]
+
+
+def names_listed(address, secret, **extra):
+    listed = post(address, secret, **extra).json()["result"]["tools"]
+    return [tool["name"] for tool in listed]
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_every_tool_is_listed_at_an_address_of_its_own_and_for_chatgpt(server, secret, version, monkeypatch):
+    every = [tool.name for tool in mcp_registry]
+    assert names_listed(server, secret, version=version, path="/mcp?tools=all") == every
+    assert names_listed(server, secret, version=version, **{"User-Agent": "openai-mcp/1.0.0"}) == every
+    assert set(every) - set(names_listed(server, secret, version=version)) == RARELY_NEEDED
+
+
+def test_the_list_has_what_the_token_may_call(server, alice):
+    secret = create_token(user=alice, scopes=[TokenScope.WRITE]).secret
+    assert names_listed(server, secret) == ["save_memory", "append_daily_log"]
+
+
+def test_a_model_that_is_shown_the_text_alone_or_the_data_alone_reads_on_from_a_result(server, alice, secret):
+    turn = a_turn(alice, "I adopted a cat named Miso", "Congratulations!")
+    with acting_as(alice):
+        log = documents.append(user=alice, day=turn.said_at.date(), text="Bought food for the cat", now=turn.said_at)
+        record = records.create(user=alice, content="The cat gets no milk", now=turn.said_at)
+    index.embed_pending()
+    expected = {f"{turn.conversation_id}/1", str(log.id), str(record.id)}
+    result = ask(server, secret, "search_history", {"query": "cat"})
+    text = result.content[0].text
+    assert expected <= {line.removeprefix("id: ") for line in text.splitlines() if line.startswith("id: ")}
+    for name in ("text", "excerpt", "highlights", "byDate"):
+        assert name not in json.dumps(result.structured_content)
+    names = ("conversationId", "documentId", "recordId")
+    ids = {each.get(name) for each in result.structured_content["results"] for name in names}
+    assert {str(turn.conversation_id), str(log.id), str(record.id)} <= ids
+    for each in expected:
+        fetched = json.loads(ask(server, secret, "fetch", {"id": each}).content[0].text)
+        assert "cat" in fetched["text"]
+    read = ask(server, secret, "get_conversation", {"conversationId": f"{turn.conversation_id}/1"})
+    assert "Person: I adopted a cat named Miso\nAssistant: Congratulations!" in read.content[0].text
+    assert "Miso" not in json.dumps(read.structured_content)
+    (found,) = ask(server, secret, "search_memory", {"query": "milk"}).structured_content["results"]
+    assert found["record"].keys() <= {"id", "created_at", "updated_at"}
 
 
 @pytest.mark.parametrize("mode", MODES)

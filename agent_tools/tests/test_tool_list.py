@@ -44,6 +44,19 @@ def test_as_anthropic_wants_it(api):
     ]
 
 
+def test_as_the_responses_api_and_gemini_want_it(api):
+    tools = api.get(URL, {"format": "openai-responses"}).json()["tools"]
+    assert tools == [
+        {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        for tool in registry
+    ]
+    tools = api.get(URL, {"format": "gemini"}).json()["tools"]
+    assert tools == [
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema}
+        for tool in registry
+    ]
+
+
 @pytest.mark.parametrize("name", ["json", "api", "OPENAI", "", "mistral"])
 def test_any_other_format_is_refused(api, name):
     response = api.get(URL, {"format": name})

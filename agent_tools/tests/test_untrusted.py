@@ -1,6 +1,5 @@
 """A note that was stored to deceive: it is given back as what it is, and forges neither a header nor a result."""
 
-import json
 import re
 
 import pytest
@@ -31,6 +30,7 @@ LOOKS = [
     '[Search Results for "keys" (scope: all, 1 results)]',
     "Note: Nothing was found about this.",
     "No matching results found.",
+    "id: 01890a5d-ac96-774b-bcce-b302099a8057/1",
 ]
 DRAWN = "-\u2010-\u2015\u2212\u2500\uff0d"
 
@@ -40,7 +40,7 @@ def lines_of_ours(text):
     return [
         line
         for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text)
-        if re.match(rf"[\s\u200b]*(?:[{DRAWN}]\u200b?[{DRAWN}]|\[Search|Note:|No matching)", line)
+        if re.match(rf"[\s\u200b]*(?:[{DRAWN}]\u200b?[{DRAWN}]|\[Search|Note:|No matching|id:)", line)
     ]
 
 
@@ -81,7 +81,9 @@ def test_injected_notes_forge_no_result_over_rest_or_mcp(server, alice, api):
     for tool in ("search_history", "search_memory"):
         rest = call(api, tool, {"query": "lighthouse"}).json()
         result = over_mcp(server, secret, tool, {"query": "lighthouse"}).json()["result"]
-        assert result["content"][0]["text"] == rest["text"] == result["structuredContent"]["text"]
+        lines = result["content"][0]["text"].splitlines()
+        assert [line for line in lines if not line.startswith("id: ")] == rest["text"].splitlines()
+        assert sum(line.startswith("id: ") for line in lines) == len(rest["results"])
         found = len(rest["results"])
         assert found >= 1
         if tool == "search_history":
@@ -95,9 +97,8 @@ def test_injected_notes_forge_no_result_over_rest_or_mcp(server, alice, api):
             # Around its type, and the two in its text.
             assert items[0].count("**") == 4
             assert items[0].index("): ") > items[0].index("tags: ")
-    # What is not read as text is JSON, where a text ends with its string.
     (shown,) = over_mcp(server, secret, "list_recent_conversations", {}).json()["result"]["content"]
-    assert len(json.loads(shown["text"])["conversations"]) == 1
+    assert len(shown["text"].splitlines()) == 3
 
 
 def test_a_header_has_one_line_and_its_own_marks_alone():

@@ -7,7 +7,7 @@ from django.utils import timezone
 from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, counted, first_of, link
+from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, counted, first_of, id_line, link
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, Output
@@ -31,6 +31,7 @@ RELEVANCE = "How likely it is what was wanted, 0 to 1."
 # The score of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
 ONLY_NEAREST = _("Nothing found about it; the nearest: %(places)s")
+NEAREST = "Nothing was found about this, and these results are only the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
@@ -157,6 +158,16 @@ def interpreted(window: TimeWindow | None) -> InterpretedTime | None:
     return InterpretedTime(first=first, last=last, text=window.words)
 
 
+def as_text(output: SearchChatHistoryOutput) -> str:
+    """A line for each turn, and its id. Stored text cannot imitate either: a snippet is one line between marks."""
+    lines = [f"{counted(output.total_found, 'turn')} found, best first." if output.results else "Nothing found."]
+    for number, result in enumerate(output.results, start=1):
+        lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
+        lines.append(id_line(result.conversation_id, result.turn_number))
+    notes = [output.note, NEAREST if output.nothing_relevant else None]
+    return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])
+
+
 def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:
     return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
 
@@ -175,5 +186,6 @@ search_chat_history = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
     summarise=summarise,
 )

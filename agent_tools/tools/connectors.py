@@ -4,6 +4,7 @@ The format is OpenAI's: https://developers.openai.com/api/docs/mcp. The search i
 """
 
 import re
+from contextlib import suppress
 from typing import Annotated
 from uuid import UUID
 
@@ -95,6 +96,8 @@ def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocu
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
     kind, _, key = requested.id.partition(":")
+    if not key:
+        return _of_bare_id(requested.id, user)
     match kind:
         case "conversation":
             return _conversation(requested.id, key, user)
@@ -103,6 +106,18 @@ def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocu
         case "record":
             return _record(requested.id, parse_id(key), user)
     raise NotFound
+
+
+def _of_bare_id(name: str, user: User) -> ConnectorDocument:
+    """As the other searches write it after `id: `."""
+    conversation_id, slash, number = name.partition("/")
+    if slash:
+        return _conversation(name, f"{conversation_id}:{number}", user)
+    key = parse_id(name)
+    for read in (_record, _document):
+        with suppress(NotFound):
+            return read(name, key, user)
+    return _conversation(name, name, user)
 
 
 def _id_of(reference: Reference) -> str:

@@ -1,5 +1,6 @@
 """`get_conversation` and `list_recent_conversations`: the turns around a result, and conversations by time."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import first_of, known, link
+from agent_tools.tools.wording import as_one_line, counted, first_of, id_line, known, link, without_our_lines
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
 from core.text import Sentence
@@ -21,6 +22,8 @@ from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn, User, local_time
 
 MOST_AROUND = 10
+# The id of a result that is a turn.
+A_TURN = re.compile(r"([^/]{1,100})/([1-9][0-9]{0,8})", re.ASCII)
 # The characters of all texts of a response together: some 6,000 tokens, so that a model has room to think.
 CHARACTERS = 24_000
 MOST_CONVERSATIONS = 50
@@ -39,7 +42,8 @@ class GetConversationInput(Input):
         str,
         Field(
             alias="conversationId",
-            description="The `conversationId` of a search result or of a list.",
+            description="The `conversationId` of a search result or of a list, or the `id` of a result: with a turn "
+            "after a slash it is read around that turn.",
             max_length=LONGEST_REFERENCE,
         ),
     ]
@@ -132,13 +136,16 @@ class ListRecentConversationsOutput(Output):
 def get(requested: GetConversationInput, user: User | None) -> GetConversationOutput:
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
-    conversation = find(caller=Caller(user_id=user.pk), conversation_id=requested.conversation_id)
+    conversation_id, around = requested.conversation_id, requested.around
+    if around is None and (named := A_TURN.fullmatch(conversation_id)):
+        conversation_id, around = named[1], int(named[2])
+    conversation = find(caller=Caller(user_id=user.pk), conversation_id=conversation_id)
     if conversation.expires_at is not None:
         # A temporary chat is not part of the history.
         raise NotFound
-    if requested.around is not None and requested.around > conversation.turn_count:
+    if around is not None and around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
-    window = turns_near(conversation=conversation, around=requested.around, on_each_side=requested.window)
+    window = turns_near(conversation=conversation, around=around, on_each_side=requested.window)
     zone = user.zone
     return GetConversationOutput(
         **_in_words(conversation, zone),
@@ -225,6 +232,31 @@ def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 
+def turns_as_text(output: GetConversationOutput) -> str:
+    """Each turn under a header of one line; stored text has no line like these."""
+    about = f"{counted(output.turn_count, 'turn')}, last active: {output.last_active_at:%Y-%m-%d}"
+    lines = [f'[Conversation "{as_one_line(output.title)}" ({about})]', id_line(output.conversation_id)]
+    if (origin := output.branched_from) is not None:
+        lines.append(f"Note: it goes on from {origin.conversation_id}/{origin.turn_number}.")
+    for turn in output.turns:
+        cut = ", cut to fit" if turn.truncated else ""
+        lines.append(f"\n--- Turn {turn.turn_number} ({turn.said_at:%Y-%m-%d %H:%M}{cut}) ---")
+        lines.append(f"Person: {without_our_lines(turn.person)}")
+        lines += [f"Assistant: {without_our_lines(turn.assistant)}"] if turn.assistant else []
+    beside = [("earlier", output.earlier), ("later", output.later)]
+    more = [f"{name} turns: around={number}" for name, number in beside if number is not None]
+    return "\n".join([*lines, *([f"\nNote: {'; '.join(more)}."] if more else [])])
+
+
+def list_as_text(output: ListRecentConversationsOutput) -> str:
+    """A line for each conversation, and its id."""
+    lines = [f"{counted(len(output.conversations), 'conversation')}, the latest first ({output.time_zone})."]
+    for number, each in enumerate(output.conversations, start=1):
+        about = f"{counted(each.turn_count, 'turn')}, last active: {each.last_active_at:%Y-%m-%d %H:%M}"
+        lines += [f'{number}. "{as_one_line(each.title)}" ({about})', id_line(each.conversation_id)]
+    return "\n".join([*lines, *([f"Note: for more, before={output.more}."] if output.more else [])])
+
+
 def _say_turns(output: GetConversationOutput, user: User | None) -> str:
     number = output.turns[0].turn_number if output.turns else None
     path = conversation_path(output.conversation_id, turn_number=number)
@@ -255,6 +287,8 @@ get_conversation = Tool(
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=get,
+    as_text=turns_as_text,
+    in_text=frozenset({"title", "person", "assistant"}),
     summarise=_say_turns,
 )
 
@@ -272,5 +306,7 @@ list_recent_conversations = Tool(
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=recent,
+    as_text=list_as_text,
+    in_text=frozenset({"title"}),
     summarise=_say_list,
 )

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 
 from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import (
+    NEAREST,
     NOTHING_RELEVANT,
     ONLY_NEAREST,
     OPERATORS,
@@ -24,7 +25,16 @@ from agent_tools.tools.chat_history import (
     InterpretedTime,
     interpreted,
 )
-from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, first_of, link, without_our_lines
+from agent_tools.tools.wording import (
+    NO_CALLER,
+    NOBODY,
+    NOTHING,
+    as_one_line,
+    first_of,
+    id_line,
+    link,
+    without_our_lines,
+)
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, stated
@@ -134,7 +144,6 @@ class SearchHistoryInput(Input):
 # --- The tool `search_history` ---
 
 NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
-NEAREST = "Nothing was found about this, and these results are only the nearest"
 
 
 class HistoryResult(Output):
@@ -253,11 +262,29 @@ def _result(found: HistoryMatch) -> HistoryResult:
     )
 
 
-def history_text(query: str, scope: str, results: Sequence[HistoryResult], *, note: str | None = None) -> str:
+def as_text(output: SearchHistoryOutput) -> str:
+    """The same with the id of each result after its excerpt."""
+    notes = [output.note, NEAREST if output.nothing_relevant else None]
+    note = "; ".join(filter(None, notes)) or None
+    return history_text(output.query, output.scope, output.results, note=note, with_ids=True)
+
+
+def history_text(
+    query: str, scope: str, results: Sequence[HistoryResult], *, note: str | None = None, with_ids: bool = False
+) -> str:
     """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last."""
     header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
-    blocks = [_block(number, result) for number, result in enumerate(results, start=1)] or [NOTHING_FOUND]
+    blocks = [
+        "\n".join([_block(number, result), *([_id_of(result)] if with_ids else [])])
+        for number, result in enumerate(results, start=1)
+    ] or [NOTHING_FOUND]
     return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
+
+
+def _id_of(result: HistoryResult) -> str:
+    if result.conversation_id is not None:
+        return id_line(result.conversation_id, result.turn_number)
+    return id_line(result.record_id or result.document_id)
 
 
 def _block(number: int, result: HistoryResult) -> str:
@@ -297,5 +324,7 @@ search_history = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
+    in_text=frozenset({"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note"}),
     summarise=summarise,
 )

@@ -5,6 +5,7 @@ The tool `search_memory`: a user's own memory records by meaning, filtered by ty
 
 import datetime as dt
 import logging
+import re
 import string
 from contextlib import suppress
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
 from agent_tools.registry import StoredByCall, Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, known
+from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, id_line, known
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
 from core.responses import database_away
 from core.text import Sentence, shortened
@@ -42,6 +43,8 @@ NO_MATCHES = "no memory records found"
 NO_MATCHES_IN_WORDS = "No matching memories found."
 # The part of a record in the list; the results have the complete record.
 EXCERPT_LENGTH = 500
+# Each item is a line.
+AN_ITEM = re.compile(r"(\d{1,2})\. ", re.ASCII)
 
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(refuse_nul)]
@@ -142,6 +145,16 @@ def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
     return "\n".join(_item(number, result, user) for number, result in enumerate(found, start=1))
 
 
+def as_text(output: SearchMemoryOutput) -> str:
+    """The list with the id of each record below its line."""
+    lines = []
+    for line in output.text.splitlines():
+        lines.append(line)
+        if item := AN_ITEM.match(line):
+            lines.append(id_line(output.results[int(item[1]) - 1].record.id))
+    return "\n".join(lines)
+
+
 def _item(number: int, result: MemorySearchResult, user: User) -> str:
     record = result.record
     about = [f"similarity {result.similarity:.2f}", user.local_time(record.created_at).date().isoformat()]
@@ -170,6 +183,8 @@ search_memory = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
+    in_text=frozenset({"text", "type", "project_id", "tags", "content", "note"}),
     summarise=summarise,
 )
 
@@ -327,6 +342,7 @@ save_memory = Tool(
     output_model=SaveMemoryOutput,
     is_read_only=False,
     run=save,
+    in_text=frozenset({"text", "type", "project_id", "tags", "content"}),
     summarise=_say_record,
     kept=kept_record,
     undo=delete_record,
@@ -343,6 +359,7 @@ append_daily_log = Tool(
     output_model=AppendDailyLogOutput,
     is_read_only=False,
     run=append,
+    in_text=frozenset({"text"}),
     summarise=lambda output, user: Sentence(_("Added to the log of %(date)s"), date=output.date or ""),
     kept=kept_lines,
     for_writers=appended_only,

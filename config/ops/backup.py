@@ -31,6 +31,7 @@ from typing import IO, Any, cast
 import pyrage
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
+from django.core.management import CommandError
 from django.db import connection, transaction
 
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
@@ -38,10 +39,6 @@ from core.isolation.acting import is_cluster
 from core.isolation.checks import connected_as, connected_as_owner
 
 # --- Backups: one file with all data of the database, verified before and after it is restored ---
-
-
-class BackupError(Exception):
-    """One sentence for the operator: the fault and the fix."""
 
 
 # The schema that holds the tables of another version while their rows are carried over.
@@ -73,7 +70,7 @@ def write(out: IO[bytes], manifest: dict[str, Any], dump: IO[bytes], *, passphra
 
 
 def read_manifest(source: IO[bytes], *, passphrase: str | None) -> dict[str, Any]:
-    """Read the whole backup once and check every hash; returns its manifest. Raises `BackupError`."""
+    """Read the whole backup once and check every hash; returns its manifest. Raises `CommandError`."""
     manifest: dict[str, Any] = {}
     for name, content in _members(source, passphrase):
         if name == MANIFEST:
@@ -82,7 +79,7 @@ def read_manifest(source: IO[bytes], *, passphrase: str | None) -> dict[str, Any
 
 
 def read_dump(source: IO[bytes], *, passphrase: str | None) -> Iterator[bytes]:
-    """The parts of the dump, in order. Raises `BackupError` if one does not match its hash."""
+    """The parts of the dump, in order. Raises `CommandError` if one does not match its hash."""
     for name, content in _members(source, passphrase):
         if name.startswith(DUMP):
             yield content
@@ -121,23 +118,23 @@ def _members(source: IO[bytes], passphrase: str | None) -> Iterator[tuple[str, b
                     content = _content(tar, entry)
                     if entry.name == HASHES:
                         if json.loads(content) != found:
-                            raise BackupError(DAMAGED)
+                            raise CommandError(DAMAGED)
                         return
                     found[entry.name] = hashlib.sha256(content).hexdigest()
                     yield entry.name, content
         except (tarfile.TarError, ValueError, EOFError) as error:
-            raise BackupError(DAMAGED) from error
-    raise BackupError(DAMAGED)
+            raise CommandError(DAMAGED) from error
+    raise CommandError(DAMAGED)
 
 
 def _content(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
     file = tar.extractfile(entry)
     # A damaged header may claim any size.
     if file is None or entry.size > PART_BYTES * 4:
-        raise BackupError(DAMAGED)
+        raise CommandError(DAMAGED)
     content = file.read()
     if len(content) != entry.size:
-        raise BackupError(DAMAGED)
+        raise CommandError(DAMAGED)
     return content
 
 
@@ -148,7 +145,7 @@ def _opened(source: IO[bytes], passphrase: str | None) -> Iterator[io.BufferedIO
         yield _Rest(beginning, source)
         return
     if passphrase is None:
-        raise BackupError("The backup is encrypted: put its passphrase into RECOLLECT_BACKUP_PASSPHRASE.")
+        raise CommandError("The backup is encrypted: put its passphrase into RECOLLECT_BACKUP_PASSPHRASE.")
     identity = _identity(source, passphrase)
     with _piped(lambda pipe: pyrage.decrypt_io(source, pipe, [identity])) as stream:
         yield stream
@@ -160,7 +157,7 @@ def _identity(source: IO[bytes], passphrase: str) -> Any:
         key = _box(passphrase, bytes.fromhex(salt.decode())).decrypt(sealed)
         return pyrage.x25519.Identity.from_str(key.decode())
     except (InvalidToken, pyrage.IdentityError, ValueError):
-        raise BackupError("The passphrase does not open the backup, or its beginning is damaged.") from None
+        raise CommandError("The passphrase does not open the backup, or its beginning is damaged.") from None
 
 
 def _box(passphrase: str, salt: bytes) -> Fernet:
@@ -207,7 +204,7 @@ def _piped(write_to: Callable[[IO[bytes]], None]) -> Iterator[IO[bytes]]:
     finally:
         thread.join()
     if failures:
-        raise BackupError(DAMAGED) from failures[0]
+        raise CommandError(DAMAGED) from failures[0]
 
 
 def _as_object(content: bytes) -> dict[str, Any]:
@@ -216,7 +213,7 @@ def _as_object(content: bytes) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BackupError(DAMAGED)
+        raise CommandError(DAMAGED)
     return value
 
 
@@ -250,16 +247,16 @@ SELECT format('DROP ROUTINE IF EXISTS %s CASCADE', oid::regprocedure) FROM pg_pr
 
 @contextmanager
 def reading_everything() -> Iterator[None]:
-    """A transaction that sees every row as of one moment, as the role in DATABASE_BACKUP_URL. Raises `BackupError`."""
+    """A transaction that sees every row as of one moment, as the role in DATABASE_BACKUP_URL. Raises `CommandError`."""
     if not settings.DATABASE_BACKUP_URL:
-        raise BackupError(
+        raise CommandError(
             "DATABASE_BACKUP_URL is missing, the address of a role that may read all rows (docs/operations.md)."
         )
     with connected_as(settings.DATABASE_BACKUP_URL), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute(_MAY_READ_ALL)
         if not cursor.fetchone()[0]:
-            raise BackupError(
+            raise CommandError(
                 f"The role {connection.settings_dict['USER']} does not pass row-level security: it would back up "
                 "nothing (docs/operations.md)."
             )
@@ -268,7 +265,7 @@ def reading_everything() -> Iterator[None]:
 
 @contextmanager
 def dumping() -> Iterator[IO[bytes]]:
-    """The output of `pg_dump`, as of the moment of the enclosing transaction. Raises `BackupError` if it fails."""
+    """The output of `pg_dump`, as of the moment of the enclosing transaction. Raises `CommandError` if it fails."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_export_snapshot()")
         snapshot = cursor.fetchone()[0]
@@ -277,11 +274,11 @@ def dumping() -> Iterator[IO[bytes]]:
     with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE) as process:
         yield cast(IO[bytes], process.stdout)
         if process.wait():
-            raise BackupError("pg_dump failed: the lines above say why.")
+            raise CommandError("pg_dump failed: the lines above say why.")
 
 
 def restore(dump: Iterable[bytes]) -> None:
-    """Replace all tables by those of the dump, in one transaction, as the owner. Raises `BackupError`."""
+    """Replace all tables by those of the dump, in one transaction, as the owner. Raises `CommandError`."""
     with connected_as_owner():
         _drop_everything()
         command = [program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
@@ -289,7 +286,7 @@ def restore(dump: Iterable[bytes]) -> None:
         with subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE) as process:
             _feed(process, dump)
         if process.returncode:
-            raise BackupError(
+            raise CommandError(
                 "pg_restore failed, and the database is empty now: the lines above say why. Restore again."
             )
 
@@ -345,7 +342,7 @@ def program(name: str) -> str:
                 return str(folder / "bin" / name)
     found = shutil.which(name)
     if found is None:
-        raise BackupError(f"{name} is not installed: on Debian or Ubuntu, `apt install postgresql-client` brings it.")
+        raise CommandError(f"{name} is not installed: on Debian or Ubuntu, `apt install postgresql-client` brings it.")
     return found
 
 
@@ -367,11 +364,11 @@ def opened(name: str) -> Iterator[IO[bytes]]:
             with Path(name).open("rb") as file:
                 yield file
         except FileNotFoundError:
-            raise BackupError(f"There is no file {name}.") from None
+            raise CommandError(f"There is no file {name}.") from None
         except IsADirectoryError:
-            raise BackupError(f"{name} is a folder: name the file of the backup.") from None
+            raise CommandError(f"{name} is a folder: name the file of the backup.") from None
         except PermissionError:
-            raise BackupError(f"{name} may not be read by this user: change its owner or its mode.") from None
+            raise CommandError(f"{name} may not be read by this user: change its owner or its mode.") from None
         return
     with tempfile.TemporaryFile() as file:
         copyfileobj(sys.stdin.buffer, file)

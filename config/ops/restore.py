@@ -16,13 +16,13 @@ from typing import Any
 from allauth.mfa.models import Authenticator
 from django.apps import apps
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.db.models import NOT_PROVIDED, Field
 from psycopg import sql
 
 from config.ops import backup
-from config.ops.backup import CARRIED, BackupError, run_each
+from config.ops.backup import CARRIED, run_each
 from core.isolation.acting import acting_as
 from core.isolation.checks import connected_as_owner
 from core.isolation.schema import TableColumn, applied_migrations, migration_hashes, tables_found
@@ -69,7 +69,7 @@ def is_of_other_migrations(manifest: dict[str, Any]) -> bool:
 def carry_over() -> list[str]:
     """Fill this version's tables with the rows of the restored ones.
 
-    Returns a sentence for each table and column that is new or gone. Raises `BackupError` if rows do not fit.
+    Returns a sentence for each table and column that is new or gone. Raises `CommandError` if rows do not fit.
     """
     with connected_as_owner(), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"CREATE SCHEMA {CARRIED}")
@@ -82,7 +82,7 @@ def carry_over() -> list[str]:
             cursor.execute(f"DROP SCHEMA {CARRIED} CASCADE")
     except DatabaseError as error:
         first_line = str(error).strip().splitlines()[0]
-        raise BackupError(
+        raise CommandError(
             f"The backup's rows do not fit this version ({first_line}): nothing of it is used."
         ) from error
     # Kinds of rows and rights that this version has and the backup had not.
@@ -147,7 +147,7 @@ def _compare(cursor: Any, table: str, columns: list[str]) -> None:
         cursor.execute(sql.SQL(_COMPARED).format(names, sql.Identifier(schema, table)))
         found.append(cursor.fetchone())
     if found[0] != found[1]:
-        raise BackupError(f"{table}: the rows are not as they were in the backup: nothing of it is used.")
+        raise CommandError(f"{table}: the rows are not as they were in the backup: nothing of it is used.")
 
 
 def _continue_numbers(cursor: Any, table: str, columns: dict[str, TableColumn]) -> None:

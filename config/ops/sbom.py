@@ -18,6 +18,7 @@ from urllib.parse import quote
 from uuid import UUID, uuid5
 
 from django.conf import settings
+from django.core.management import CommandError
 
 PRODUCT = "recollect"
 LICENCE = "MIT"
@@ -29,10 +30,6 @@ NAMESPACE = UUID("6f3c1f0e-5a0b-5d0c-9a43-0b8f4f0f6d21")
 PINNED = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+?))?(?: \\)?")
 HASH = re.compile(r"--hash=sha256:(?P<digest>[0-9a-f]{64})(?: \\)?")
 CLASSIFIER = "License :: "
-
-
-class UnreadableLock(Exception):
-    """A lock that is missing or has a line that is neither a pinned version nor a hash."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def read_lock(name: str) -> list[LockedPackage]:
     try:
         text = path.read_text()
     except OSError as error:
-        raise UnreadableLock(f"{path} cannot be read: {error.strerror}.") from error
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
     return parse(text, name=path.name)
 
 
@@ -75,11 +72,11 @@ def parse(text: str, *, name: str) -> list[LockedPackage]:
         elif packages and (found := HASH.fullmatch(line)):
             packages[-1].hashes.append(found["digest"])
         else:
-            raise UnreadableLock(
+            raise CommandError(
                 f"{name}, line {number}: neither a pinned version nor a hash. `make lock` writes it anew."
             )
     if bare := [package.name for package in packages if not package.hashes]:
-        raise UnreadableLock(f"{name}: no hash for {', '.join(bare)}. `make lock` writes it anew.")
+        raise CommandError(f"{name}: no hash for {', '.join(bare)}. `make lock` writes it anew.")
     return packages
 
 

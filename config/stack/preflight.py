@@ -14,10 +14,11 @@ from urllib.parse import quote, urlsplit
 
 import environ
 import psycopg
+from django.core.exceptions import ImproperlyConfigured
 
 from config.stack import StackError
 from config.stack.paths import BASE_DIR, write_secret
-from core.isolation.roles import DEFAULT_PREFIX, RoleRefused, Roles, ServerConnection, existing, make_roles
+from core.isolation.roles import DEFAULT_PREFIX, Roles, ServerConnection, existing, make_roles
 
 OLDEST_POSTGRES = 15
 CONNECT_SECONDS = 5
@@ -172,7 +173,7 @@ def _made(owner: str, roles: Roles, kept: Path) -> dict[str, str]:
         write_secret(kept, "".join(f"{name} {password}\n" for name, password in passwords.items()))
         try:
             make_roles(server, roles, passwords={name: passwords[name] for name in logins})
-        except RoleRefused as error:
+        except ImproperlyConfigured as error:
             raise StackError(f"{error} Then give their addresses too (docs/isolation.md).") from error
     return passwords
 

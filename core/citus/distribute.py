@@ -21,6 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.management import CommandError
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.executor import MigrationExecutor
@@ -94,10 +95,6 @@ SELECT nodename, nodeport, success, result
   FROM run_command_on_all_nodes(%s) JOIN pg_dist_node USING (nodeid)
 """
 _HAS_VECTOR = "SELECT count(*) FROM pg_extension WHERE extname = 'vector'"
-
-
-class CannotDistribute(Exception):
-    """The message has one line for each obstacle."""
 
 
 def obstacles(plan: TablePlan) -> list[str]:
@@ -237,12 +234,12 @@ SELECT quote_ident(conname), contype::text,
 def distribute(*, log: Log) -> list[str]:
     """Place all tables that are not placed yet, as the owner of the tables; returns their names.
 
-    Raises `CannotDistribute` before anything has changed.
+    Raises `CommandError` before anything has changed.
     """
     plan = plan_tables()
     found = obstacles(plan)
     if found:
-        raise CannotDistribute("\n".join(found))
+        raise CommandError("\n".join(found))
     placed = placed_tables(connection)
     missing = TablePlan(
         tuple(table for table in plan.personal if table not in placed),
@@ -270,7 +267,7 @@ def _place(cursor: Cursor, missing: TablePlan, log: Log) -> None:
     for table, rows in before.items():
         after = _count(cursor, table)
         if after != rows:
-            raise CannotDistribute(f"{table} had {rows} rows and has {after} on the nodes: nothing has been changed.")
+            raise CommandError(f"{table} had {rows} rows and has {after} on the nodes: nothing has been changed.")
         # The copied rows still exist, hidden, in the table's own file.
         cursor.execute("SELECT truncate_local_data_after_distributing_table(%s)", [table])
 

@@ -15,6 +15,7 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -34,10 +35,6 @@ _GUARDED = """
 """
 
 
-class NotIsolated(Exception):
-    """Raised instead of starting a process that could show rows of other users. The message has one line per reason."""
-
-
 @checks.register(checks.Tags.database)
 def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Run by `manage.py check --database default`; accepts either of the application's roles."""
@@ -48,12 +45,12 @@ def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> li
 
 
 def refuse_unless_isolated(role: str) -> None:
-    """Raise `NotIsolated` unless the process logs in as `role`, the role is harmless, and every personal table is
-    guarded.
+    """Raise `ImproperlyConfigured`, with a line per reason, unless the process logs in as `role`, the role is harmless,
+    and every personal table is guarded: the process could show rows of other users.
     """
     found = problems(connections["default"], roles=(role,))
     if found:
-        raise NotIsolated("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
+        raise ImproperlyConfigured("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
 
 
 def problems(connection: BaseDatabaseWrapper, *, roles: Sequence[str]) -> list[checks.CheckMessage]:

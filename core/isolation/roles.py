@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from django.core.exceptions import ImproperlyConfigured
 from psycopg import sql
 
 ServerConnection = psycopg.Connection[Any]
@@ -27,10 +28,6 @@ TRIES = 5
 LONGEST_TRANSACTION = "1h"
 LONGEST_IDLE_TRANSACTION = "15min"
 TRANSACTION_TIMEOUT_SINCE = 170_000
-
-
-class RoleRefused(Exception):
-    """The roles cannot be created or have wrong properties; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +62,13 @@ class Roles:
 def make_roles(server: ServerConnection, roles: Roles, *, passwords: Mapping[str, str]) -> None:
     """Make the roles that are missing and give those named in `passwords` theirs; doing it twice changes nothing.
 
-    `server` is a connection in autocommit of a superuser, or of a role with CREATEROLE. Raises `RoleRefused`.
+    `server` is a connection in autocommit of a superuser, or of a role with CREATEROLE. Raises `ImproperlyConfigured`.
     """
     try:
         with _alone(server):
             _make_roles(server, roles, passwords)
     except psycopg.errors.InsufficientPrivilege as error:
-        raise RoleRefused(
+        raise ImproperlyConfigured(
             f"The role {server.info.user} may not make or change {', '.join(roles.all)}: do it as a role with "
             "CREATEROLE that made them, or as a superuser."
         ) from error
@@ -161,7 +158,7 @@ def _refuse_mighty(server: ServerConnection, name: str) -> None:
         "SELECT rolsuper OR rolbypassrls OR rolcreaterole FROM pg_roles WHERE rolname = %s", [name]
     ).fetchone()
     if row is None or row[0]:
-        raise RoleRefused(
+        raise ImproperlyConfigured(
             f"The role {name} may do too much: as a superuser, run "
             f"ALTER ROLE {name} NOSUPERUSER NOBYPASSRLS NOCREATEROLE."
         )

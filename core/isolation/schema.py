@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from django.apps import apps
 from django.conf import settings
+from django.core.management import CommandError
 from django.db import DatabaseError, connection
 
 # In the format of `sha256sum`, which can check it too.
@@ -38,16 +39,14 @@ _SYNONYMS = {
 _WIDER = {"integer": "bigint", "smallint": "integer"}
 
 
-class DifferentTables(Exception):
-    """The database does not fit this version; the message is one sentence that says how to carry the data over."""
-
-    def __init__(self, differences: list[str]) -> None:
-        named = "; ".join(differences[:NAMED])
-        more = f"; and {len(differences) - NAMED} more" if len(differences) > NAMED else ""
-        super().__init__(
-            f"The database does not fit this version of Recollect ({named}{more}): make a backup with the version that "
-            'wrote it and restore it into an empty product, as docs/operations.md says under "Data of another version".'
-        )
+def unfitting(differences: list[str]) -> CommandError:
+    """The database does not fit this version: a sentence that says how to carry the data over."""
+    named = "; ".join(differences[:NAMED])
+    more = f"; and {len(differences) - NAMED} more" if len(differences) > NAMED else ""
+    return CommandError(
+        f"The database does not fit this version of Recollect ({named}{more}): make a backup with the version that "
+        'wrote it and restore it into an empty product, as docs/operations.md says under "Data of another version".'
+    )
 
 
 class TableColumn(NamedTuple):
@@ -99,9 +98,9 @@ def differences() -> list[str]:
 
 
 def refuse_unless_fitting() -> None:
-    """Raise `DifferentTables` if the tables differ from the models."""
+    """Raise `CommandError` if the tables differ from the models."""
     if found := differences():
-        raise DifferentTables(found)
+        raise unfitting(found)
 
 
 def _differences_of(

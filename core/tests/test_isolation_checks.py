@@ -3,11 +3,11 @@
 import pytest
 from django.apps import apps
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection
 
 from core.isolation.checks import (
-    NotIsolated,
     connected_as,
     connected_as_owner,
     personal_models,
@@ -63,9 +63,12 @@ def test_a_personal_table_without_a_policy_for_the_application_is_named():
 
 
 def test_a_worker_that_logs_in_as_the_application_is_refused_and_the_other_way_round():
-    with as_the_application(), pytest.raises(NotIsolated, match=r"core\.E004: .*recollect_web.*Put recollect_worker"):
+    with (
+        as_the_application(),
+        pytest.raises(ImproperlyConfigured, match=r"core\.E004: .*recollect_web.*Put recollect_worker"),
+    ):
         refuse_unless_isolated(ROLES.worker)
-    with as_a_worker(), pytest.raises(NotIsolated, match=r"core\.E004"):
+    with as_a_worker(), pytest.raises(ImproperlyConfigured, match=r"core\.E004"):
         refuse_unless_isolated(ROLES.web)
 
 

@@ -32,7 +32,7 @@ from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.chats.services import save_exchange
 from intake.models import Turn, User
-from memory.backends.embedders import get_embedder
+from memory.backends.embedders import configured_embedders, get_embedder
 from memory.index.sources import cut, turn_entry
 from memory.models import Embedding
 from memory.search import search_chat_history
@@ -140,7 +140,8 @@ def _batches(turns: list[Turn]) -> list[list[str]]:
 
 
 def time_queries(options: dict[str, Any], report: Report) -> Figures:
-    embedder = get_embedder()
+    # The model of the settings: which one made an index says only its database.
+    embedder, *_ = configured_embedders()
     for query in synthetic.queries(WARM_UP_QUERIES, seed=1):
         embedder.embed_query(query)
     report(f"Embedding {options['samples']} queries one by one.")

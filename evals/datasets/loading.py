@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from django.core.management import CommandError
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from evals import synthetic
-from evals.datasets.reading import DatasetError, Life, TurnRow
+from evals.datasets.reading import Life, TurnRow
 from evals.scratch import as_worker
 from intake.chats.services import save_exchange, title_from
 from intake.models import Conversation, User
@@ -115,7 +116,7 @@ def _distractors(turns: list[TurnRow], count: int) -> Iterator[TurnRow]:
 def embed_all(*, report: Report) -> None:
     """Fill every vector and flush all terms.
 
-    Raises `DatasetError` if some vectors cannot be made: figures without them would mislead.
+    Raises `CommandError` if some vectors cannot be made: figures without them would mislead.
     """
     with as_worker():
         while index.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
@@ -126,4 +127,4 @@ def embed_all(*, report: Report) -> None:
         count = unfilled.count()
         last = unfilled.exclude(last_error="").values_list("last_error", flat=True).first()
     if count:
-        raise DatasetError(f"{count:,} parts could not be embedded ({last or 'no reason was recorded'}).")
+        raise CommandError(f"{count:,} parts could not be embedded ({last or 'no reason was recorded'}).")

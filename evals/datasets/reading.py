@@ -9,15 +9,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+from django.core.management import CommandError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 NonBlankText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Moment = Annotated[datetime, AfterValidator(lambda value: value if value.tzinfo else value.replace(tzinfo=UTC))]
 """A time without a zone is UTC."""
-
-
-class DatasetError(Exception):
-    """The data set cannot be used; the message is one sentence that says where and why."""
 
 
 class Row(BaseModel):
@@ -134,19 +131,19 @@ class Life:
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Raises `DatasetError` for what is missing, no JSON, incomplete, or points nowhere."""
+    """Raises `CommandError` for what is missing, no JSON, incomplete, or points nowhere."""
     turns = _turns(folder)
     known = {turn.key for turn in turns}
     queries = _of_people(turns, folder / "queries.jsonl", QueryRow)
     for where, query in queries:
         for conversation, turn in query.gold:
             if (query.user, conversation, turn) not in known:
-                raise DatasetError(f"{where}: gold names turn {turn} of {conversation!r}, which does not exist.")
+                raise CommandError(f"{where}: gold names turn {turn} of {conversation!r}, which does not exist.")
     return Dataset(folder.resolve().name, turns, _some_of(queries, folder))
 
 
 def read_life(folder: Path) -> Life:
-    """A data set of turns alone is a life too: its questions are asked after the last turn. Raises `DatasetError`."""
+    """A data set of turns alone is a life too: its questions are asked after the last turn. Raises `CommandError`."""
     if not (folder / "documents.jsonl").exists():
         return _life_of_turns(read_dataset(folder))
     turns = _turns(folder)
@@ -172,12 +169,12 @@ def _life_of_turns(dataset: Dataset) -> Life:
 
 
 def read_rows(path: Path, model: type[AnyDatasetRow]) -> Iterator[tuple[str, AnyDatasetRow]]:
-    """The lines that are not blank, each with where it stands; raises `DatasetError`."""
+    """The lines that are not blank, each with where it stands; raises `CommandError`."""
     try:
         # Bytes are split at line feeds only: a text may hold other characters that Python takes for line ends.
         lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror}.") from error
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             where = f"{path}, line {number}"
@@ -186,17 +183,17 @@ def read_rows(path: Path, model: type[AnyDatasetRow]) -> Iterator[tuple[str, Any
             except ValidationError as error:
                 problem = error.errors(include_url=False, include_input=False)[0]
                 field = ".".join(str(step) for step in problem["loc"])
-                raise DatasetError(f"{where}: {f'{field}: ' if field else ''}{problem['msg']}.") from error
+                raise CommandError(f"{where}: {f'{field}: ' if field else ''}{problem['msg']}.") from error
 
 
 def _turns(folder: Path) -> list[TurnRow]:
     """In the file's order, each at most once."""
     if not folder.is_dir():
-        raise DatasetError(f"There is no folder {folder}.")
+        raise CommandError(f"There is no folder {folder}.")
     turns: dict[tuple[str, str, int], TurnRow] = {}
     for where, turn in read_rows(folder / "turns.jsonl", TurnRow):
         if turns.setdefault(turn.key, turn) is not turn:
-            raise DatasetError(f"{where}: this turn is there already.")
+            raise CommandError(f"{where}: this turn is there already.")
     return list(turns.values())
 
 
@@ -205,11 +202,11 @@ def _of_people(turns: list[TurnRow], path: Path, model: type[AnyPersonsRow]) -> 
     people, rows = {turn.user for turn in turns}, list(read_rows(path, model))
     for where, row in rows:
         if row.user not in people:
-            raise DatasetError(f"{where}: the user {row.user!r} has no turns.")
+            raise CommandError(f"{where}: the user {row.user!r} has no turns.")
     return rows
 
 
 def _some_of(queries: list[tuple[str, AnyPersonsRow]], folder: Path) -> list[AnyPersonsRow]:
     if not queries:
-        raise DatasetError(f"{folder / 'queries.jsonl'} holds no query.")
+        raise CommandError(f"{folder / 'queries.jsonl'} holds no query.")
     return [query for _, query in queries]

@@ -13,7 +13,7 @@ from evals.benchmarks.search.asking import ask, timed
 from evals.benchmarks.search.histories import Pool
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
-from evals.benchmarks.search.peers import PEERS, AsSpecified, Exact, PeerMissing, read
+from evals.benchmarks.search.peers import PEERS, AsSpecified, Exact, read
 from evals.tests.test_scratch import database_names
 from intake.chats.services import save_exchange
 from intake.models import Conversation, Turn, User
@@ -243,7 +243,7 @@ def test_a_sqlite_that_takes_no_extensions_is_a_missing_peer(monkeypatch, tmp_pa
     pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed: pip install -r requirements/peers.txt")
     monkeypatch.setattr("ctypes.CDLL", no_library)
 
-    with pytest.raises(PeerMissing, match="takes no extensions"):
+    with pytest.raises(ImportError, match="takes no extensions"):
         AsSpecified(tmp_path)
 
 
@@ -314,14 +314,14 @@ def rare():
 def installed(kind, folder):
     try:
         return kind(folder)
-    except PeerMissing as error:
+    except ImportError as error:
         pytest.skip(str(error))
 
 
 def is_installed(kind, folder):
     try:
         kind(folder).close()
-    except PeerMissing:
+    except ImportError:
         return False
     finally:
         for left in folder.glob("*.sqlite"):

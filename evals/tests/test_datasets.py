@@ -1,9 +1,10 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from django.core.management import CommandError
 
 from evals.datasets.loading import embed_all, load_turns
-from evals.datasets.reading import DatasetError, read_dataset
+from evals.datasets.reading import read_dataset
 from evals.tests.conftest import query, turn
 from intake.models import Conversation, Turn
 from memory.models import Embedding
@@ -13,7 +14,7 @@ A_QUERY = query("alice", "Hello?", ["travel", 1])
 
 
 def refusal(folder):
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(CommandError) as caught:
         read_dataset(folder)
     message = str(caught.value)
     assert "\n" not in message
@@ -118,5 +119,5 @@ def test_parts_without_a_vector_are_no_basis_for_figures(a_dataset, monkeypatch)
 
     monkeypatch.setattr("memory.backends.embedders.FakeEmbedder.embed_documents", fail)
 
-    with pytest.raises(DatasetError, match="3 parts could not be embedded \\(RuntimeError\\)"):
+    with pytest.raises(CommandError, match="3 parts could not be embedded \\(RuntimeError\\)"):
         embed_all(report=lambda line: None)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.datasets.reading import DatasetError, Gold, LifeQuery, read_life
+from evals.datasets.reading import Gold, LifeQuery, read_life
 from evals.management.commands import run_evals
 from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data, table
 from evals.tests.conftest import turn
@@ -168,7 +168,7 @@ def test_a_row_of_somebody_without_turns_is_said_with_its_line(write_life):
             {"user": "bob", "id": "m", "kind": "memory", "text": "x"},
         ],
     )
-    with pytest.raises(DatasetError, match=r"documents.jsonl, line 1: the user 'bob' has no turns"):
+    with pytest.raises(CommandError, match=r"documents.jsonl, line 1: the user 'bob' has no turns"):
         read_life(folder)
 
 

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Any, Literal, Self, get_args
 
 from core.text import kept, pg_text, pg_value
-from imports.models import EntryKind, Import, ImportedChange, ImportedChangeQuerySet, ImportedItem
+from imports.models import EntryKind, Import, ImportedChange, ImportedItem
 from imports.reading import products
 from imports.reading.exported import path_of
 from imports.reading.files import open_files
@@ -27,6 +27,7 @@ from imports.reading.items import (
 )
 from imports.storing.queue import reading_limits, upload_path
 from intake.models import User
+from intake.models.conversations import OwnedQuerySet
 
 # --- Keeps what later imports changed in earlier imported items, so that imports can be undone in any order ---
 # The changes of an item form a stack. Undoing the import on top restores the state below it. Undoing one further down
@@ -84,7 +85,7 @@ def make_permanent(batch: Import, user: User) -> None:
         _of(change.item).filter(pk__lte=change.pk).delete()
 
 
-def _of(item: ImportedItem) -> ImportedChangeQuerySet:
+def _of(item: ImportedItem) -> OwnedQuerySet[ImportedChange]:
     return ImportedChange.objects.filter(user=item.user_id, item=item).order_by("pk")
 
 

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
 from core.text import kept, pg_text, pg_value
-from imports.models import EntryKind, Import, ImportedChange, ImportedItem, ImportedItemQuerySet, ImportEntry, ImportJob
+from imports.models import EntryKind, Import, ImportedChange, ImportedItem, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import contents, queue
 from imports.storing import conversations as writing
@@ -42,6 +42,7 @@ from imports.storing.documents import KeptItem, is_changed_here, keep_all, resto
 from intake.chats import changes as history
 from intake.chats import deleting
 from intake.models import Conversation, Turn, User
+from intake.models.conversations import OwnedQuerySet
 
 STORING_STATES = (Import.State.WAITING, Import.State.RUNNING)
 EXPIRED = "This import was not continued within a day, so its file was deleted. Upload the file again."
@@ -306,7 +307,7 @@ def _hand_over(job: ImportJob, user: User) -> bool:
         return contents.reassign(batch, user, at_most=BATCH)
 
 
-def _brought(batch: Import, user: User) -> ImportedItemQuerySet:
+def _brought(batch: Import, user: User) -> OwnedQuerySet[ImportedItem]:
     return ImportedItem.objects.for_user(user).filter(batch=batch)
 
 

@@ -233,10 +233,6 @@ class Turn(models.Model):
 # --- The kept responses of idempotent requests ---
 
 
-class IdempotentAnswerQuerySet(OwnedQuerySet["IdempotentAnswer"]):
-    """Starts at `for_caller`."""
-
-
 class IdempotentAnswer(models.Model):
     """One key of a caller: a digest of its request, and the response."""
 
@@ -248,7 +244,7 @@ class IdempotentAnswer(models.Model):
     answer = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = IdempotentAnswerQuerySet.as_manager()
+    objects = OwnedQuerySet["IdempotentAnswer"].as_manager()
 
     class Meta:
         db_table = "intake_idempotent_answers"

@@ -112,6 +112,7 @@ WITH {deleted}stemmed AS MATERIALIZED (
 ), best AS (
     SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
            coalesce(sum(idf * said / (%(k1)s::float8 + said)) FILTER (WHERE said > 0), 0) AS said_score,
+           coalesce(sum(idf * answered / (%(k1)s::float8 + answered)) FILTER (WHERE answered > 0), 0) AS answered_score,
            bool_or(having_it = 1) AS has_only
       FROM posting
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
@@ -125,7 +126,8 @@ WITH {deleted}stemmed AS MATERIALIZED (
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, score, said_score, has_only,
+SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, score, said_score, answered_score,
+       has_only,
        -- In its own language a query has the fewest terms: its function words are none, and its others are known.
        (SELECT coalesce(min(ideal), 0)
           FROM (SELECT sum(idf) AS ideal
@@ -194,9 +196,10 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
             length,
             lexical,
             user_lexical,
+            assistant_lexical,
             shares_terms=True,
             has_only=has_only,
         )
-        for source, place, corpus, at, length, lexical, user_lexical, has_only, *_ in rows
+        for source, place, corpus, at, length, lexical, user_lexical, assistant_lexical, has_only, *_ in rows
     ]
     return hits, rows[0][-2] if rows else 0.0

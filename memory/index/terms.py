@@ -100,6 +100,8 @@ _LANGUAGES_OF = {
     for word in words.split()
 }
 
+FUNCTION_WORDS = frozenset(_LANGUAGES_OF)
+
 # A row if the text was new. A term of both sides, or of several pieces, is stored once for each: merging them takes
 # longer than everything else here.
 _ADD = """

@@ -60,14 +60,15 @@ class Hit(NamedTuple):
     then for `search_history` the source.
 
     `at` is the time of the text, `length` its number of terms. `lexical` is its score by the query's terms, and
-    `user_lexical` the score of the user's side alone; 0 without any of the terms. `distance` is the cosine distance of
-    its nearest passage, and `user_distance` that of its first one, with the user's text; None without a vector. Of a
-    note both are the same, and its length is that of its nearest passage, often one line.
+    `user_lexical` and `assistant_lexical` the scores of each side alone; 0 without any of the terms. `distance` is the
+    cosine distance of its nearest passage, and `user_distance` that of its first one, with the user's text; None
+    without a vector. Of a note both are the same, and its length is that of its nearest passage, often one line.
     `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the requested text; `score`, 0 to 1, also
     counts its source and age.
 
     `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.
     `has_only`: it is the user's only text with one of the query's terms. `is_exact`: it contains an exact piece.
+    `is_echo`: its user only asked what the query asks, and its figures are those of the answer.
     `snippet`: the first words of a turn, None if they were not read.
     """
 
@@ -77,6 +78,7 @@ class Hit(NamedTuple):
     length: int = 0
     lexical: float = 0.0
     user_lexical: float = 0.0
+    assistant_lexical: float = 0.0
     distance: float | None = None
     user_distance: float | None = None
     relevance: float = 0.0
@@ -85,6 +87,7 @@ class Hit(NamedTuple):
     shares_terms: bool = False
     has_only: bool = False
     is_exact: bool = False
+    is_echo: bool = False
     snippet: str | None = None
 
 

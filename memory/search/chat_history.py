@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from math import inf
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -33,6 +34,7 @@ from memory.index import scoring, vectors
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
+from memory.search.echoes import answers_alone, discounted, find_echoes, telling_sides
 from memory.search.fusion import fuse
 from memory.search.literal import (
     NO_CHAT_HAS,
@@ -183,6 +185,7 @@ class _Search:
         question = _Question(scope, query, vector, embedder, literal)
         found, passages = self._step(lambda: self._candidates(question, is_ranked=is_ranked, rerank=rerank))
         notes += lacking(query, found)
+        literal = literal.without(_echoes(found))
         hits, is_reranked = found.hits, False
         if passages:
             hits, is_reranked = _reranked(query.text, hits, passages)
@@ -220,7 +223,8 @@ class _Search:
         found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
         if not is_ranked:
             return found, {}
-        if literal.hits:
+        question = question._replace(literal=literal.without(_echoes(found)))
+        if question.literal.hits:
             found = found._replace(hits=_literal_first(question, found.hits))
         found = found._replace(hits=_chosen_first(self.user, found.hits))
         return found, _passages(scope, query.text, vector, embedder, found.hits) if rerank else {}
@@ -276,6 +280,10 @@ def lacking(query: Query, found: "Found") -> list[str]:
     ]
 
 
+def _echoes(found: Found) -> set[Key]:
+    return {hit.key for hit in found.hits if hit.is_echo}
+
+
 def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
     """The literal matches among the others, with their distances; a narrowed search has those that fit already."""
     scope, query, vector, embedder, literal = question
@@ -315,7 +323,7 @@ def is_nearest_only(hits: Sequence[Hit], calibration: Calibration) -> bool:
 
 
 def is_near(hit: Hit, calibration: Calibration) -> bool:
-    return hit.distance is not None and hit.distance <= calibration.far
+    return hit.distance is not None and hit.distance <= calibration.far and not hit.is_echo
 
 
 def _passages(scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]) -> dict[Key, str]:
@@ -323,6 +331,7 @@ def _passages(scope: Scope, query: str, vector: Vector | None, embedder: Embedde
     keys = [hit.key for hit in hits[:LOOKED_AT]]
     spans = nearest_passages(scope, vector, embedder, keys)
     turns = {key: segments for key, *_, segments in read_turns(scope.user, keys, query=query, passages=spans)}
+    turns = {hit.key: telling_sides(hit, turns[hit.key]) for hit in hits[:LOOKED_AT] if hit.key in turns}
     return dict(zip(turns, passages(query, list(turns.values())), strict=True))
 
 
@@ -419,14 +428,20 @@ def by_terms_and_meaning(
         inside = gather(replace(scope, since=since, until=until), query=query, vector=vector, embedder=embedder)
         known = {hit.key for hit in found.hits}
         found = found._replace(hits=found.hits + [hit for hit in inside.hits if hit.key not in known])
-    fused = fuse(
-        found.hits,
+    ranked = partial(
+        fuse,
         ideal=found.ideal,
         unrelated=found.unrelated,
         calibration=found.calibration,
         times=matcher_of(times, scope.user),
     )
-    return found._replace(hits=fused)
+    fused = ranked(found.hits)
+    echoes = find_echoes(scope.user, query, fused)
+    if echoes.messages:
+        distances = {hit.key: hit.distance for hit in fused}
+        alone = ranked(answers_alone(fused, echoes, unrelated=found.unrelated))
+        fused = [hit._replace(distance=distances[hit.key]) for hit in alone]
+    return found._replace(hits=discounted(fused, echoes))
 
 
 def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[float, float]] | None:

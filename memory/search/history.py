@@ -21,6 +21,7 @@ from memory.index.vectors import count_pending
 from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, dated, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, searching
+from memory.search.echoes import telling_sides
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
@@ -221,8 +222,12 @@ def _ranked(
     if not rerank:
         return ranked, {}
     texts = _read(ranked[:LOOKED_AT], asked, sources)
-    read = passages_of(asked.query, [segments for _, segments in texts.values()])
-    return ranked, dict(zip(texts, read, strict=True))
+    sides = {
+        (hit.source, hit.key): telling_sides(hit, texts[hit.source, hit.key][1])
+        for hit in ranked[:LOOKED_AT]
+        if (hit.source, hit.key) in texts
+    }
+    return ranked, dict(zip(sides, passages_of(asked.query, list(sides.values())), strict=True))
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
@@ -352,6 +357,7 @@ def _shown(
         for hit in batch:
             if (hit.source, hit.key) in texts:
                 reference, segments = texts[hit.source, hit.key]
+                segments = telling_sides(hit, segments)
                 # Of a message only the matching sides are shown.
                 shown = show(matching(segments, matcher) if reference.kind is Kind.MESSAGE else segments, matcher)
                 match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces)

@@ -51,6 +51,13 @@ class LiteralHits:
     def hits(self) -> dict[Key, Hit]:
         return {hit.key: hit for found in (self.whole, *self.pieces) for hit in found}
 
+    def without(self, keys: Collection[Key]) -> Self:
+        """Without these texts, which contain it and answer nothing."""
+        if self.hits.keys().isdisjoint(keys):
+            return self
+        whole, *pieces = ([hit for hit in found if hit.key not in keys] for found in (self.whole, *self.pieces))
+        return replace(self, whole=whole, pieces=pieces)
+
     @cached_property
     def exact(self) -> Counter[Key]:
         """How many exact pieces each text contains: quoted text, identifiers, or the whole query if few contain it."""

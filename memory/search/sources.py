@@ -30,6 +30,7 @@ from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
+from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
 from memory.search.literal import FEW, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query, Speaker
@@ -153,7 +154,8 @@ class HistoryQuestion:
     def relevances(self) -> dict[Key, float]:
         """For every related text, and every text with the literal query."""
         related = {hit.key: hit.relevance for hit in self.related}
-        return with_literal(related, [key for key in self.literal.hits if key in related or not self.parsed.narrows])
+        literal = self.answering.hits
+        return with_literal(related, [key for key in literal if key in related or not self.parsed.narrows])
 
     @property
     def literal(self) -> LiteralHits:
@@ -161,19 +163,27 @@ class HistoryQuestion:
         return self._once("literal", lambda: find_literal(self.scope, self.parsed))
 
     @property
+    def answering(self) -> LiteralHits:
+        """The same without questions that were asked before."""
+        found = self._done.get("found")
+        echoes = {hit.key for hit in found.hits if hit.is_echo} if isinstance(found, Found) else set()
+        return self.literal.without(echoes)
+
+    @property
     def literal_in_time(self) -> LiteralHits | None:
         """The same; None if an earlier source has spent its time on them."""
-        return None if isinstance(self._done.get("literal"), OutOfTime) else self.literal
+        return None if isinstance(self._done.get("literal"), OutOfTime) else self.answering
 
     @cached_property
     def hits(self) -> list[Hit]:
         """The texts that are related or contain the query, in no order, each with its relevance."""
         known = {hit.key for hit in self.related}
-        found = self.related + [hit for key, hit in self.literal.hits.items() if key in self.relevances.keys() - known]
+        answering = self.answering
+        found = self.related + [hit for key, hit in answering.hits.items() if key in self.relevances.keys() - known]
         return [
             hit._replace(
                 relevance=self.relevances[hit.key],
-                is_exact=hit.key in self.literal.exact,
+                is_exact=hit.key in answering.exact,
                 shares_terms=hit.shares_terms or hit.key in self.literal.hits,
             )
             for hit in found
@@ -364,7 +374,7 @@ WITH term AS MATERIALIZED (
      ORDER BY last_active_at DESC, id DESC
      LIMIT %(weighed)s
 ), weighed AS (
-    SELECT id, last_active_at,
+    SELECT id, last_active_at, title,
            (piece <> '' AND strpos(title, piece) > 0)::int
            + (piece <> '' AND strpos(preview, piece) > 0)::int / 2.0
            + (SELECT count(*) FROM unnest(to_tsvector(%(configuration)s::regconfig, title))
@@ -374,7 +384,7 @@ WITH term AS MATERIALIZED (
       FROM possible
      CROSS JOIN asked
 )
-SELECT id, raw, last_active_at
+SELECT id, raw, last_active_at, title
   FROM weighed
  WHERE raw > 0
  ORDER BY raw DESC, last_active_at DESC, id
@@ -403,7 +413,12 @@ class Sessions(HistorySource):
                     "best": BEST,
                 },
             )
-            rows = _fitting(cursor.fetchall(), asked)
+            rows = [
+                # A question that gave a chat its title is no answer either.
+                (id_, float(raw) * (ECHO if repeats(asked.query, title) else 1.0), at)
+                for id_, raw, at, title in cursor.fetchall()
+            ]
+        rows = _fitting(rows, asked)
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
         literal = asked.literal_in_time
         is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
@@ -413,7 +428,7 @@ class Sessions(HistorySource):
                 Corpus.CHAT,
                 at,
                 source=self.name,
-                relevance=_relevance(float(raw)),
+                relevance=_relevance(raw),
                 shares_terms=True,
                 is_exact=id_ in titled and is_rare,
             )

@@ -169,10 +169,10 @@ def test_hybrid_asks_the_database_once_a_leg():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     index.embed_pending()
-    # Substrings; words; vectors, and how many wait; which of their chats have versions; snippets.
+    # Substrings; words; vectors, and how many wait; questions asked before; which of their chats have versions; snippets.
     with CaptureQueriesContext(connection) as queries:
         by_both(alice, "cats")
-    assert len(of_rows(queries)) == 5
+    assert len(of_rows(queries)) == 6
 
 
 def of_rows(queries):

@@ -447,7 +447,8 @@ def test_an_answer_that_quotes_the_history_is_not_searched(alice):
     services.finish_turn(turn_id=turn.pk, answer=answer)
     indexing.embed_pending()
     assert search(alice, "octopus").results == []
-    assert next(text for _, text in found(alice, "what did I say")) == "User: What did I say?"
+    messages = [text for kind, text in found(alice, "what did I say") if kind == "message"]
+    assert messages == ["User: What did I say?"]
 
 
 def test_what_is_being_asked_right_now_is_no_result(alice):
@@ -515,7 +516,8 @@ def test_only_the_texts_of_results_that_can_still_win_are_read(alice):
         search(alice, "gallery", max_results=5)
     assert len([query for query in queries.captured_queries if "FROM" in query["sql"]]) <= 30
     read = [query["sql"] for query in queries.captured_queries if "user_message" in query["sql"]]
-    assert len(read) <= 4, read
+    # Twice for the results; for questions that were asked before; for previews and versions.
+    assert len(read) <= 5, read
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
 from config.ops import backup, restore
-from config.ops.backup import BackupError, passphrase
+from config.ops.backup import passphrase
 from core.isolation.schema import applied_migrations, tables_found
 
 
@@ -26,17 +26,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         target = options["file"]
-        try:
-            rows = _write(sys.stdout.buffer) if target == "-" else _write_file(Path(target))
-        except BackupError as error:
-            raise CommandError(str(error)) from error
+        rows = _write(sys.stdout.buffer) if target == "-" else _write_file(Path(target))
         self.stderr.write(f"{rows:,} rows{'' if passphrase() else ', not encrypted'}.")
 
 
 def _write_file(path: Path) -> int:
     """Under another name until it is complete, readable only by its owner."""
     if path.is_dir():
-        raise BackupError(f"{path} is a folder: name a file in it, as in {path / 'recollect.backup'}.")
+        raise CommandError(f"{path} is a folder: name a file in it, as in {path / 'recollect.backup'}.")
     partial = path.with_name(f"{path.name}.part")
     try:
         partial.unlink(missing_ok=True)
@@ -45,7 +42,7 @@ def _write_file(path: Path) -> int:
             rows = _write(file)
         partial.rename(path)
     except OSError as error:
-        raise BackupError(f"{path} cannot be written: {error.strerror}.") from error
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         partial.unlink(missing_ok=True)
     return rows

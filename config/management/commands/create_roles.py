@@ -7,11 +7,12 @@ from urllib.parse import quote, urlsplit
 import environ
 import psycopg
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import BaseCommand, CommandError
 from django.db import connection
 
 from core.isolation.checks import connected_as_owner
-from core.isolation.roles import RoleRefused, Roles, existing, make_roles
+from core.isolation.roles import Roles, existing, make_roles
 
 
 class Command(BaseCommand):
@@ -37,7 +38,7 @@ class Command(BaseCommand):
             }
             try:
                 make_roles(server, roles, passwords=from_settings | made_up)
-            except RoleRefused as error:
+            except ImproperlyConfigured as error:
                 raise CommandError(str(error)) from error
         self.stdout.write(f"The roles {', '.join(roles.all)} are there.")
         for name, variable in ((roles.web, "DATABASE_URL"), (roles.worker, "DATABASE_WORKER_URL")):

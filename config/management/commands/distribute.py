@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import BaseCommand
 
-from core.citus.distribute import CannotDistribute, distribute
+from core.citus.distribute import distribute
 from core.isolation.checks import connected_as_owner
 
 
@@ -19,9 +19,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with connected_as_owner():
-            try:
-                placed = distribute(log=self.stdout.write if options["verbosity"] else lambda line: None)
-            except CannotDistribute as error:
-                raise CommandError(str(error)) from error
+            placed = distribute(log=self.stdout.write if options["verbosity"] else lambda line: None)
         if options["verbosity"]:
             self.stdout.write(f"{len(placed)} tables were placed." if placed else "Every table is placed already.")

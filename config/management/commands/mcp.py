@@ -1,6 +1,7 @@
 """`manage.py mcp`: serves the tools over standard input and output, for the owner of the token in `RECOLLECT_TOKEN`."""
 
 import os
+from argparse import ArgumentParser
 from typing import Any
 
 import anyio
@@ -19,6 +20,9 @@ class Command(BaseCommand):
     # The server has run the checks, and an agent waits for this start.
     requires_system_checks = []
 
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--all-tools", action="store_true", help="list every tool, also those rarely needed")
+
     def handle(self, *args: Any, **options: Any) -> None:
         secret = os.environ.get(VARIABLE, "").strip()
         if not secret:
@@ -27,4 +31,4 @@ class Command(BaseCommand):
             verify(secret, now=timezone.now())
         except TokenRefused as refused:
             raise CommandError(f"{VARIABLE}: {refused.detail}") from None
-        anyio.run(lambda: serve(mcp_registry, secret=secret))
+        anyio.run(lambda: serve(mcp_registry, secret=secret, lists_all=options["all_tools"]))

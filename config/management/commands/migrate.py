@@ -11,7 +11,7 @@ from django.db import DatabaseError, OperationalError, connection
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
 from core.isolation.checks import connected_as_owner
-from core.isolation.schema import DifferentTables, refuse_unless_fitting
+from core.isolation.schema import refuse_unless_fitting, unfitting
 
 
 class Command(migrate.Command):
@@ -27,7 +27,7 @@ class Command(migrate.Command):
                     cursor.execute(ONE_SHARD_AFTER_ANOTHER)
             _migrate_or_refuse(lambda: super(Command, self).handle(*args, **options))
             if not (options["app_label"] or options["fake"] or options["plan"] or options["check_unapplied"]):
-                _refuse_unless_fitting()
+                refuse_unless_fitting()
         return None
 
 
@@ -39,14 +39,7 @@ def _migrate_or_refuse(migrate_all: Callable[[], Any]) -> None:
         raise
     except DatabaseError as error:
         first_line = str(error).strip().splitlines()[0]
-        raise CommandError(str(DifferentTables([f"a migration failed, {first_line}"]))) from error
-
-
-def _refuse_unless_fitting() -> None:
-    try:
-        refuse_unless_fitting()
-    except DifferentTables as refusal:
-        raise CommandError(str(refusal)) from refusal
+        raise unfitting([f"a migration failed, {first_line}"]) from error
 
 
 def _refuse_without_roles() -> None:

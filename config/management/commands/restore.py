@@ -8,7 +8,7 @@ from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
 from config.ops import backup, restore
-from config.ops.backup import BackupError, opened, passphrase
+from config.ops.backup import opened, passphrase
 from core.isolation.acting import is_cluster
 from core.isolation.checks import connected_as_owner
 from intake.models import User
@@ -45,8 +45,6 @@ class Command(BaseCommand):
             if is_cluster(connection):
                 # It came to the coordinator.
                 call_command("distribute", verbosity=0)
-        except BackupError as error:
-            raise CommandError(str(error)) from error
         finally:
             connections.close_all()
         for note in (*notes, *restore.about_the_key(manifest)):
@@ -61,14 +59,14 @@ class Command(BaseCommand):
 def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
     prefix = settings.DATABASE_ROLES.prefix
     if manifest.get("roles_prefix") != prefix:
-        raise BackupError(
+        raise CommandError(
             f"The backup belongs to roles named {manifest.get('roles_prefix')}_…, and here they are {prefix}_…: set "
             "DATABASE_ROLE_PREFIX."
         )
     with connected_as_owner(), connection.cursor() as cursor:
         if backup.version() // 10_000 < int(manifest["postgresql"]) // 10_000:
-            raise BackupError(
+            raise CommandError(
                 "The backup is of a newer PostgreSQL than this one: restore it into that version or later."
             )
         if User._meta.db_table in connection.introspection.table_names(cursor) and User.objects.exists():
-            raise BackupError("This product has users already: a backup is restored into an empty one.")
+            raise CommandError("This product has users already: a backup is restored into an empty one.")

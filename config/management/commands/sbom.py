@@ -23,10 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         lock = options["lock"] or sbom.lock_of_this_installation()
-        try:
-            packages = sbom.read_lock(lock)
-        except sbom.UnreadableLock as error:
-            raise CommandError(str(error)) from error
+        packages = sbom.read_lock(lock)
         strangers = sbom.strangers(packages)
         for package in strangers:
             self.stderr.write(f"{package.name} {package.version} is installed, which is not the lock's version.")

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError
 
 from config.ops import backup, restore
-from config.ops.backup import BackupError, opened, passphrase
+from config.ops.backup import opened, passphrase
 
 
 class Command(BaseCommand):
@@ -20,19 +20,16 @@ class Command(BaseCommand):
         parser.add_argument("--file-only", action="store_true", help="do not compare it with this product")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            with opened(options["file"]) as file:
-                manifest = backup.read_manifest(file, passphrase=passphrase())
-            complaints: list[str] = []
-            notes: list[str] = []
-            if not options["file_only"]:
-                complaints += [*restore.differences(manifest), *restore.failing_searches()]
-                notes += restore.compared_by_number(manifest)
-                # Defaults of settings belong to a version.
-                (notes if notes else complaints).extend(restore.changed_settings(manifest))
-            notes += restore.about_the_key(manifest, counts=not options["file_only"])
-        except BackupError as error:
-            raise CommandError(str(error)) from error
+        with opened(options["file"]) as file:
+            manifest = backup.read_manifest(file, passphrase=passphrase())
+        complaints: list[str] = []
+        notes: list[str] = []
+        if not options["file_only"]:
+            complaints += [*restore.differences(manifest), *restore.failing_searches()]
+            notes += restore.compared_by_number(manifest)
+            # Defaults of settings belong to a version.
+            (notes if notes else complaints).extend(restore.changed_settings(manifest))
+        notes += restore.about_the_key(manifest, counts=not options["file_only"])
         for note in notes:
             self.stdout.write(note)
         if complaints:

@@ -20,7 +20,7 @@ from evals.benchmarks.search.asking import (
     search_semantic,
     timed,
 )
-from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing, read
+from evals.benchmarks.search.peers import PEERS, Exact, Peer, read
 from evals.client import Client
 from evals.datasets.loading import Report
 from evals.processes import Environment, call, web
@@ -85,7 +85,7 @@ class Measured:
             with TemporaryDirectory(prefix=f"recollect-{kind.name}-") as folder:
                 try:
                     peer = kind(Path(folder))
-                except PeerMissing as error:
+                except ImportError as error:
                     self.missing.append(f"{kind.name}: {error}")
                     report(f"Without {kind.name}: {error}")
                     continue

@@ -100,12 +100,8 @@ def read(user: User) -> Stored:
     )
 
 
-class PeerMissing(Exception):
-    """The peer cannot run here; the message says what is missing and what would bring it."""
-
-
 class Peer(ABC):
-    """Made with an empty folder of its own. Making one raises `PeerMissing` where it cannot run."""
+    """Made with an empty folder of its own. Making one raises `ImportError` where it cannot run."""
 
     name: str
 
@@ -154,7 +150,7 @@ class SqliteVec(Peer):
         try:
             import sqlite_vec
         except ImportError as error:
-            raise PeerMissing(f"sqlite-vec is not installed: {INSTALL}") from error
+            raise ImportError(f"sqlite-vec is not installed: {INSTALL}") from error
         _load_for_all(sqlite_vec.loadable_path())
         self._database = sqlite3.connect(folder / f"{self.name}.sqlite")
 
@@ -170,7 +166,7 @@ def _load_for_all(extension: str) -> None:
         with sqlite3.connect(":memory:") as database:
             database.execute("SELECT vec_version()")
     except (OSError, AttributeError, sqlite3.OperationalError) as error:
-        raise PeerMissing(f"this Python's SQLite takes no extensions, and sqlite-vec is one: {error}") from error
+        raise ImportError(f"this Python's SQLite takes no extensions, and sqlite-vec is one: {error}") from error
 
 
 class AsSpecified(SqliteVec):
@@ -253,7 +249,7 @@ class Filtered(Peer):
         try:
             import lancedb
         except ImportError as error:
-            raise PeerMissing(f"LanceDB is not installed: {INSTALL}") from error
+            raise ImportError(f"LanceDB is not installed: {INSTALL}") from error
         self._database = lancedb.connect(folder / "lance")
         self._table: Any = None
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError
 
 from evals import ranking_fit
 from evals.datasets.loading import embed_all, load_turns
-from evals.datasets.reading import Dataset, DatasetError, read_dataset
+from evals.datasets.reading import Dataset, read_dataset
 from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
@@ -23,12 +23,9 @@ class Command(ReportingCommand):
         parser.add_argument("datasets", type=Path, nargs="+", metavar="DIR", help="as run_evals --dataset takes it")
 
     def handle(self, *args: Any, datasets: list[Path], **options: Any) -> None:
-        try:
-            # Each is read before any is embedded, which takes minutes.
-            read = [read_dataset(folder) for folder in datasets]
-            asked = {dataset.name: self._questions(dataset) for dataset in read}
-        except DatasetError as error:
-            raise CommandError(str(error)) from error
+        # Each is read before any is embedded, which takes minutes.
+        read = [read_dataset(folder) for folder in datasets]
+        asked = {dataset.name: self._questions(dataset) for dataset in read}
         every = [one for those in asked.values() for one in those]
         if not any(one.requested.any() for one in every):
             raise CommandError("No retriever found anything that is wanted: there is nothing to fit to.")

@@ -1,0 +1,31 @@
+import pytest
+from django.core.management import CommandError, call_command
+
+from evals import echo
+from memory.search import chat_history, sources
+from memory.search.echoes import Echoes
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
+
+
+@pytest.fixture(autouse=True)
+def few_facts(monkeypatch, tmp_path):
+    facts = echo.FACTS.read_text().splitlines(keepends=True)
+    (tmp_path / "facts.jsonl").write_text("".join(facts[number] for number in (1, 6, 15)))
+    monkeypatch.setattr(echo, "FACTS", tmp_path / "facts.jsonl")
+    monkeypatch.setattr(echo, "TIMES", (1, 2))
+
+
+def test_a_line_for_each_case_and_the_share_that_passed(capsys):
+    call_command("run_evals", suite="echo")
+    *cases, share = capsys.readouterr().out.splitlines()
+    assert len(cases) >= 24
+    assert all(" pass  " in case for case in cases)
+    assert share == f"{len(cases)} of {len(cases)} passed, 95% must."
+
+
+def test_it_fails_where_questions_are_taken_for_answers(monkeypatch):
+    monkeypatch.setattr(chat_history, "find_echoes", lambda *_: Echoes())
+    monkeypatch.setattr(sources, "repeats", lambda *_: False)
+    with pytest.raises(CommandError, match="evals failed"):
+        call_command("run_evals", suite="echo")
