@@ -266,6 +266,16 @@ def test_tools_are_left_out_of_a_window_that_they_would_fill(path):
     assert large.tools == chat_tools.get().described(CALLER, uses_memory=True, may_save=True)
 
 
+def test_a_long_message_goes_without_the_tools_rather_than_not_at_all(path):
+    path.say("Hello")
+    question = a_turn_of("a boat on the water " * 700)
+    for is_kept in (True, False):
+        asked = prompt.asked(question, deps_of(8_192))
+        assert (asked.message, asked.deps.has_tools) == (question.user_message, False)
+        assert said_in(asked) == (["Hello", "Noted."] if is_kept else [])
+        path.turns.clear()
+
+
 @pytest.mark.parametrize("length", [0, 1, 5, 100, 3_000])
 def test_a_text_is_cut_in_its_middle_to_so_many_tokens(length):
     text = "The lighthouse keeper. " * 1_000 + "漢字🙂" * 500

@@ -378,7 +378,12 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     nearest = None if kept else next(before, None)
     ratio = ratio_of(turn if kept else nearest, deps.model)
     first = _Pair(user_content(turn), kept) if kept else None if nearest is None else _pair_of(nearest)
-    fixed = tokens_of(message) + TOKENS_OF_A_MESSAGE + _tokens_of_instructions(deps)
+    of_message = tokens_of(message) + TOKENS_OF_A_MESSAGE
+    fixed = of_message + _tokens_of_instructions(deps)
+    if deps.tools and window.is_certain and int(_room(window, deps) / ratio) - fixed < LEAST_OF_IT:
+        # Rather the message than the tools.
+        deps = replace(deps, has_tools=False, tools="")
+        fixed = of_message + _tokens_of_instructions(deps)
     room = int(_room(window, deps) / ratio) - fixed
     if first is not None and room < LEAST_FOR_THE_TURN_BEFORE:
         # Rather a shorter answer than an answer without what it is about.
