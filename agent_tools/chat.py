@@ -13,6 +13,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from agent_tools.registry import StoredByCall, Tool, run_in_thread
 from agent_tools.tools import registry
+from agent_tools.tools.context import get_context
 from agent_tools.tools.conversations import fair_limit
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from core.isolation.acting import Caller, acting_as
@@ -45,6 +46,9 @@ You are talking to a visitor who has not logged in. You have no memory of them b
 there to remember for: tools find and store nothing. If they ask for something to be remembered or recalled, say that it
 becomes possible once they register or log in; what they say here becomes theirs then."""
 
+# The prompt of the chat has its notes already.
+FOR_THE_CHAT = [tool for tool in registry if tool is not get_context]
+
 NOBODY = "nobody is logged in, so there is nobody to remember for. It works once they register or log in."
 
 
@@ -59,7 +63,7 @@ def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) 
     """No tools without the memory, and none that stores where storing is not allowed."""
     if not uses_memory:
         return FunctionToolset(instructions=FOR_A_CHAT_WITHOUT_MEMORY)
-    tools = [_for_model(tool, caller) for tool in registry if may_save or tool.is_read_only]
+    tools = [_for_model(tool, caller) for tool in FOR_THE_CHAT if may_save or tool.is_read_only]
     if caller.is_registered and not may_save:
         return FunctionToolset(tools, instructions=FOR_A_PERSON + NOTHING_IS_KEPT)
     return FunctionToolset(tools, instructions=FOR_A_PERSON if caller.is_registered else FOR_A_VISITOR)
@@ -76,7 +80,7 @@ def described(caller: Caller, *, uses_memory: bool = True, may_save: bool = True
 def _described(*, is_registered: bool, may_save: bool) -> str:
     tools = [
         {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-        for tool in registry
+        for tool in FOR_THE_CHAT
         if may_save or tool.is_read_only
     ]
     text = (FOR_A_PERSON if is_registered else FOR_A_VISITOR) + ("" if may_save else NOTHING_IS_KEPT)

@@ -5,6 +5,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -30,10 +31,24 @@ from agent_tools.authentication import (
 from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
 from agent_tools.oauth.addresses import MCP_PATH
 from agent_tools.oauth.connections import end_connection, list_connections
+from agent_tools.tools.context import (
+    LONGEST_QUERY,
+    MOST_TOKENS,
+    USUAL_TOKENS,
+    ContextLine,
+    prompt_context,
+    session_context,
+    text_of,
+)
+from core import rate_limits
 from core.errors import InvalidInput
+from core.isolation.acting import read_as
 from core.text import in_page_language
-from intake.accounts.identity import person_of
+from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import requires_recent_proof
+from intake.agent.models import tokens_of
+from memory.models.documents import MAX_PROJECT_LENGTH
+from memory.pages.common import page_that_searches, show
 
 # --- The configuration lines for each client, with the server's real address and a token if there is one ---
 
@@ -235,3 +250,46 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", context)
+
+
+# --- The page `/memory/context/`: what `get_context` gives an agent now ---
+
+BUDGETS = (USUAL_TOKENS, 300, 2_000, MOST_TOKENS)
+
+
+class ContextForm(forms.Form):
+    query = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Prompt"))
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
+    tokens = forms.ChoiceField(
+        required=False,
+        choices=[(number, f"{number:,}") for number in sorted(BUDGETS)],
+        initial=USUAL_TOKENS,
+        label=_("Tokens"),
+    )
+
+
+@page_that_searches
+def context(request: HttpRequest) -> HttpResponse:
+    """Without a prompt the beginning of a session. Looking at it counts as given to no session."""
+    form = ContextForm(request.GET or None)
+    lines: list[ContextLine] = []
+    if not form.is_bound or form.is_valid():
+        asked = form.cleaned_data if form.is_bound else {}
+        user, now = person_of(request), timezone.now()
+        about: dict[str, Any] = {"user": user, "session": None, "now": now}
+        about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
+        query = asked.get("query", "").strip()
+        rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+        lines = (
+            prompt_context(query=query, **about)
+            if query
+            else session_context(project=asked.get("project") or None, **about)
+        )
+    tokens = tokens_of(text_of(lines))
+    shown = [(line.text, line.path, in_page_language(line.why) if line.why else "") for line in lines]
+    return read_as(
+        caller_of(request),
+        lambda: show(
+            request, "agent_tools/context.html", form=form, lines=shown, tokens=tokens, place="memory", tab="context"
+        ),
+    )

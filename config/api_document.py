@@ -6,7 +6,6 @@ that has them already gets 304.
 
 import hashlib
 import threading
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -37,26 +36,19 @@ CACHE_CONTROL = "public, no-cache"
 _building = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedDocument:
-    body: bytes
-    media_type: str
-    etag: str
-
-
-def document(media_type: str) -> RenderedDocument:
-    """The document in one of `FORMATS`. Concurrent first requests wait for one that builds it."""
+def document(media_type: str) -> tuple[bytes, str]:
+    """The document in one of `FORMATS`, and its entity tag. Concurrent first requests wait for one that builds it."""
     with _building:
         return _rendered(media_type)
 
 
 @lru_cache(maxsize=len(FORMATS))
-def _rendered(media_type: str) -> RenderedDocument:
+def _rendered(media_type: str) -> tuple[bytes, str]:
     renderer = OpenApiJsonRenderer() if media_type == JSON else OpenApiYamlRenderer()
     # drf-spectacular declares no types here.
     schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     body: bytes = renderer.render(schema)
-    return RenderedDocument(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 class _FailuresInJson(BaseContentNegotiation):
@@ -76,11 +68,10 @@ class ApiDocumentView(APIView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        shown = document(_requested(request))
-        response = get_conditional_response(request, etag=shown.etag) or HttpResponse(
-            shown.body, content_type=shown.media_type
-        )
-        response["ETag"] = shown.etag
+        media_type = _requested(request)
+        body, etag = document(media_type)
+        response = get_conditional_response(request, etag=etag) or HttpResponse(body, content_type=media_type)
+        response["ETag"] = etag
         response["Cache-Control"] = CACHE_CONTROL
         patch_vary_headers(response, ["Accept"])
         return response

@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from agent_tools import pages
 from agent_tools.urls import token_urls, tool_urls
 from config.api_document import ApiDocumentView, read_api
 from config.ops.endpoints import healthz, metrics, security_txt
@@ -46,6 +47,7 @@ urlpatterns = [
     path("settings/", include("agent_tools.urls")),
     path("", include("agent_tools.oauth.urls")),
     path("admin/", admin.site.urls),
+    path("memory/context/", pages.context, name="context"),
     path("", include("memory.pages.urls")),
     path("", include("imports.urls")),
     path("", include("intake.urls")),

@@ -8,11 +8,10 @@ no state, because appends never conflict.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import SequenceMatcher
 from enum import Enum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -41,15 +40,6 @@ KEPT = 50
 AROUND = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierVersion:
-    """An earlier version without its text; `length` in characters."""
-
-    version: int
-    written_at: datetime
-    length: int
-
-
 class Change(Enum):
     """One line of a comparison; `GAP` stands for unchanged lines, and has no text."""
 
@@ -73,11 +63,11 @@ def keep(document: MemoryDocument) -> None:
     mine.exclude(pk__in=kept).delete()
 
 
-def list_versions(*, user: User, document_id: UUID) -> list[EarlierVersion]:
-    """The latest first, without their texts."""
+def list_versions(*, user: User, document_id: UUID) -> list[dict[str, Any]]:
+    """The `version`, `written_at` and `length` in characters of each; the latest first."""
     found = MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id).order_by("-version")
     rows = found.annotate(length=Length("content")).values("version", "written_at", "length")
-    return [EarlierVersion(**cast("dict[str, Any]", row)) for row in rows]
+    return [dict(row) for row in rows]
 
 
 def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocumentVersion:

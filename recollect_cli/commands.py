@@ -70,7 +70,7 @@ def _sync(server: Server, options: argparse.Namespace) -> Iterator[dict[str, Any
         yield _synced(server, folder, options)
     if options.watch:
         for changed in changes(watched):
-            again = (_synced_again(server, each, options) for each in watched if each.path.resolve() in changed)
+            again = (_synced_again(server, each, options) for each in watched if each[1].resolve() in changed)
             yield from (answer for answer in again if answer is not None)
 
 
@@ -87,10 +87,11 @@ def _synced_again(server: Server, folder: SyncedFolder, options: argparse.Namesp
 
 
 def _synced(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any]:
+    product, _path = folder
     with progress_shown(is_quiet=options.json) as show:
         done = sync(server, folder, show)
-    text = f"{folder.product}: nothing new" if done is None else f"{folder.product}: {in_numbers(done['stored'])}"
-    return {"product": folder.product, "import": done, **_unless_json(options, text)}
+    text = f"{product}: nothing new" if done is None else f"{product}: {in_numbers(done['stored'])}"
+    return {"product": product, "import": done, **_unless_json(options, text)}
 
 
 def _unless_json(options: argparse.Namespace, text: str) -> dict[str, str]:

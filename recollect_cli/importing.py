@@ -293,10 +293,8 @@ FIRST_LOOK_MS = 1_000
 QUIET_SECONDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class SyncedFolder:
-    product: str
-    path: Path
+SyncedFolder = tuple[str, Path]
+"""A product, and its folder."""
 
 
 def folders(product: str | None, path: Path | None) -> list[SyncedFolder]:
@@ -306,11 +304,11 @@ def folders(product: str | None, path: Path | None) -> list[SyncedFolder]:
             raise Failure("Say of which product the folder is: claude-code, codex or openclaw.")
         if not path.is_dir():
             raise Failure(f"There is no folder {path}.")
-        return [SyncedFolder(product, path)]
-    found = [SyncedFolder(each, default_place(each)) for each in ([product] if product else PLACES)]
-    there = [each for each in found if each.path.is_dir()]
+        return [(product, path)]
+    found = [(each, default_place(each)) for each in ([product] if product else PLACES)]
+    there = [each for each in found if each[1].is_dir()]
     if not there:
-        looked = ", ".join(str(each.path) for each in found)
+        looked = ", ".join(str(path) for _, path in found)
         raise Failure(f"Nothing to sync is here. Looked for {looked}.")
     return there
 
@@ -322,14 +320,15 @@ def default_place(product: str) -> Path:
 
 def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | None:
     """The import of what changed; None if nothing did. Raises `Failure`."""
-    key = f"{server.address} {folder.product} {folder.path.resolve()}"
-    found = requested_files(folder.path, folder.product)
+    product, path = folder
+    key = f"{server.address} {product} {path.resolve()}"
+    found = requested_files(path, product)
     before = client.read("sync").get(key) or {}
     changed = list(_with_their_folders(found, before))
     if not changed:
         return None
-    options = ImportOptions(product=folder.product)
-    done = import_files(server, changed, options, show, name=f"{folder.product}.zip")
+    options = ImportOptions(product=product)
+    done = import_files(server, changed, options, show, name=f"{product}.zip")
     try:
         # What grew while it was sent differs from this next time, and is sent again.
         client.write("sync", {**client.read("sync"), key: {each.name: [each.size, each.changed_ns] for each in found}})
@@ -356,8 +355,8 @@ def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:
     try:
         from watchfiles import watch
     except ImportError:
-        raise Failure('`--watch` needs a package: pip install "recollect[cli]".') from None
-    paths = [each.path.resolve() for each in watched]
+        raise Failure("`--watch` needs a package: pip install watchfiles") from None
+    paths = [path.resolve() for _, path in watched]
     has_looked = False
     for batch in watch(
         *paths,

@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from agent_tools.tools import registry
+from agent_tools.chat import FOR_THE_CHAT
 from intake.agent.prompt import UntrustedData
 from intake.chats import services
 from intake.models import Conversation, Turn
@@ -42,8 +42,8 @@ def test_the_model_is_offered_every_tool_with_its_own_schema(person, log_in, lan
     model = language_model(Say(("Hello.",)))
     log_in(person).events("Hello")
     offered = {tool["function"]["name"]: tool["function"] for tool in model.requests[0]["tools"]}
-    assert list(offered) == [tool.name for tool in registry]
-    for tool in registry:
+    assert list(offered) == [tool.name for tool in FOR_THE_CHAT]
+    for tool in FOR_THE_CHAT:
         assert offered[tool.name]["description"] == tool.description
         assert offered[tool.name]["parameters"]["properties"].keys() == tool.input_schema["properties"].keys()
 

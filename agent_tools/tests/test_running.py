@@ -15,6 +15,7 @@ from intake.tests.factories import a_person
 pytestmark = pytest.mark.django_db
 
 ARGUMENTS = {
+    "get_context": {"for": "session"},
     "search_chat_history": {"query": "cat"},
     "search_history": {"query": "cat"},
     "search_memory": {"query": "cat"},

@@ -3,11 +3,13 @@
 from agent_tools.registry import Registry
 from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.connectors import fetch, search
+from agent_tools.tools.context import get_context
 from agent_tools.tools.conversations import get_conversation, list_recent_conversations
 from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import append_daily_log, save_memory, search_memory
 
 registry = Registry()
+registry.register(get_context)
 registry.register(search_chat_history)
 registry.register(search_history)
 registry.register(search_memory)

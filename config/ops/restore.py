@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from allauth.mfa.models import Authenticator
@@ -203,16 +202,10 @@ SEARCHED = 20
 QUERY_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class TableContents:
-    """The rows of a table and the sum of their hashes, equal only for equal rows in any order."""
-
-    rows: int
-    hash: str
-
-
-def tables() -> dict[str, TableContents]:
-    """Of every table, as this transaction sees it; the connection's role must pass row-level security."""
+def tables() -> dict[str, dict[str, Any]]:
+    """Of every table the number of its `rows`, and as `hash` the sum of their hashes, equal only for equal rows in any
+    order; as this transaction sees it. The connection's role must pass row-level security.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_ONE_WAY_OF_WRITING)
         cursor.execute(_TABLES)
@@ -220,7 +213,7 @@ def tables() -> dict[str, TableContents]:
         found = {}
         for name in names:
             cursor.execute(sql.SQL(_COUNT).format(sql.Identifier(name)))
-            found[name] = TableContents(*cursor.fetchone())
+            found[name] = dict(zip(("rows", "hash"), cursor.fetchone(), strict=True))
     return found
 
 
@@ -234,7 +227,7 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
     A product of another version has other columns in some tables, and lists of its own of what a version consists of:
     such tables are compared by their number of rows, if at all, unless the backup `was_just_restored` as it is.
     """
-    requested = {name: TableContents(**table) for name, table in manifest["tables"].items()}
+    requested: dict[str, dict[str, Any]] = manifest["tables"]
     with backup.reading_everything():
         found = tables()
         changed = set() if was_just_restored else _changed_tables(manifest)
@@ -245,10 +238,10 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
             continue
         if before is None or now is None:
             yield f"{name}: only in the {'product' if before is None else 'backup'}."
-        elif before.rows != now.rows:
-            yield f"{name}: {before.rows:,} rows in the backup, {now.rows:,} in the product."
-        elif before.hash != now.hash and name not in changed:
-            yield f"{name}: as many rows ({now.rows:,}) with other contents."
+        elif before["rows"] != now["rows"]:
+            yield f"{name}: {before['rows']:,} rows in the backup, {now['rows']:,} in the product."
+        elif before["hash"] != now["hash"] and name not in changed:
+            yield f"{name}: as many rows ({now['rows']:,}) with other contents."
 
 
 def changed_settings(manifest: dict[str, Any]) -> Iterator[str]:

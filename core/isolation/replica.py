@@ -16,7 +16,6 @@ from logging import getLogger
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple
 
 import redis
 from django.conf import settings
@@ -40,19 +39,13 @@ _HAS_CHANGES = "SELECT (pg_current_xact_id_if_assigned() IS NOT NULL)::int"
 logger = getLogger(__name__)
 
 
-class _Sample(NamedTuple):
-    """The primary's position at a time of this process's clock."""
-
-    taken_at: float
-    position: int
-
-
 class _Known:
     """The process's knowledge of both servers: the primary's earlier log positions, and the standby's last failure."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._samples: tuple[_Sample, ...] = ()
+        # The primary's position at times of this process's clock: (time, position).
+        self._samples: tuple[tuple[float, int], ...] = ()
         self._is_asking = False
         self.failed_at = -inf
 
@@ -64,21 +57,21 @@ class _Known:
         allowed = settings.DATABASE_REPLICA_STALENESS_SECONDS
         now = monotonic()
         with self._lock:
-            samples = self._samples = tuple(one for one in self._samples if now - one.taken_at < allowed)
-            is_due = not self._is_asking and (not samples or now - samples[-1].taken_at > allowed / 2)
+            samples = self._samples = tuple(one for one in self._samples if now - one[0] < allowed)
+            is_due = not self._is_asking and (not samples or now - samples[-1][0] > allowed / 2)
             self._is_asking = self._is_asking or is_due
         if samples and not is_due:
-            return samples[0].position
+            return samples[0][1]
         # Without the lock: a primary that does not answer holds up this thread alone.
         try:
-            sample = _Sample(now, _ask(primary, _WRITTEN))
+            sample = now, _ask(primary, _WRITTEN)
         finally:
             if is_due:
                 with self._lock:
                     self._is_asking = False
         with self._lock:
             self._samples = samples = tuple(sorted((*self._samples, sample)))
-        return samples[0].position
+        return samples[0][1]
 
 
 _known = _Known()

@@ -2,7 +2,6 @@
 
 import base64
 import logging
-from dataclasses import dataclass
 from smtplib import SMTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,11 +81,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return [
             {
                 "id": "other_service",
-                "description": str(_("Use %(name)s")) % {"name": service.name},
-                "url": service.login_url,
+                "description": str(_("Use %(name)s")) % {"name": service["name"]},
+                "url": service["login_url"],
             }
             for service in other_services(self.request)
-            if service.provider in connected
+            if service["provider"] in connected
         ]
 
     def get_client_ip(self, request: HttpRequest) -> str:
@@ -217,21 +216,12 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
         return user
 
 
-@dataclass(frozen=True, slots=True)
-class OtherService:
-    """Another service that offers a log-in button. `provider` is its name in connected accounts."""
-
-    provider: str
-    name: str
-    login_url: str
-
-
-def other_services(request: HttpRequest) -> list[OtherService]:
-    """The configured services."""
+def other_services(request: HttpRequest) -> list[dict[str, str]]:
+    """The configured services that offer a log-in button; `provider` is the name in connected accounts."""
     if not settings.SOCIALACCOUNT_PROVIDERS:
         return []
     return [
-        OtherService(provider=each.sub_id, name=each.name, login_url=each.get_login_url(request))
+        {"provider": each.sub_id, "name": each.name, "login_url": each.get_login_url(request)}
         for each in OtherServiceAdapter().list_providers(request)
     ]
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,12 +31,6 @@ KEPT_FOR = timedelta(hours=24)
 WAIT_SECONDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    answer: dict[str, Any]
-    is_replay: bool
-
-
 def clean_key(key: str) -> str:
     """The key as it was sent; raises `InvalidInput`."""
     if not KEY.fullmatch(key):
@@ -49,8 +42,10 @@ def clean_key(key: str) -> str:
 
 def once(
     *, caller: Caller, key: str, operation: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime
-) -> StoredAnswer:
+) -> tuple[dict[str, Any], bool]:
     """Call `run`, unless this request of `caller` (an operation and its data) already has a response.
+
+    Returns the response, and whether it is the kept one.
 
     Raises `IdempotencyKeyReused` if the key was used for another request, `StillRunning` if the first one has not
     ended, `NotFound` if its data has been deleted. An error of `run` leaves no trace, so the key may be used again.
@@ -66,7 +61,7 @@ def once(
         answer = run()
         row.answer = json.dumps(answer)
         row.save(update_fields=["answer"])
-        return StoredAnswer(answer, is_replay=False)
+        return answer, False
 
 
 def withdraw(*, user_id: int, about: str) -> None:
@@ -100,12 +95,12 @@ def _wait_at_most(seconds: int | None) -> None:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
 
 
-def _replay(row: IdempotentAnswer, digest: str) -> StoredAnswer:
+def _replay(row: IdempotentAnswer, digest: str) -> tuple[dict[str, Any], bool]:
     if row.request_digest != digest:
         raise IdempotencyKeyReused
     if not row.answer:
         raise NotFound("What this request stored has been deleted.")
-    return StoredAnswer(json.loads(row.answer), is_replay=True)
+    return json.loads(row.answer), True
 
 
 def _digest(operation: str, data: Any) -> str:

@@ -231,9 +231,9 @@ def begin_turn_once(*, caller: Caller, key: str | None, requested: TurnRequest, 
 
     if key is None:
         return Begun(begin(requested, caller=caller, now=now))
-    kept = once(caller=caller, key=key, operation="chat", data=requested.as_data(), run=run, now=now)
-    turn_id = kept.answer["turn"]
-    if not kept.is_replay:
+    kept, is_replay = once(caller=caller, key=key, operation="chat", data=requested.as_data(), run=run, now=now)
+    turn_id = kept["turn"]
+    if not is_replay:
         return Begun(Turn.objects.for_caller(caller).get(pk=turn_id))
     taken_up = services.take_up_turn(caller=caller, turn_id=turn_id, keeps_text=requested.resume is not None)
     if taken_up is not None:

@@ -89,17 +89,10 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorCount:
-    """An error as the workers describe it (never with a user's text), and the number of rows that it stopped last."""
-
-    error: str
-    rows: Quantity
-
-
-@dataclass(frozen=True, slots=True)
 class IndexHealth:
     """The whole index. `due_since` is the time when the first row of the queue became due, None if none is due.
 
+    `errors`: as the workers describe them (never with a user's text), with the number of rows that each stopped last.
     `seconds_left`: until the queue is empty at the `recent` speed; None if it is empty, or nothing was embedded.
     """
 
@@ -111,7 +104,7 @@ class IndexHealth:
     last_hour: EmbeddingRate
     by_model: tuple[Share, ...]
     by_corpus: tuple[Share, ...]
-    errors: tuple[ErrorCount, ...]
+    errors: tuple[tuple[str, Quantity], ...]
 
     @property
     def seconds_left(self) -> float | None:
@@ -264,13 +257,13 @@ def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable
     return Share(name=name, embedded=embedded, waiting=waiting, failed=failed, quarantined=quarantined)
 
 
-def _errors(unfilled: Unfilled) -> tuple[ErrorCount, ...]:
+def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
     is_cut_short = max(_total(unfilled.failed), _total(unfilled.quarantined)) > CAP
     precision = Precision.AT_LEAST if is_cut_short else Precision.EXACT
     # A row without an error: its worker died each time before it could write one.
     stopped = (*unfilled.failed, *unfilled.quarantined)
     tally = _tally((group.last_error or "The worker died", group.rows) for group in stopped)
-    return tuple(ErrorCount(error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))
+    return tuple((error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))
 
 
 # --- Switches to another embedding model without any moment at which search finds less than before ---

@@ -345,11 +345,8 @@ class Bar:
         return TALLEST - self.top - self.height
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    month: MonthOutput
-    bars: list[Bar]
-    words: list[tuple[WordOutput, int]]
+Column = tuple[MonthOutput, list[Bar], list[tuple[WordOutput, int]]]
+"""A month, the parts of its column, and its words with their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,8 +417,8 @@ def _years(months: Sequence[MonthOutput]) -> list[Year]:
     years = []
     for year, of_year in groupby(months, key=lambda month: month.first.year):
         columns = [_column(month, most) for month in of_year]
-        marks = [(column.month.first.month - 1, column.bars[-1].top if column.bars else TALLEST) for column in columns]
-        total = sum(column.month.total for column in columns)
+        marks = [(month.first.month - 1, bars[-1].top if bars else TALLEST) for month, bars, _ in columns]
+        total = sum(month.total for month, *_ in columns)
         years.append(Year(year, columns[::-1], total, [(place, TALLEST - top) for place, top in marks]))
     return years[::-1]
 
@@ -437,7 +434,7 @@ def _column(month: MonthOutput, most: int) -> Column:
             height = tall * count / month.total
             bars.append(Bar(kind, round(TALLEST - below - height, 2), round(height, 2)))
             below += height
-    return Column(month, bars, list(zip(month.words, SIZES, strict=False)))
+    return month, bars, list(zip(month.words, SIZES, strict=False))
 
 
 def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -> date | None:

@@ -436,12 +436,12 @@ def by_terms_and_meaning(
         times=matcher_of(times, scope.user),
     )
     fused = ranked(found.hits)
-    echoes = find_echoes(scope.user, query, fused)
-    if echoes.messages:
+    echoes, searched = find_echoes(scope.user, query, fused)
+    if echoes:
         distances = {hit.key: hit.distance for hit in fused}
         alone = ranked(answers_alone(fused, echoes, unrelated=found.unrelated))
         fused = [hit._replace(distance=distances[hit.key]) for hit in alone]
-    return found._replace(hits=discounted(fused, echoes))
+    return found._replace(hits=discounted(fused, echoes, searched))
 
 
 def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[float, float]] | None:

@@ -7,8 +7,7 @@ anyway, and counts a little less too.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
@@ -35,11 +34,11 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]\W*$")
 # The first words of a question, or of a request for an answer.
 _ASKING_WORDS = """
-who whose what when where which why how did do does is are was were can could should would will has have tell remind
-show find look search check list give recall wer was wann wo wohin woher welche welcher welches welchen wieviel warum
-wie hat habe haben ist sind kannst sag zeig such erinner que quien cuando cuanto donde cual como por dime busca
-recuerdame qui quand ou quel quelle combien comment pourquoi est dis cherche rappelle chi cosa dove quale quanto
-perche dimmi cerca quem onde qual diga wat wanneer waar welke hoe hoeveel waarom zeg zoek
+who whom whose what when where which why how did do does is are was were can could should would will has have tell
+remind show find look search check list give recall wer wem wen was wann wo wohin woher welche welcher welches welchen
+wieviel warum wie hat habe haben ist sind kannst sag zeig such erinner que quien cuando cuanto donde cual como por
+dime busca recuerdame qui quand ou quel quelle combien comment pourquoi est dis cherche rappelle chi cosa dove quale
+quanto perche dimmi cerca quem onde qual diga wat wanneer waar welke hoe hoeveel waarom zeg zoek
 """
 _ASKING = frozenset(_ASKING_WORDS.split())
 # Inflected forms have this much in common.
@@ -47,30 +46,28 @@ _STEM, _ENDING = 4, 2
 _CALLS_THIS_MEMORY = r'$[*].name ? (@ like_regex "(search_chat_history|search_history|search_memory|get_context)$")'
 
 
-@dataclass(frozen=True)
-class Echoes:
-    """Of the turns looked at: the messages of echoes, and the turns for which an agent searched this memory."""
-
-    messages: dict[Key, str] = field(default_factory=dict)
-    searched: frozenset[Key] = frozenset()
+Echoes = dict[Key, str]
+"""The messages of the turns that are echoes."""
 
 
-def find_echoes(user: User, query: str, hits: Sequence[Hit]) -> Echoes:
-    """One statement, if any of the best hits is a turn."""
+def find_echoes(user: User, query: str, hits: Sequence[Hit]) -> tuple[Echoes, set[Key]]:
+    """The echoes among the best hits, and the turns for which an agent searched this memory: one statement, if any of
+    the hits is a turn.
+    """
     keys = [hit.key for hit in hits[:LOOKED_AT] if hit.corpus == Corpus.CHAT]
     if not keys or not _WORD.search(query):
-        return Echoes()
+        return {}, set()
     searches = RawSQL("jsonb_path_exists(tool_calls, %s::jsonpath)", [_CALLS_THIS_MEMORY], output_field=BooleanField())
     turns = Turn.objects.for_user(user).with_keys(keys)
     rows = turns.annotate(asked=Left("user_message", LONGEST_QUESTION + 1), searches=searches)
-    messages: dict[Key, str] = {}
+    messages: Echoes = {}
     searched: set[Key] = set()
     for source, number, asked, is_searched in rows.values_list("conversation_id", "turn_number", "asked", "searches"):
         if repeats(query, asked):
             messages[source, number] = asked
         if is_searched:
             searched.add((source, number))
-    return Echoes(messages, frozenset(searched))
+    return messages, searched
 
 
 def repeats(query: str, message: str) -> bool:
@@ -91,19 +88,16 @@ def is_question(message: str) -> bool:
 
 def answers_alone(hits: Iterable[Hit], echoes: Echoes, *, unrelated: float) -> list[Hit]:
     """The hits, of echoes without what their question adds."""
-    return [
-        _without_question(hit, echoes.messages[hit.key], unrelated) if hit.key in echoes.messages else hit
-        for hit in hits
-    ]
+    return [_without_question(hit, echoes[hit.key], unrelated) if hit.key in echoes else hit for hit in hits]
 
 
-def discounted(hits: Iterable[Hit], echoes: Echoes) -> list[Hit]:
+def discounted(hits: Iterable[Hit], echoes: Echoes, searched: Collection[Key]) -> list[Hit]:
     """The most relevant first."""
     again = (
         hit._replace(relevance=hit.relevance * ECHO, is_echo=True)
-        if hit.key in echoes.messages
+        if hit.key in echoes
         else hit._replace(relevance=hit.relevance * SEARCHED)
-        if hit.key in echoes.searched
+        if hit.key in searched
         else hit
         for hit in hits
     )

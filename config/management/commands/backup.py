@@ -2,7 +2,6 @@
 
 import sys
 from argparse import ArgumentParser
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,9 +61,9 @@ def _write(out: IO[bytes]) -> int:
                 table: {name: column.type for name, column in found.items()} for table, found in tables_found().items()
             },
             "secret_key": restore.fingerprint(settings.SECRET_KEY),
-            "tables": {name: asdict(table) for name, table in tables.items()},
+            "tables": tables,
         }
         with backup.dumping() as dump:
             backup.write(out, manifest, dump, passphrase=passphrase())
     out.flush()
-    return sum(table.rows for table in tables.values())
+    return sum(int(table["rows"]) for table in tables.values())

@@ -108,6 +108,10 @@ ASKED = {
 
 # What a tool is asked: the same over REST, over MCP and in the chat.
 TOOLS: dict[str, list[Probe]] = {
+    "get_context": [
+        shows(body={"for": "session", "maxTokens": 4000}),
+        shows(body={"for": "prompt", "query": TOPIC}),
+    ],
     "search_chat_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "mode": "hybrid", "limit": 20}),
@@ -261,6 +265,7 @@ PAGES = [
     endpoint("memory/timeline/", GET=shows(), POST=shows(form={})),
     endpoint("memory/timeline/<str:month>/", "memory/timeline/{month}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/map/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),

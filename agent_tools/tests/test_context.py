@@ -1,0 +1,159 @@
+"""`get_context`: a budget that is kept, lines with ids, nothing that is not about the prompt."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from agent_tools.tests.callers import call, client_of
+from agent_tools.tools.context import FRAME
+from core.isolation.acting import acting_as
+from intake.agent.models import tokens_of
+from intake.models import Conversation
+from intake.tests.factories import a_person, a_turn
+from memory import documents, index, records
+
+pytestmark = pytest.mark.django_db
+
+MEMORY = """\
+# House
+- The worktop is oak, 40 mm thick
+- The heating is serviced in October
+# Family
+- Priya cannot eat nuts
+- The twins are eight
+"""
+
+
+@pytest.fixture
+def alice(alice, settings):
+    options = {"cache_dir": settings.MODEL_CACHE_DIR}
+    settings.EMBEDDER = {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": options}
+    now = timezone.now()
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text=MEMORY, now=now)
+        documents.append(user=alice, day=now.date(), text="Called the plumber\nPaid the roofer", now=now)
+        records.create(
+            user=alice, content="We moved the orders to Postgres", type="decision", project_id="me/shop", now=now
+        )
+        records.create(user=alice, content="Tea without sugar", type="preference", now=now)
+        for number in range(5):
+            a_turn(
+                alice, f"Question {number} about the garden", f"Answer {number}", said_at=now - timedelta(days=number)
+            )
+    index.embed_pending()
+    return alice
+
+
+def context(api, **fields):
+    answer = call(api, "get_context", fields)
+    assert answer.status_code == 200, answer.json()
+    return answer.json()
+
+
+def test_a_session_begins_with_notes_records_conversations_and_the_log(api, alice):
+    given = context(api, **{"for": "session"})
+    lines = given["text"].splitlines()
+    assert lines[0] == FRAME
+    assert "- House: The worktop is oak, 40 mm thick" in lines
+    assert "- Family: Priya cannot eat nuts" in lines
+    record, other = records.list_records(user=alice, limit=2).rows[::-1]
+    assert any(
+        line.startswith("- We moved the orders to Postgres (decision") and line.endswith(f"[{record.id}]")
+        for line in lines
+    )
+    recent = Conversation.objects.for_user(alice).newest_first()[:3]
+    assert [line for line in lines if "about the garden" in line] == [
+        f'- {alice.local_time(each.last_active_at):%Y-%m-%d} "{each.title}": {each.turns.get().assistant_message} [{each.pk}]'
+        for each in recent
+    ]
+    assert lines[-2:] == ["- Paid the roofer", "- Called the plumber"]
+    assert {str(record.id), str(other.id), *(str(each.pk) for each in recent)} <= set(given["ids"])
+    assert given["nothing"] is False
+
+
+@pytest.mark.parametrize("budget", [100, 150, 250, 400, 800, 4000])
+def test_the_budget_is_kept_and_no_line_is_longer_than_two_hundred_characters(api, alice, budget):
+    with acting_as(alice):
+        for number in range(40):
+            records.create(user=alice, content=f"{number} {'long ' * 100}", now=timezone.now())
+    given = context(api, **{"for": "session", "maxTokens": budget})
+    assert given["tokens"] == tokens_of(given["text"]) <= budget
+    assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
+
+
+def test_only_the_projects_records_are_given_if_one_is_named(api, alice):
+    text = context(api, **{"for": "session", "project": "me/shop"})["text"]
+    assert "Postgres" in text
+    assert "Tea without sugar" not in text
+
+
+def test_the_sessions_own_conversation_is_left_out(api, alice):
+    own = Conversation.objects.for_user(alice).newest_first()[0]
+    Conversation.objects.filter(pk=own.pk).update(external_id="agents-own-name")
+    for name in (str(own.pk), "agents-own-name"):
+        assert str(own.pk) not in context(api, **{"for": "session", "session": name})["ids"]
+
+
+def test_a_prompt_gets_the_text_that_it_is_about_once_a_session(api, alice):
+    first = context(api, **{"for": "prompt", "query": "the orders in Postgres", "session": "one"})
+    assert "We moved the orders to Postgres" in first["text"]
+    assert len(first["ids"]) <= 3
+    again = context(api, **{"for": "prompt", "query": "the orders in Postgres", "session": "one"})
+    assert set(first["ids"]).isdisjoint(again["ids"])
+    other = context(api, **{"for": "prompt", "query": "the orders in Postgres", "session": "two"})
+    assert other["ids"] == first["ids"]
+
+
+def test_a_prompt_about_nothing_that_was_stored_gets_nothing(api, alice):
+    given = context(api, **{"for": "prompt", "query": "rename the variable in the parser and run the linter"})
+    assert given == {"text": "", "tokens": 0, "ids": [], "nothing": True}
+
+
+def test_nobody_elses_texts_are_in_it(api, alice):
+    bob = a_person("bob@example.com")
+    with acting_as(bob):
+        records.create(user=bob, content="Bob's orders in Postgres", now=timezone.now())
+        a_turn(bob, "The orders in Postgres are Bob's")
+    index.embed_pending()
+    for fields in ({"for": "session"}, {"for": "prompt", "query": "Bob's orders in Postgres"}):
+        assert "Bob" not in context(api, **fields)["text"]
+
+
+def test_an_empty_memory_gives_nothing():
+    given = context(client_of(a_person("new@example.com")), **{"for": "session"})
+    assert (given["text"], given["nothing"]) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "for"),
+        ({"for": "everything"}, "for"),
+        ({"for": "session", "maxTokens": 99}, "maxTokens"),
+        ({"for": "session", "maxTokens": 4001}, "maxTokens"),
+    ],
+)
+def test_a_wrong_input_names_its_field(api, fields, name):
+    answer = call(api, "get_context", fields)
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, [name])
+
+
+@pytest.mark.parametrize("fields", [{}, {"query": " "}])
+def test_a_prompt_without_a_query_is_refused(api, fields):
+    assert call(api, "get_context", {"for": "prompt", **fields}).status_code == 400
+
+
+def test_the_page_shows_what_an_agent_gets_and_where_it_is_from(alice, client):
+    client.force_login(alice)
+    page = client.get("/memory/context/").text
+    record = records.list_records(user=alice, limit=1).rows[0]
+    assert "- House: The worktop is oak, 40 mm thick" in page
+    assert f'<a href="/memory/records/{record.id}/">Saved on purpose</a>' in page
+    assert "tokens" in page
+    about = client.get("/memory/context/", {"query": "the orders in Postgres"}).text
+    assert "Likely about the prompt: relevance" in about
+    nothing = client.get("/memory/context/", {"query": "run the linter and rename the variable"}).text
+    assert "an agent gets nothing" in nothing
+    wrong = client.get("/memory/context/", {"tokens": "7"}).text
+    assert 'role="alert"' in wrong
