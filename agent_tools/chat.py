@@ -113,8 +113,8 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
         output = tool.call(data, user=user)
         with acting_as(caller) if user else nullcontext():
             metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
-    if tool.kept is not None:
-        kept: StoredByCall = tool.kept(tool.read(data), output)
+    kept: StoredByCall | None = None if tool.kept is None else tool.kept(tool.read(data), output)
+    if kept is not None:
         metadata |= {"stored": kept.text, "place": kept.place}
     return ToolReturn(_for_reading(output.as_data()), metadata=metadata)
 

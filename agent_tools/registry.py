@@ -76,7 +76,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
     Over MCP a model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Structured
     content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
-    stores data also has `kept(input, output)`, which describes it, and `undo(input, place, user, now)`.
+    stores data also has `kept(input, output)`, which describes what it stored, if anything, and
+    `undo(input, place, user, now)`.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     summarise: Callable[[AnyOutput, User | None], str]
     as_text: Callable[[AnyOutput], str] | None = None
     in_text: frozenset[str] = frozenset()
-    kept: Callable[[AnyInput, AnyOutput], StoredByCall] | None = None
+    kept: Callable[[AnyInput, AnyOutput], StoredByCall | None] | None = None
     # The part of the output for a caller who may write and not read.
     for_writers: Callable[[AnyInput, AnyOutput], AnyOutput] | None = None
     # If it is not `search` for a tool that reads and `write` for one that writes.

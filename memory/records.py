@@ -69,6 +69,14 @@ def create(
     return RecordOutput.model_validate(row)
 
 
+def find_same(*, user: User, content: str, project_id: str) -> RecordOutput | None:
+    """The record of the same project with this very content, if there is one. Raises `InvalidInput`."""
+    held = _checked(content=content, type=DEFAULT_TYPE, project_id=project_id, tags=())
+    same = MemoryRecord.objects.for_user(user).filter(content=held["content"], project_id=held["project_id"])
+    row = same.order_by("created_at", "id").first()
+    return None if row is None else RecordOutput.model_validate(row)
+
+
 def rewrite(
     *,
     user: User,

@@ -1,5 +1,6 @@
 """`save_memory` and `append_daily_log`: stored once, found again, and said."""
 
+import json
 from datetime import UTC, datetime
 from unittest.mock import patch
 
@@ -155,3 +156,21 @@ def test_people_are_shown_what_was_stored(alice):
     ):
         tool = registry.get(name)
         assert tool.summarise(tool.call(data, user=alice), alice) == told
+
+
+def test_the_same_text_is_saved_once_and_the_answer_has_its_id(api, alice):
+    first = save(api, "No nuts", type="fact", tags=["food"]).json()
+    again = save(api, "No nuts").json()
+    assert "alreadySaved" not in first
+    assert (again["alreadySaved"], again["record"]["id"]) == (True, first["record"]["id"])
+    assert again["text"] == f"This was saved before, with the id {first['record']['id']}."
+    assert save(api, "No nuts", project_id="kitchen").json()["record"]["id"] != first["record"]["id"]
+    assert MemoryRecord.objects.count() == 2
+
+
+def test_who_may_only_write_learns_nothing_of_the_record_that_is_there(api, alice):
+    first = save(api, "No nuts", type="secret type", tags=["secret tag"]).json()
+    writer = client_of(alice, scopes=[TokenScope.WRITE])
+    again = save(writer, "No nuts").json()
+    assert again["record"]["id"] == first["record"]["id"]
+    assert "secret" not in json.dumps(again)

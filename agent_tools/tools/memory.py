@@ -223,6 +223,9 @@ class SaveMemoryInput(Input):
 
 class SaveMemoryOutput(Output):
     record: Annotated[RecordOutput, Field(description="The record as it is kept.")]
+    already_saved: Annotated[
+        bool | None, Field(description="True if the same was saved before: this is that record, and nothing was added.")
+    ] = None
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
 
@@ -254,11 +257,14 @@ class AppendDailyLogOutput(Output):
 
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
+    user, project_id = known(user), requested.project_id or ""
+    if (same := records.find_same(user=user, content=requested.content, project_id=project_id)) is not None:
+        return SaveMemoryOutput(record=same, already_saved=True, text=f"This was saved before, with the id {same.id}.")
     record = records.create(
-        user=known(user),
+        user=user,
         content=requested.content,
         type=records.DEFAULT_TYPE if requested.type is None else requested.type,
-        project_id=requested.project_id or "",
+        project_id=project_id,
         tags=requested.tags or (),
         now=timezone.now(),
     )
@@ -280,7 +286,17 @@ def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) 
     return AppendDailyLogOutput(document_id=output.document_id, text=requested.text)
 
 
-def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall:
+def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> SaveMemoryOutput:
+    """Of a record that was there before, only the id and what the caller has written."""
+    if not output.already_saved:
+        return output
+    own = {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
+    return output.model_copy(update={"record": output.record.model_copy(update=own)})
+
+
+def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall | None:
+    if output.already_saved:
+        return None
     return StoredByCall(output.record.content, {"recordId": str(output.record.id)})
 
 
@@ -302,6 +318,8 @@ def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user:
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
+    if output.already_saved:
+        return _("This was saved before")
     record = output.record
     match bool(record.project_id), bool(record.tags):
         case True, True:
@@ -335,8 +353,8 @@ save_memory = Tool(
         "Save one thing for the person's long-term memory, where `search_memory` and `search_history` find it from "
         "now on. Use it when they ask for something to be remembered, and for decisions, preferences and lessons that "
         "will matter again. One thing per call, complete in itself, with names and dates written out rather than "
-        "'he' or 'tomorrow'. Every call adds a record: search first if it may have been saved already. The answer has "
-        "the record as it is kept, with its id."
+        "'he' or 'tomorrow'. The same text is saved once: the answer then has `alreadySaved` and the id of the record "
+        "that is there."
     ),
     input_model=SaveMemoryInput,
     output_model=SaveMemoryOutput,
@@ -344,6 +362,7 @@ save_memory = Tool(
     run=save,
     in_text=frozenset({"text", "type", "project_id", "tags", "content"}),
     summarise=_say_record,
+    for_writers=without_earlier,
     kept=kept_record,
     undo=delete_record,
 )
