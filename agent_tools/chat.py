@@ -148,9 +148,14 @@ def _for_reading(data: dict[str, Any]) -> dict[str, Any]:
     """Without the `text` that repeats the same, and with long texts cut so that all together fit."""
     if len(data) > 1:
         data = {name: value for name, value in data.items() if name != "text"}
-    if len(json.dumps(data, ensure_ascii=False)) <= CHARACTERS:
+    return shortened(data, characters=CHARACTERS)
+
+
+def shortened(data: dict[str, Any], *, characters: int) -> dict[str, Any]:
+    """With the longest texts cut to one length, so that all texts together have no more characters."""
+    if len(json.dumps(data, ensure_ascii=False)) <= characters:
         return data
-    limit = fair_limit(_lengths(data), budget=CHARACTERS)
+    limit = fair_limit(_lengths(data), budget=characters)
     cut: dict[str, Any] = _cut(data, limit)
     return cut
 

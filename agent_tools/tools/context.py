@@ -127,7 +127,7 @@ def prompt_context(*, user: User, query: str, session: str | None, max_tokens: i
         return []
     own = read_as(user, lambda: _own(user, session))
     key = _key(user, session)
-    known = _given_before(key)
+    known = _received(key)
     others = [
         each for each in likely if each.reference.conversation_id not in own and _id_of(each.reference) not in known
     ]
@@ -147,7 +147,7 @@ def _own(user: User, session: str | None) -> set[UUID]:
     return set(Conversation.objects.for_user(user).filter(named).values_list("pk", flat=True))
 
 
-# --- What a session was given before, kept in Redis for a day; without Redis it may get something twice ---
+# --- What a session got before, kept in Redis for a day; without Redis it may get something twice ---
 
 
 def _key(user: User, session: str | None) -> str | None:
@@ -156,7 +156,7 @@ def _key(user: User, session: str | None) -> str | None:
     return None if session is None else f"recollect:context:{digest}"
 
 
-def _given_before(key: str | None) -> set[str]:
+def _received(key: str | None) -> set[str]:
     if key is None:
         return set()
     try:

@@ -4,6 +4,7 @@
 import base64
 import json
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from core.isolation.acting import Caller
 from intake.agent import prompt
 from intake.agent.language_models import LanguageModel
+from intake.agent.models import cut_middle, tokens_of
 from intake.agent.prompt import ChatDeps, ExceedsWindow, UntrustedData
 from intake.models import Conversation, Turn
+from intake.ports import chat_tools
 from intake.tests.factories import NOW
 from memory.backends.e5 import E5Embedder
 
@@ -180,7 +183,7 @@ def test_over_200_random_conversations_no_prompt_exceeds_the_window(path, count)
             continue
         # The next prompt goes by what the server has counted of this one.
         ratio = count(sent(asked)) / asked.tokens
-        path.turns[-1].usage = {"token_ratio": ratio}
+        path.turns[-1].usage = {"token_ratio": ratio, "model": "small-2026"}
         for fitted in (asked, prompt.asked(question, deps)):
             beginning = path.turns[0].user_message[:300]
             passages = [a_text(dice, 500) for _ in range(8)]
@@ -191,3 +194,92 @@ def test_over_200_random_conversations_no_prompt_exceeds_the_window(path, count)
     assert refused < 100 and len(fullness) > 150
     # What fits is sent: more than half of the window, with room for an answer and the results of tools.
     assert sum(fullness) / len(fullness) > 0.5
+
+
+def test_what_fits_goes_whole_and_the_newest_first(path):
+    for number in range(1, 301):
+        path.say(f"Message {number}", f"Answer {number} " + "of a few plain words " * 20)
+    asked = prompt.asked(a_turn_of("And now?"), deps_of(128_000))
+    assert len(said_in(asked)) == 600 and not asked.left_out
+    asked = prompt.asked(a_turn_of("And now?"), deps_of(12_000))
+    said = said_in(asked)
+    assert asked.sent == len(said) // 2 and asked.sent + len(asked.left_out) == 300
+    assert said == [text for turn in path.turns[-asked.sent :] for text in (turn.user_message, turn.assistant_message)]
+    assert asked.left_out[0] == (HERE, 300 - asked.sent) and asked.left_out[-1] == (HERE, 1)
+
+
+def test_the_turn_before_the_question_is_there_and_cut_in_its_middle_if_it_must_be(path):
+    path.say("An earlier one. " * 100)
+    path.say("FIRST " + "a paste of many words " * 4_000 + "LAST", "BEGIN " + "an answer " * 400 + "END")
+    asked = prompt.asked(a_turn_of("What was the first word?"), deps_of(4_096))
+    user, answer = said_in(asked)
+    assert user.startswith("FIRST a paste") and user.endswith("LAST")
+    assert answer.startswith("BEGIN an answer") and answer.endswith("END")
+    assert "characters are left out here" in user
+    assert asked.left_out == ((HERE, 1),)
+
+
+def test_a_short_side_of_the_turn_before_stays_whole_beside_a_long_one(path):
+    path.say("What is the lighthouse?", "BEGIN " + "an answer of many words " * 4_000 + "END")
+    user, answer = said_in(prompt.asked(a_turn_of("Why?"), deps_of(4_096)))
+    assert user == "What is the lighthouse?"
+    assert tokens_of(answer) > 1_000
+
+
+def test_a_continued_answer_comes_after_its_message_and_keeps_its_end(path):
+    path.say("An earlier one. " * 100)
+    kept = "BEGIN " + "an answer of many words " * 4_000 + "END"
+    asked = prompt.asked(a_turn_of("Tell me all"), deps_of(4_096), kept=kept)
+    user, answer = said_in(asked)
+    assert (user, asked.message) == ("Tell me all", prompt.GO_ON)
+    assert answer.startswith("BEGIN") and answer.endswith("END")
+    assert (asked.sent, asked.left_out) == (0, ((HERE, 1),))
+
+
+def test_a_message_is_refused_only_if_the_window_is_certain(path):
+    question = a_turn_of("a lighthouse " * 3_000)
+    with pytest.raises(ExceedsWindow):
+        prompt.asked(question, deps_of(4_096))
+    unknown = replace(deps_of(1), model=LanguageModel("unknown", "unknown", base_url="ftp://nowhere"))
+    assert prompt.asked(a_turn_of("a lighthouse " * 9_000), unknown).message.startswith("a lighthouse")
+
+
+def test_a_figure_of_another_model_or_of_a_cut_prompt_is_not_believed(path):
+    path.say("Hello")
+    for usage, ratio in [
+        ({"model": "small", "token_ratio": 0.9}, 0.9),
+        ({"model": "small", "token_ratio": 0.5}, 0.75),
+        ({"model": "small", "token_ratio": 0.1}, 1),
+        ({"model": "small", "token_ratio": 9}, 3),
+        ({"model": "large", "token_ratio": 0.9}, 1),
+        (None, 1),
+    ]:
+        path.turns[-1].usage = usage
+        assert prompt.ratio_of(path.turns[-1], deps_of(4_096).model) == ratio
+
+
+def test_tools_are_left_out_of_a_window_that_they_would_fill(path):
+    small, large = (prompt.asked(a_turn_of("Hello"), deps_of(tokens)).deps for tokens in (4_096, 9_000))
+    assert (small.has_tools, large.has_tools) == (False, True)
+    assert "too small for the tools" in prompt.circumstances(small, may_use_tools=True)
+    assert "too small" not in prompt.circumstances(large, may_use_tools=True)
+    assert large.tools == chat_tools.get().described(CALLER, uses_memory=True, may_save=True)
+
+
+def test_a_long_message_goes_without_the_tools_rather_than_not_at_all(path):
+    path.say("Hello")
+    question = a_turn_of("a boat on the water " * 700)
+    for is_kept in (True, False):
+        asked = prompt.asked(question, deps_of(8_192))
+        assert (asked.message, asked.deps.has_tools) == (question.user_message, False)
+        assert said_in(asked) == (["Hello", "Noted."] if is_kept else [])
+        path.turns.clear()
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 100, 3_000])
+def test_a_text_is_cut_in_its_middle_to_so_many_tokens(length):
+    text = "The lighthouse keeper. " * 1_000 + "漢字🙂" * 500
+    cut = cut_middle(text, length)
+    assert tokens_of(cut) <= length
+    assert length < 100 or (cut.startswith("The lighthouse") and cut.endswith("漢字🙂"))
+    assert cut_middle("short", 100) == "short"

@@ -1,13 +1,17 @@
 """A chat as a whole with models whose windows are small, large, and said in each server's way."""
 
 import re
+from contextlib import ExitStack
 
 import pytest
 
-from intake.agent import language_models
+from core.isolation.acting import acting_as
+from intake.agent import language_models, prompt
 from intake.agent.language_models import LanguageModel, learn_window, note_on_window, window_of
+from intake.agent.prompt import ChatDeps
+from intake.chats import versions
 from intake.models import Turn
-from intake.tests.factories import a_turn
+from intake.tests.factories import NOW, a_turn, caller_for
 from memory import index
 from memory.backends.e5 import E5Embedder
 from testing.model_server import CallTool, ReadingModel, Refuse, Say, ScriptedModel
@@ -29,8 +33,6 @@ def spans(tmp_path_factory):
 @pytest.fixture
 def serve(settings):
     """Makes the chat use this model's server."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
 
         def serve(model, **options):
@@ -174,6 +176,41 @@ def test_half_of_the_history_is_sent_where_a_conversation_was_too_long(person, l
         len([each for each in request["messages"] if each["role"] == "user"]) for request in model.requests
     )
     assert (before, after) == (21, 21 - events[0].data["notSent"])
+
+
+def deps_of(person, tokens):
+    model = LanguageModel("one", "one", base_url="http://localhost/v1", context_tokens=tokens)
+    return ChatDeps(caller=caller_for(person), now=NOW, model=model, user=person)
+
+
+def the_last_turn(conversation):
+    return Turn.objects.select_related("conversation").filter(conversation=conversation).latest("turn_number")
+
+
+def test_a_prompt_that_fits_reads_the_conversation_in_one_statement(person, django_assert_num_queries):
+    conversation = a_turn(person, "Message 1").conversation
+    for number in range(2, 12):
+        a_turn(person, f"Message {number}", conversation=conversation)
+    with acting_as(person):
+        turn = the_last_turn(conversation)
+        with django_assert_num_queries(1):
+            asked = prompt.asked(turn, deps_of(person, 32_000))
+    assert (asked.sent, asked.left_out) == (10, ())
+
+
+def test_what_a_branch_leaves_out_is_in_the_chat_that_it_came_from(person):
+    origin = a_turn(person, "Message 1", "An answer. " * 100).conversation
+    for number in range(2, 30):
+        a_turn(person, f"Message {number}", "An answer. " * 100, conversation=origin)
+    with acting_as(person):
+        where = {"caller": caller_for(person), "conversation_id": origin.pk}
+        branch = versions.branch(**where, turn_number=25, now=NOW)
+    a_turn(person, "Elsewhere", conversation=branch)
+    a_turn(person, "And here", conversation=branch)
+    with acting_as(person):
+        asked = prompt.asked(the_last_turn(branch), deps_of(person, 4_096))
+    assert asked.sent + len(asked.left_out) == 26
+    assert asked.left_out == tuple((origin.pk, number) for number in range(len(asked.left_out), 0, -1))
 
 
 # -- How servers say it --------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from core.isolation.acting import Caller
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, checked, text_limit
-from intake.agent.model_servers import ASSUMED, FAILURES, Window, ask_window, list_models, of_family
+from intake.agent.model_servers import ASSUMED, FAILURES, Window, ask_window, list_models
 from intake.chats.services import ChatChoices
 from intake.models import ChatPreferences, Conversation
 from intake.models.conversations import MODEL_NAME_LENGTH
@@ -244,13 +244,38 @@ SMALL = _(
 )
 
 
+# Of models that their vendors serve. Others are loaded with any length.
+FAMILIES: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"gpt-4\.1"), 1_047_576),
+    (re.compile(r"gpt-[5-9]"), 272_000),
+    (re.compile(r"gpt-4o|gpt-4\.5|gpt-4-(?:turbo|\d{4}-preview)|chatgpt-4o|o1-mini|o1-preview"), 128_000),
+    (re.compile(r"gpt-4-32k"), 32_768),
+    (re.compile(r"gpt-4"), 8_192),
+    (re.compile(r"gpt-3\.5"), 16_385),
+    (re.compile(r"o\d"), 200_000),
+    (re.compile(r"claude-(?:2\.0|instant)"), 100_000),
+    (re.compile(r"claude"), 200_000),
+    (re.compile(r"gemini-(?:1\.5|[2-9])"), 1_048_576),
+    (re.compile(r"grok-[3-9]"), 131_072),
+    (re.compile(r"deepseek-(?:chat|reasoner)"), 64_000),
+    (re.compile(r"mistral-(?:large|medium)-(?:latest|\d{4})|codestral-latest"), 128_000),
+)
+
+
+def _of_family(name: str, *, is_vendors: bool) -> Window | None:
+    """By the model's own name. `is_vendors`: it is asked of its vendor itself and not of a server between."""
+    own = name.rpartition("/")[2].lower()
+    tokens = next((tokens for pattern, tokens in FAMILIES if pattern.match(own)), None)
+    return None if tokens is None else Window(tokens, is_certain=is_vendors)
+
+
 def window_of(model: LanguageModel, *, asks: bool = True) -> Window:
     """What is known now, without waiting: a server is asked in the background, at most once a minute."""
     if model.context_tokens:
         return Window(model.context_tokens)
     asked = _asked_window(model, asks=asks) if _has_server(model) else None
     is_vendors = not model.base_url or model.id.startswith(ANTHROPIC)
-    return asked or of_family(model.own_name, is_vendors=is_vendors) or ASSUMED
+    return asked or _of_family(model.own_name, is_vendors=is_vendors) or ASSUMED
 
 
 def is_window_asked(model: LanguageModel) -> bool:
@@ -281,8 +306,8 @@ def learn_window(model: LanguageModel) -> None:
 
 
 def small_windows(name: str) -> list[Sentence]:
-    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, the first
-    few. Asks the servers now, outside a transaction.
+    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, of the
+    first few. Asks the servers now, outside a transaction.
     """
     models = [model for entry in _entries() for model in _models_of(entry)[:MOST_EXAMINED]]
     for model in models:

@@ -121,6 +121,7 @@ NO_OBJECT = "validation_error: The input must be a JSON object."
 NOT_AGAIN = "That is enough tries: do without it."
 # A result that would have to be shorter, in tokens, is none.
 LEAST_FOR_A_RESULT = 100
+TRIES_TO_FIT = 4
 
 
 class RepeatedCall(Exception):
@@ -201,9 +202,21 @@ def _tokens_of_part(part: Any) -> int:
 
 def _as_data(result: ToolReturn[Any], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
     """The model reads the result between markers, as much as fits; our own code reads it whole from the metadata."""
-    text = as_text(result.return_value)
-    read = deps.untrusted.around(text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2))
-    return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
+    data = result.return_value
+    text = as_text(data) if room is None else _fitting(data, room - LEAST_FOR_A_RESULT // 2)
+    return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "data": data})
+
+
+def _fitting(data: Any, tokens: int) -> str:
+    """Rather a little of each result than some results alone."""
+    text = as_text(data)
+    characters = len(text)
+    for _try in range(TRIES_TO_FIT):
+        if (counted := tokens_of(text)) <= tokens or not isinstance(data, dict):
+            break
+        characters = characters * tokens // counted
+        text = as_text(chat_tools.get().shortened(data, characters=characters))
+    return cut_middle(text, tokens)
 
 
 # --- Produces one answer ---

@@ -1,4 +1,4 @@
-"""Asks a language model's server which models it has and how many tokens each reads; and knows vendors' families.
+"""Asks a language model's server which models it has and how many tokens each reads.
 
 Servers say the length of the context in a dozen ways, most of them beside OpenAI's protocol. What is loaded counts
 before what the weights could do.
@@ -45,35 +45,11 @@ class Window:
 
 ASSUMED = Window(ASSUMED_TOKENS, is_certain=False, is_assumed=True)
 
-# Of models that their vendors serve. Others are loaded with any length.
-FAMILIES: tuple[tuple[re.Pattern[str], int], ...] = (
-    (re.compile(r"gpt-4\.1"), 1_047_576),
-    (re.compile(r"gpt-[5-9]"), 272_000),
-    (re.compile(r"gpt-4o|gpt-4\.5|gpt-4-(?:turbo|\d{4}-preview)|chatgpt-4o|o1-mini|o1-preview"), 128_000),
-    (re.compile(r"gpt-4-32k"), 32_768),
-    (re.compile(r"gpt-4"), 8_192),
-    (re.compile(r"gpt-3\.5"), 16_385),
-    (re.compile(r"o\d"), 200_000),
-    (re.compile(r"claude-(?:2\.0|instant)"), 100_000),
-    (re.compile(r"claude"), 200_000),
-    (re.compile(r"gemini-(?:1\.5|[2-9])"), 1_048_576),
-    (re.compile(r"grok-[3-9]"), 131_072),
-    (re.compile(r"deepseek-(?:chat|reasoner)"), 64_000),
-    (re.compile(r"mistral-(?:large|medium)-(?:latest|\d{4})|codestral-latest"), 128_000),
-)
-
-
-def of_family(name: str, *, is_vendors: bool) -> Window | None:
-    """By the model's own name. `is_vendors`: it is asked of its vendor itself and not of a server between."""
-    own = name.rpartition("/")[2].lower()
-    tokens = next((tokens for pattern, tokens in FAMILIES if pattern.match(own)), None)
-    return None if tokens is None else Window(tokens, is_certain=is_vendors)
-
 
 def list_models(base_url: str, api_key: str) -> dict[str, Window | None]:
     """The models that are listed at `/models`, each with its window if the list says it. Raises `FAILURES`."""
     rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
-    found = {row["id"]: _said_in(row) for row in rows if isinstance(row.get("id"), str) and row["id"]}
+    found = {row["id"]: _window_in(row) for row in rows if isinstance(row.get("id"), str) and row["id"]}
     return dict(sorted(found.items())[:MOST_LISTED])
 
 
@@ -82,8 +58,8 @@ def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
     deadline = time.monotonic() + ALL_SECONDS
     rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
     row = next((row for row in rows if _is_called(row.get("id"), name)), rows[0] if len(rows) == 1 else {})
-    if said := _said_in(row):
-        return said
+    if window := _window_in(row):
+        return window
     root = base_url.rstrip("/").removesuffix("/v1").rstrip("/")
     for ask in (_ask_ollama, _ask_lm_studio, _ask_llama_cpp, _ask_tgi):
         if time.monotonic() > deadline:
@@ -98,7 +74,7 @@ def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
     return None if trained is None else Window(trained, is_certain=False)
 
 
-def _said_in(row: dict[str, Any]) -> Window | None:
+def _window_in(row: dict[str, Any]) -> Window | None:
     """vLLM, Groq, OpenRouter, LM Studio, llama.cpp. OpenRouter's best provider may read less than the model could."""
     for name in ("loaded_context_length", "max_model_len", "context_window", "max_context_length"):
         if (tokens := _number(row, name)) is not None:
@@ -134,7 +110,7 @@ def _ask_ollama(root: str, api_key: str, name: str) -> Window | None:
 def _ask_lm_studio(root: str, api_key: str, name: str) -> Window | None:
     for row in _rows(_fetch(f"{root}/api/v0/models", api_key)):
         if _is_called(row.get("id"), name):
-            return _said_in(row)
+            return _window_in(row)
     return None
 
 

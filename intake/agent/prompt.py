@@ -326,7 +326,7 @@ NOTES_OF_A_WINDOW = 10
 # Of a window, for the files of each message.
 FILES_OF_A_WINDOW = 3
 # The turn before the question gets at least so much, and what remains of it at the very least.
-LEAST_FOR_THE_TURN_BEFORE, LEAST_OF_IT = 200, 40
+LEAST_FOR_THE_TURN_BEFORE, LEAST_OF_IT = 200, 100
 # A server that counts much less has cut the prompt, or left out what it had kept; one that counts a little less may
 # count more of the next message, which may be of another kind.
 NO_RATIO_BELOW, LEAST_RATIO, GREATEST_RATIO = 0.3, 0.75, 3.0
@@ -396,11 +396,11 @@ class _Pair:
     user: str
     assistant: str
     pictures: tuple[BinaryContent, ...] = ()
+    tokens: int = field(init=False)
 
-    @property
-    def tokens(self) -> int:
+    def __post_init__(self) -> None:
         words = tokens_of(self.user) + tokens_of(self.assistant) + 2 * TOKENS_OF_A_MESSAGE
-        return words + attached.TOKENS_OF_A_PICTURE * len(self.pictures)
+        self.tokens = words + attached.TOKENS_OF_A_PICTURE * len(self.pictures)
 
     def cut_to(self, tokens: int) -> "_Pair":
         """Both sides cut in their middles, without pictures. The shorter one stays whole if it takes less than half."""
@@ -425,12 +425,17 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     pictures = _pictures(turn, deps, most_pictures)
     before = (each for each in going_up(turn) if each.has_ended)
     nearest = None if kept else next(before, None)
-    ratio = ratio_of(nearest, deps.model)
+    ratio = ratio_of(turn if kept else nearest, deps.model)
     pair_of = partial(_pair_of, deps=deps, most_pictures=most_pictures - len(pictures))
     first = _Pair(user_content(turn, deps), kept, pictures) if kept else None if nearest is None else pair_of(nearest)
-    fixed = tokens_of(message) + TOKENS_OF_A_MESSAGE + _tokens_of_instructions(deps)
+    of_message = tokens_of(message) + TOKENS_OF_A_MESSAGE
     if not kept:
-        fixed += attached.TOKENS_OF_A_PICTURE * len(pictures)
+        of_message += attached.TOKENS_OF_A_PICTURE * len(pictures)
+    fixed = of_message + _tokens_of_instructions(deps)
+    if deps.tools and window.is_certain and int(_room(window, deps) / ratio) - fixed < LEAST_OF_IT:
+        # Rather the message than the tools.
+        deps = replace(deps, has_tools=False, tools="")
+        fixed = of_message + _tokens_of_instructions(deps)
     room = int(_room(window, deps) / ratio) - fixed
     if first is not None and room < LEAST_FOR_THE_TURN_BEFORE:
         # Rather a shorter answer than an answer without what it is about.
@@ -438,16 +443,16 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
         room = min(LEAST_FOR_THE_TURN_BEFORE, most)
     if window.is_certain and room < (LEAST_OF_IT if first is not None else 0):
         raise ExceedsWindow(MESSAGE_TOO_LONG)
-    pairs, is_all = _fitting(first, map(pair_of, before), max(room, LEAST_FOR_THE_TURN_BEFORE))
+    room = max(room, LEAST_OF_IT)
+    pairs, is_all = _fitting(first, map(pair_of, before), room)
     for_recalled = 0
     if newest_only or not is_all:
         half = sum(pair.tokens for pair in pairs) // 2
         for_recalled = min(MOST_FOR_RECALLED, (half if newest_only else room) // 4)
-        least = LEAST_FOR_THE_TURN_BEFORE // 2
-        pairs = _newest(pairs, max(half if newest_only else room - for_recalled, least))
+        pairs = _newest(pairs, max(half if newest_only else room - for_recalled, LEAST_OF_IT * 3 // 4))
     sent = len(pairs) - bool(kept)
-    is_all = is_all and len(pairs) == sent + bool(kept) and not for_recalled
-    left_out = () if is_all or deps.model is None else tuple(keys_above(turn)[sent:])
+    is_all = (is_all and not newest_only) or deps.model is None
+    left_out = () if is_all else tuple(keys_above(turn)[sent:])
     history = [each for pair in reversed(pairs) for each in _as_messages(pair)]
     used = fixed + sum(pair.tokens for pair in pairs)
     deps = replace(
@@ -461,6 +466,9 @@ def ratio_of(before: Turn | None, model: LanguageModel | None) -> float:
     """The tokens that the model's server counts, for each of ours, by the answer before; 1 before it has counted."""
     usage = Usage.of(before.usage if before is not None else None)
     if usage.token_ratio is None or model is None or usage.token_ratio < NO_RATIO_BELOW:
+        return 1.0
+    # A vendor answers by a longer name, which has a date.
+    if not (usage.model or "").startswith(model.own_name):
         return 1.0
     return min(GREATEST_RATIO, max(LEAST_RATIO, usage.token_ratio))
 

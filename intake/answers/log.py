@@ -109,7 +109,7 @@ class AnswerLog:
             self._compact()
         self.notify()
 
-    def prepared(self, *, not_sent: int, sent: int) -> None:
+    def set_sent(self, *, not_sent: int, sent: int) -> None:
         """The prompt is made: a reader may get the first event."""
         self.not_sent, self.sent = not_sent, sent
         self.notify()

@@ -285,7 +285,7 @@ async def read(
     guard = _guard(is_authorized, log.notify)
     try:
         if position is None:
-            await _is_prepared(log)
+            await _wait_for_prompt(log)
             yield encode_turn(log.turn, not_sent=log.not_sent, sent=log.sent)
         position = position or 0
         while not guard.done():
@@ -334,7 +334,7 @@ async def _found(log: AnswerLog, position: int | None) -> int | None:
     return position if log.is_exact and position <= log.position + 1 else None
 
 
-async def _is_prepared(log: AnswerLog) -> None:
+async def _wait_for_prompt(log: AnswerLog) -> None:
     """Waits until it is known how much of the conversation the model gets, for a moment; another process knows it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(CATCH_UP_SECONDS):

@@ -338,7 +338,7 @@ class AnswerWriter:
             await asyncio.to_thread(learn_window, deps.model)
             deps, asked, beginning = await as_caller(self.caller, self._fitted, deps)
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
-        self.log.prepared(not_sent=len(asked.left_out), sent=asked.sent)
+        self.log.set_sent(not_sent=len(asked.left_out), sent=asked.sent)
         return prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=await self._recalled(asked))
 
     async def _until_read(self) -> None:

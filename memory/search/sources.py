@@ -27,10 +27,10 @@ from intake.models.conversations import with_pairs
 from memory.backends.embedders import Embedder, Vector
 from memory.chunking import HEADING_JOINT, PassageSpan
 from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
-from memory.index.terms import configurations, searchable
+from memory.index.terms import ENGLISH, configurations, language_of, searchable
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
-from memory.search.chat_history import Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
+from memory.search.chat_history import RELATED, Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
@@ -41,8 +41,9 @@ from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 T = TypeVar("T")
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
-# A text without any of the query's terms is a result if it is at least this likely, or near in meaning.
-LIKELY = 0.03
+# A text without any of the query's terms is a result if it is at least this likely, or near in meaning. A question in
+# another language than English shares no terms with what was said in English, and is farther from it.
+LIKELY, LIKELY_ABROAD = 0.03, RELATED
 UNTITLED = "Untitled"
 HEADINGS_SHOWN = 2
 
@@ -109,13 +110,14 @@ class HistoryQuestion:
         results".
         """
         found = self._found
+        likely = LIKELY_ABROAD if is_in_another_language(self.query) else LIKELY
         return [
             hit
             for hit in found.hits
             if self.wants_everything
             or hit.shares_terms
             or hit.key in self.literal.hits
-            or hit.relevance >= LIKELY
+            or hit.relevance >= likely
             or is_near(hit, found.calibration)
         ]
 
@@ -248,6 +250,11 @@ class Reference:
 
 HitText = tuple[Reference, list[Segment]]
 """The text of a hit, and its origin."""
+
+
+def is_in_another_language(query: str) -> bool:
+    """Than English, as its function words or its letters tell."""
+    return language_of(query) != ENGLISH or any(each.isalpha() and not each.isascii() for each in query)
 
 
 class HistorySource(ABC):

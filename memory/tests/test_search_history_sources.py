@@ -8,7 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import uuid7
 from intake.models import Conversation, Turn
-from intake.tests.factories import NOW, a_person
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import index
 from memory.search import sources
 from memory.search.history import HistoryRequest, search_history
 from memory.search.literal import with_literal
@@ -106,3 +107,32 @@ def test_conversations_are_found_by_the_index_of_their_owner_and_time():
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "idx_ic_user_recent" in plan or "idx_ic_user_id" in plan, plan
     assert "Seq Scan on intake_conversation" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("query", "is_foreign"),
+    [
+        ("Wohin wollte ich im Frühling reisen?", True),
+        ("Waar wilde ik in het voorjaar heen?", True),
+        ("Gdzie chciałem jechać wiosną?", True),
+        ("我们的猫叫什么名字", True),
+        ("where did I want to go in spring", False),
+        ("blorptang frizzle", False),
+        ("\U0001f408 4711", False),
+    ],
+)
+def test_another_language_than_english_is_told_by_function_words_and_letters(query, is_foreign):
+    assert sources.is_in_another_language(query) is is_foreign
+
+
+@pytest.mark.django_db
+def test_a_question_in_another_language_gets_less_likely_texts_as_well(monkeypatch):
+    monkeypatch.setattr(sources, "is_near", lambda *_: False)
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    index.embed_pending()
+    monkeypatch.setattr(sources, "LIKELY", 1.1)
+    monkeypatch.setattr(sources, "LIKELY_ABROAD", 0.0)
+    for query, count in (("what was the price of it", 0), ("was ist der Preis von dem", 1)):
+        request = HistoryRequest(query=query, scope=HistoryScope.SESSIONS)
+        assert len(search_history(request, user=alice, now=NOW).results) == count

@@ -169,6 +169,7 @@ function take(turn, { type, data }) {
 function finish(turn, data) {
   turn.busyTries = 0;
   tellSent(thread, turn.element, data.usage ?? {});
+  choices.answered();
   turn.complete(data.html, data);
 }
 

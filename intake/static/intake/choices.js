@@ -8,6 +8,7 @@ const NOT_SAVED = gettext("It could not be saved now; it goes with your next mes
 export class Choices {
   // What the server does not know yet.
   #changed = new Set();
+  #hasAsked = false;
   #row = document.querySelector("[data-choices]");
   #sheet = document.querySelector("[data-choices-sheet]");
 
@@ -34,6 +35,12 @@ export class Choices {
   /** The server has what was asked. */
   settle() {
     this.#changed.clear();
+  }
+
+  /** A model's server has said by its first answer how much it reads. */
+  answered() {
+    if (this.#row && !this.#hasAsked) this.#refreshModels();
+    this.#hasAsked = true;
   }
 
   #values(names) {

@@ -2,7 +2,7 @@
 import { clone } from "./dom.js";
 import { ngettext } from "./language.js";
 
-const line = clone("not-sent");
+let line = null;
 
 /** Shows where what was sent with the last turn began; also of turns that are added above later. */
 export function watchWindow(thread) {
@@ -44,9 +44,12 @@ export function canChooseModel() {
 function placeLine(thread) {
   const turns = [...thread.querySelectorAll(".turn")];
   const last = turns.at(-1);
+  // Of a message that has just been written it is not known yet: what is shown of the one before stays.
+  if (last?.dataset.status === "streaming" && last.dataset.notSent === undefined) return;
   const notSent = document.querySelector("[data-later]") ? 0 : Number(last?.dataset.notSent ?? 0);
   const first = notSent ? turns[turns.length - 1 - Number(last.dataset.sent)] : null;
-  if (!first) return line.remove();
+  if (!first) return line?.remove();
+  line ??= clone("not-sent");
   line.querySelector("[data-not-sent-text]").textContent = ngettext(
     "%(count)s earlier message is not sent to this model",
     "%(count)s earlier messages are not sent to this model",
