@@ -1,5 +1,6 @@
 """Defines every expected failure: a code, a sentence for the caller, and whether a retry may help."""
 
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import ClassVar
 
@@ -192,8 +193,10 @@ class NoRoom(RecollectError):
     default_detail = _("The server's disk has no room for this file at the moment. Ask the server's administrator.")
 
 
-STATUSES: dict[str, HTTPStatus] = {
-    kind.code: kind.status
-    for kind in list(globals().values())
-    if isinstance(kind, type) and issubclass(kind, RecollectError) and kind is not RecollectError
-}
+def _kinds_of(kind: type[RecollectError]) -> Iterator[type[RecollectError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kinds_of(each)
+
+
+STATUSES: dict[str, HTTPStatus] = {kind.code: kind.status for kind in _kinds_of(RecollectError)}
