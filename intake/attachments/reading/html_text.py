@@ -6,8 +6,8 @@ takes quadratic time for some. Tags that are not known are left out, and their t
 
 import html
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from itertools import count
 
 _TOKEN = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z][a-zA-Z0-9:-]{0,30})(?P<attributes>(?:[\s/][^<>]{0,8000})?)>|<!--|<![^<>]{0,2000}>"
@@ -29,18 +29,6 @@ _SAFE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 # Deeper lists and quotes are written at this depth.
 _DEEPEST = 20
 _LONGEST_ADDRESS = 2000
-
-
-@dataclass(slots=True)
-class _List:
-    is_numbered: bool
-    number: int
-
-
-@dataclass(slots=True)
-class _Table:
-    rows: list[list[str]] = field(default_factory=list)
-    has_head: bool = False
 
 
 def html_to_text(markup: str) -> str:
@@ -73,10 +61,12 @@ class _Writer:
         # The present line, without its prefix.
         self._line: list[str] = []
         self._prefix = ""
-        self._lists: list[_List] = []
+        # With the numbers to come; None for a list without numbers.
+        self._lists: list[Iterator[int] | None] = []
         self._quotes = 0
         self._links: list[tuple[str, int]] = []
-        self._tables: list[_Table] = []
+        # Each by its rows.
+        self._tables: list[list[list[str]]] = []
         self._code: list[str] | None = None
         self._language = ""
         self._is_apart = False
@@ -227,7 +217,7 @@ class _Writer:
         if not is_closing:
             self._is_apart = self._is_apart or not self._lists
             start = _attribute(_START, attributes)
-            self._lists.append(_List(is_numbered=name == "ol", number=int(start) if start else 1))
+            self._lists.append(count(int(start) if start else 1) if name == "ol" else None)
         elif self._lists:
             self._lists.pop()
             self._is_apart = not self._lists
@@ -238,11 +228,10 @@ class _Writer:
         if is_closing:
             self._prefix = ""
             return
-        here = self._lists[-1] if self._lists else _List(is_numbered=False, number=1)
-        mark = f"{here.number}. " if here.is_numbered else "- "
-        here.number += 1
+        numbers = self._lists[-1] if self._lists else None
+        mark = "- " if numbers is None else f"{next(numbers)}. "
         outer = self._lists[: min(len(self._lists) - 1, _DEEPEST)]
-        self._prefix = "".join("   " if each.is_numbered else "  " for each in outer) + mark
+        self._prefix = "".join("  " if each is None else "   " for each in outer) + mark
 
     def _begin_code(self, attributes: str) -> None:
         self._end_line()
@@ -273,7 +262,7 @@ class _Writer:
             else:
                 self._end_cell()
                 self._end_line() if not self._tables else None
-                self._tables.append(_Table())
+                self._tables.append([])
             return
         if not self._tables:
             self._block()
@@ -281,12 +270,11 @@ class _Writer:
         table = self._tables[-1]
         self._end_cell()
         if name == "tr" and not is_closing:
-            table.rows.append([])
+            table.append([])
         elif name in ("th", "td") and not is_closing:
-            if not table.rows:
-                table.rows.append([])
-            table.rows[-1].append("")
-            table.has_head = table.has_head or name == "th"
+            if not table:
+                table.append([])
+            table[-1].append("")
 
     def _end_cell(self) -> None:
         """Ends a cell: its text is everything since its beginning."""
@@ -294,7 +282,7 @@ class _Writer:
             return
         text = _SPACES.sub(" ", "".join(self._line)).strip().replace("|", "\\|")
         self._line, self._links = [], []
-        rows = self._tables[-1].rows
+        rows = self._tables[-1]
         if not text:
             return
         if not rows:
@@ -307,7 +295,7 @@ class _Writer:
         if not self._tables:
             return
         self._end_cell()
-        rows = [row for row in self._tables.pop().rows if any(row)]
+        rows = [row for row in self._tables.pop() if any(row)]
         if self._tables:
             # A table in a cell of another one becomes the cell's text.
             self._line.append(" ".join(cell for row in rows for cell in row))
