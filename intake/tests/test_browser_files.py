@@ -119,7 +119,11 @@ def test_a_pasted_picture_is_attached_and_sent_without_a_word(open_page, person)
 def test_files_are_chosen_by_a_button_and_sending_waits_for_them(open_page, person, tmp_path):
     page = open_page(user=person)
     held = []
-    page.route("**/api/v1/attachments/", held.append)
+
+    def hold(route):
+        held.append(route)
+
+    page.route("**/api/v1/attachments/", hold)
     path = Path(tmp_path, "notes.md")
     path.write_text("# Notes")
     with page.expect_file_chooser() as chooser:
