@@ -8,9 +8,10 @@ from agent_tools.tests.callers import call
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import CHARACTERS, fair_limit
 from core.errors import AuthenticationRequired
-from core.isolation.acting import Caller
-from intake.chats import versions
-from intake.models import Conversation
+from core.isolation.acting import Caller, acting_as
+from intake.chats import services, versions
+from intake.models import Conversation, Turn
+from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_temporary_turn, a_turn
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +50,19 @@ def test_the_turns_around_a_hit_with_the_way_on(api, alice):
         "person": "Message 10",
         "assistant": "Answer 10",
     }
+
+
+def test_a_turn_names_its_files_with_the_ids_by_which_they_are_read(api, alice):
+    file = a_file(alice, name="lease.pdf")
+    with acting_as(alice):
+        begun = services.begin_turn(
+            caller=Caller(user_id=alice.pk), message="", conversation_id=None, now=NOW, attachments=[file.pk]
+        )
+        answer = services.Answer(text="Read.", status=Turn.Status.COMPLETE)
+        services.finish_turn(turn_id=begun.pk, answer=answer)
+    (turn,) = read(api, begun.conversation).json()["turns"]
+    assert (turn["person"], turn["files"]) == ("", [f"lease.pdf ({file.pk})"])
+    assert "files" not in read(api, a_turn(alice, "No file").conversation).json()["turns"][0]
 
 
 def test_a_temporary_chat_is_read_by_no_agent(api, alice):

@@ -16,6 +16,7 @@ from core.isolation.acting import Caller
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
+from intake.attachments.services import attachments_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
@@ -61,6 +62,10 @@ class ConversationTurn(Output):
     said_at: Annotated[datetime, Field(description="When it was said, in the person's time zone.")]
     person: Annotated[str, Field(description="What the person said.")]
     assistant: Annotated[str, Field(description="What was answered.")]
+    files: Annotated[
+        list[str] | None,
+        Field(description="The files of the message: each its name, and in parentheses its id for `read_attachment`."),
+    ] = None
     truncated: Annotated[
         bool | None,
         Field(
@@ -201,12 +206,14 @@ def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
     limit = fair_limit(
         [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=CHARACTERS
     )
+    files = attachments_of(turns)
     return [
         ConversationTurn(
             turn_number=turn.turn_number,
             said_at=local_time(turn.said_at, zone),
             person=turn.user_message[:limit],
             assistant=turn.assistant_message[:limit],
+            files=[f"{each.name} ({each.pk})" for each in files[turn.pk]] or None,
             truncated=max(len(turn.user_message), len(turn.assistant_message)) > limit or None,
         )
         for turn in turns
