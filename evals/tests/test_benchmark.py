@@ -168,6 +168,7 @@ def test_every_benchmark_goes_by_its_own_name():
         "pages": "pages",
         "import": "import",
         "backup": "backup",
+        "attachments": "attachments",
     }
 
 

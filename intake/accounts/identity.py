@@ -92,7 +92,7 @@ def person_of(request: "AnyRequest") -> User:
 def owner_of(request: "AnyRequest") -> User:
     """The registered user or the visitor, in a view that requires one of both."""
     user = request.user
-    assert isinstance(user, User), "nobody is not let in"  # noqa: S101 - as above
+    assert isinstance(user, User), "nobody is not let in"  # noqa: S101 - tells the types what the view asks for
     return user
 
 

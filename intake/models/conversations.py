@@ -133,7 +133,7 @@ def with_pairs(key: str, number: str, pairs: Iterable[tuple[UUID, int]]) -> RawS
     """
     every = list(pairs)
     return RawSQL(  # noqa: S611 - the names of columns
-        f"({key}, {number}) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",  # noqa: S608
+        f"({key}, {number}) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",  # noqa: S608 - the names of columns
         ([key for key, _ in every], [number for _, number in every]),
         output_field=models.BooleanField(),
     )
