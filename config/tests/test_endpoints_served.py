@@ -60,7 +60,9 @@ def over_mcp(homes, secret, tools):
 def in_chat(homes, caller, tools):
     """What the model is told by each tool when it works for this caller."""
     given = toolset(caller).tools
-    for name, probe in ((name, probe) for name, probes in tools.items() for probe in probes):
+    assert tools.keys() - given.keys() <= {"get_context"}, "the chat has its notes in its prompt"
+    offered = {name: probes for name, probes in tools.items() if name in given}
+    for name, probe in ((name, probe) for name, probes in offered.items() for probe in probes):
         try:
             result = str(asyncio.run(given[name].function(**homes.alice.things.fill(probe.body))).return_value)
         except Exception as error:
