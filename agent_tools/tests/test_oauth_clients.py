@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-import urllib3
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, RefreshToken
+from requests.packages import urllib3
 
 from agent_tools.oauth.clients import sweep
 from agent_tools.oauth.validator import Validator

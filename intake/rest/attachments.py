@@ -20,7 +20,7 @@ from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.parsers import MultiPartParser
-from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
@@ -48,6 +48,7 @@ SANDBOX = {
     "Cache-Control": "private, no-store",
 }
 NOT_THERE = (401, 404, 429, 503)
+CONTENT = {(200, media_type): OpenApiTypes.BINARY for media_type in sorted({*services.SHOWN, services.UNKNOWN})}
 KEY = OpenApiParameter(
     idempotency.HEADER,
     KEY_SCHEMA,
@@ -66,18 +67,11 @@ FORM = {
 }
 
 
-# The first wants an account; the others check the scopes of tokens.
-DEFAULT_PERMISSIONS = cast("list[type[BasePermission]]", api_settings.DEFAULT_PERMISSION_CLASSES)
-
-
-class AdmitsEverybody(BasePermission):
-    """Visitors own what they attach. Whoever is nobody yet finds no file, like a visitor who asks for another's."""
-
-
 class AttachmentsViewSet(ViewSet):
-    # Instead of the first of the defaults, which wants an account; the scopes of tokens are checked as everywhere.
+    # Instead of the first of the defaults, which wants an account: visitors own what they attach, and whoever is nobody
+    # yet finds no file, like a visitor who asks for another's. The scopes of tokens are checked as everywhere.
     permission_classes = [
-        AdmitsEverybody,
+        AllowAny,
         *cast("list[type[BasePermission]]", api_settings.DEFAULT_PERMISSION_CLASSES)[1:],
     ]
     parser_classes = [MultiPartParser]
@@ -115,7 +109,7 @@ class AttachmentsViewSet(ViewSet):
         headers = {PAGE_PERSON_HEADER: page_person_of(request._request)}
         return Response(AttachmentOutput.of(stored).as_data(), status=HTTPStatus.CREATED, headers=headers)
 
-    @extend_schema(operation_id="read_attachment", responses={200: AttachmentOutput, **problems(*NOT_THERE)})
+    @extend_schema(operation_id="get_attachment", responses={200: AttachmentOutput, **problems(*NOT_THERE)})
     def retrieve(self, request: Request, attachment_id: str) -> Response:
         """What is known of a file, and whether its text has been read."""
         return Response(AttachmentOutput.of(_found(request, attachment_id)).as_data())
@@ -150,7 +144,7 @@ class AttachmentContentView(APIView):
 
     @extend_schema(
         operation_id="read_attachment_content",
-        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **problems(*NOT_THERE)},
+        responses={**CONTENT, **problems(*NOT_THERE)},
     )
     def get(self, request: Request, attachment_id: str) -> StreamingHttpResponse:
         """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""

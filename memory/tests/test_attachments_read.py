@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
@@ -10,7 +11,7 @@ from core.text import in_language, restored
 from intake.attachments import services
 from intake.attachments.reading import Part, Reading, process
 from intake.chats import arranging, deleting, versions
-from intake.models import Attachment, AttachmentText, Turn, User
+from intake.models import Attachment, AttachmentText, User
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import a_person, a_visitor, caller_for
 from memory import index, tasks
@@ -190,7 +191,8 @@ def test_nothing_of_a_deleted_file_is_left_in_the_index(alice, deletes):
 
 def test_what_the_database_deleted_by_itself_is_swept_from_the_index(alice):
     attachment = attach(alice, b"Milk, eggs, flour")
-    Turn.objects.filter(conversation=attachment.conversation_id)._raw_delete("default")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM intake_conversation_turns WHERE conversation_id = %s", [attachment.conversation_id])
     assert indexed() == [(attachment.pk, 0)]
     with as_a_worker():
         attachments.forget_lost(alice.pk)
