@@ -15,6 +15,20 @@ from testing.servers import ThrowawayServers
 
 pytestmark = pytest.mark.slow
 
+# Two pieces, in a message of the demo's person.
+ATTACH = """
+import io
+from django.utils import timezone
+from core.isolation.acting import Caller, acting_as
+from intake.attachments import services
+from intake.models import Turn, User
+user = User.objects.first()
+with acting_as(user):
+    file = io.BytesIO(bytes(range(256)) * 1_100)
+    stored = services.store(caller=Caller(user_id=user.pk), file=file, name="all bytes.bin", now=timezone.now())
+    services.claim(Turn.objects.order_by("pk").first(), [stored.pk])
+"""
+
 
 class Product:
     """A product without processes: its database, and its commands."""
@@ -43,6 +57,8 @@ class Product:
 def product(begin_migrated):
     product = Product()
     assert product.manage("load_demo").returncode == 0
+    attached = product.manage("shell", "--no-imports", "-c", ATTACH)
+    assert attached.returncode == 0, attached.stderr
     yield product
     product.servers.stop()
 
@@ -69,6 +85,9 @@ def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(prod
     assert "all compared equal" in restored.stdout
     turns = "SELECT user_message, assistant_message, said_at FROM intake_conversation_turns ORDER BY id"
     assert other.execute(turns) == product.execute(turns) != []
+    pieces = "SELECT name, number, data FROM attachments JOIN attachment_pieces USING (user_id, sha256) ORDER BY number"
+    assert other.execute(pieces) == product.execute(pieces)
+    assert len(other.execute(pieces)) == 2
     verified = other.manage("verify_backup", str(backup))
     assert verified.returncode == 0, verified.stderr
     # Row-level security came along, and binds the roles of the other server.
