@@ -164,10 +164,11 @@ def test_no_tool_embeds_its_query_in_a_transaction(tool, monkeypatch):
 
     monkeypatch.setattr(kind, "embed_query", watched)
     if "query" in tool.input_model.model_fields:
-        tool.call({"query": "cat"}, user=alice)
+        asked = {"query": "cat", **({"for": "prompt"} if tool.name == "get_context" else {})}
+        tool.call(asked, user=alice)
         assert seen == [False]
         seen.clear()
-        _call(tool, {"query": "cat"}, Caller(user_id=alice.pk))
+        _call(tool, asked, Caller(user_id=alice.pk))
         assert seen == [False]
 
 

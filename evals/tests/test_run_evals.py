@@ -104,7 +104,7 @@ def test_a_broken_data_set_is_an_error_of_one_sentence_and_no_traceback(tmp_path
 
 def test_failed_evals_fail_the_command(in_place, monkeypatch, capsys):
     verdict = vec02.Verdict("V2-02", "blocked", failure="leaked")
-    monkeypatch.setitem(run_evals.SUITES, "vec-02", lambda: [verdict])
+    monkeypatch.setitem(run_evals.SUITES, "vec-02", (lambda: [verdict], 1.0))
 
     with pytest.raises(CommandError, match="1 of 1 evals failed"):
         call_command("run_evals", suite="vec-02")

@@ -132,6 +132,8 @@ def test_everything_can_be_done_with_the_keyboard(open_page, language_model):
     expect(page.locator(".turn").last).to_have_attribute("data-status", "complete")
     expect(page.locator(".said")).to_have_text("One line\nand another")
     page.keyboard.press("Shift+Tab")
+    expect(page.get_by_role("button", name="Attach files")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
     expect(page.get_by_role("button", name=re.compile("^About this answer"))).to_be_focused()
     page.keyboard.press("Shift+Tab")
     expect(page.get_by_role("link", name="Delete this turn")).to_be_focused()
