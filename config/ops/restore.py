@@ -245,10 +245,15 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
 
 
 def changed_settings(manifest: dict[str, Any]) -> Iterator[str]:
-    """A sentence for each setting with which this product answers in another way than the backup's."""
+    """A sentence for each setting with which this product answers in another way than the backup's.
+
+    A part that the backup's version did not have, such as the weight of a new source, is no difference.
+    """
     for name, value in kept_settings().items():
-        if name in manifest["settings"] and manifest["settings"][name] != value:
-            yield f"The setting {name} was {manifest['settings'][name]} and is {value}."
+        before = manifest["settings"].get(name, value)
+        now = {part: value.get(part) for part in before} if isinstance(before, dict) else value
+        if now != before:
+            yield f"The setting {name} was {before} and is {now}."
 
 
 def compared_by_number(manifest: dict[str, Any]) -> Iterator[str]:

@@ -52,10 +52,11 @@ def test_it_is_added_from_standard_input_too(recollect, alice, monkeypatch):
     assert MemoryRecord.objects.for_user(alice).get().content == "from a pipe"
 
 
-def test_what_is_typed_twice_is_meant_twice(recollect):
-    for _ in range(2):
-        recollect("add", "again")
-    assert MemoryRecord.objects.count() == 2
+def test_what_is_typed_twice_is_kept_once_and_said_so(recollect):
+    first, second = (recollect("add", "again") for _ in range(2))
+    assert first[1].startswith("Saved a memory")
+    assert (second[0], second[1].startswith("This was saved before, with the id ")) == (0, True)
+    assert MemoryRecord.objects.count() == 1
 
 
 def test_a_refusal_is_told_on_stderr(recollect, alice):
