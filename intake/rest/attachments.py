@@ -68,8 +68,8 @@ FORM = {
 
 
 class AttachmentsViewSet(ViewSet):
-    # Instead of the first of the defaults, which wants an account: visitors own what they attach, and whoever is nobody
-    # yet finds no file, like a visitor who asks for another's. The scopes of tokens are checked as everywhere.
+    # Replaces the first default, which requires an account. Visitors own their files. A caller without a session finds
+    # no file, like a visitor who asks for another user's. The scopes of tokens are checked as everywhere.
     permission_classes = [
         AllowAny,
         *cast("list[type[BasePermission]]", api_settings.DEFAULT_PERMISSION_CLASSES)[1:],

@@ -135,7 +135,7 @@ def _local(name: str) -> str:
 
 
 def _value(attributes: Mapping[str, str], name: str) -> str:
-    """An attribute by its name, whatever its namespace."""
+    """An attribute by its name, in any namespace."""
     return next((value for key, value in attributes.items() if _local(key) == name), "")
 
 
@@ -177,7 +177,7 @@ def _document(package: Package, main: str) -> Iterator[Part]:
 
 
 def _heading_levels(package: Package, name: str) -> dict[str, int]:
-    """The styles that are headings, whatever they are called in the writer's language."""
+    """The styles that are headings, also where they have names in another language."""
     levels: dict[str, int] = {}
     style = ""
     for kind, tag, attributes in package.events(name):
