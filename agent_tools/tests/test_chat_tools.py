@@ -240,27 +240,18 @@ def test_a_fence_cannot_be_forged_by_who_knows_its_mark():
     assert "abcd" not in inside
 
 
-def test_a_long_result_leaves_the_model_room_to_think(person, log_in, language_model, settings):
-    settings.LLM_CONTEXT_TOKENS = 128_000
+@pytest.mark.parametrize(("window", "fewest", "most"), [(128_000, 15_000, 30_000), (9_000, 1_000, 15_000)])
+def test_a_long_result_has_a_little_of_each_and_leaves_the_model_room_to_think(
+    person, log_in, language_model, settings, window, fewest, most
+):
+    settings.LLM_CONTEXT_TOKENS = window
     for number in range(4):
         records.create(user=person, content=f"Miso {number} " + "purrs " * 5_000, now=NOW)
     index.embed_pending()
     model = language_model(CallTool("search_memory", {"query": "Miso purrs"}), Say(("Miso.",)))
     log_in(person).events("What is my cat called?")
     result = told_to_model(model)[1]
-    assert 15_000 < len(result) < 30_000
-    assert all(f"Miso {number}" in result for number in range(4))
-
-
-def test_in_a_small_window_a_long_result_has_a_little_of_each(person, log_in, language_model, settings):
-    settings.LLM_CONTEXT_TOKENS = 9_000
-    for number in range(4):
-        records.create(user=person, content=f"Miso {number} " + "purrs " * 5_000, now=NOW)
-    index.embed_pending()
-    model = language_model(CallTool("search_memory", {"query": "Miso purrs"}), Say(("Miso.",)))
-    log_in(person).events("What is my cat called?")
-    result = told_to_model(model)[1]
-    assert 1_000 < len(result) < 15_000
+    assert fewest < len(result) < most
     assert all(f"Miso {number}" in result for number in range(4))
 
 
