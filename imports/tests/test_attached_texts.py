@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from core.ids import time_of_id
+from imports.reading.items import ImportedFile
 from imports.storing import files
 from imports.tests.exports import SAID, message
 from imports.tests.exports import a_conversation as conversation_of
@@ -29,7 +30,11 @@ def a_chat(*texts):
     return conversation_of(
         messages=[
             message(
-                "q", "user", "Please read this", attachments=tuple(name for name, _ in texts), attached_texts=texts
+                "q",
+                "user",
+                "Please read this",
+                attachments=tuple(name for name, _ in texts),
+                files=tuple(ImportedFile(name=name, text=text) for name, text in texts),
             ),
             message("a", "assistant", "I did.", parent="q"),
         ]
