@@ -5,8 +5,10 @@ import io
 import json
 
 import pytest
+from django.db import connections
 from PIL import Image
 
+from intake.attachments import pictures
 from intake.models import Attachment, AttachmentText
 from intake.tests.attached import a_file, a_picture
 from testing.model_server import Say
@@ -119,6 +121,29 @@ def test_pictures_go_scaled_down_to_a_model_that_sees_and_by_name_to_others(alic
     send(alices, "And this?", a_file(person, a_picture(), "floor.png"))
     assert "You cannot see pictures" in prompt_of(model)[0]
     assert "“floor.png”" in prompt_of(model)[0]
+
+
+def test_no_transaction_is_open_while_pictures_are_scaled(alices, person, language_model, settings, monkeypatch):
+    model = language_model(Say(("Two.",)), Say(("Still.",)))
+    settings.LLM_VISION = "on"
+    is_open = []
+
+    def scaled(data, longest):
+        is_open.append(any(each.in_atomic_block for each in connections.all(initialized_only=True)))
+        return data, "image/png"
+
+    monkeypatch.setattr(pictures, "scaled", scaled)
+    begun = send(alices, "What are they?", *[a_file(person, a_picture(each), f"{each}.png") for each in (4, 5)])
+    alices.events("Sure?", conversation_id=begun["conversationId"])
+    assert is_open == [False] * 4
+    assert [prompt_of(model, at)[0].count("image_url") for at in (0, 1)] == [4, 4]
+
+
+def test_a_picture_that_cannot_be_decoded_is_left_out_of_the_prompt(alices, person, language_model, settings):
+    model = language_model(Say(("One.",)))
+    settings.LLM_VISION = "on"
+    send(alices, "What?", a_file(person, a_picture()[:40], "broken.png"), a_file(person, a_picture(), "whole.png"))
+    assert prompt_of(model)[0].count('"type": "image_url"') == 1
 
 
 @pytest.mark.parametrize(
