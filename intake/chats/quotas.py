@@ -102,7 +102,7 @@ def lines_of(user_id: int) -> list[tuple[str, str, str]]:
             filesizeformat(settings.QUOTA_FILE_BYTES) if settings.QUOTA_FILE_BYTES else "",
         ),
         (
-            _("Passages not yet found by meaning"),
+            _("Passages waiting for search by meaning"),
             f"{stored.vectors_waiting:,}",
             _number(settings.QUOTA_VECTORS_WAITING),
         ),
