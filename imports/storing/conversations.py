@@ -375,11 +375,11 @@ class _Batch:
             return False
         fields = _fields_of(planned)
         self._mend_title(planned, turn, conversation)
-        before = {name: getattr(turn, name) for name in fields}
-        if planned.files:
-            before[FILES] = [str(each.pk) for each in attachments_of([turn])[turn.pk]]
-            self._with_files.append((stretch, planned, turn))
+        files = [str(each.pk) for each in attachments_of([turn])[turn.pk]]
+        before = {name: getattr(turn, name) for name in fields} | {FILES: files}
         contents.note(item, brought_by=self._import, before=before)
+        if planned.files:
+            self._with_files.append((stretch, planned, turn))
         for name, value in fields.items():
             setattr(turn, name, value)
         # Which indexes it again.
@@ -415,14 +415,14 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
     turn = Turn.objects.for_user(user).select_for_update().filter(pk=item.turn_id or 0).first()
     if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
         return
-    files = change.before.get(FILES)
     for name, value in change.before.items():
         if name != FILES:
             setattr(turn, name, value)
     turn.save()
-    brought = [each.pk for each in attachments_of([turn])[turn.pk] if str(each.pk) not in (files or ())]
-    for pk in brought if files is not None else ():
-        delete_attachment(caller=Caller(user_id=user.pk), attachment_id=str(pk))
+    for file in attachments_of([turn])[turn.pk]:
+        # A change of an earlier version of Recollect brought no files.
+        if str(file.pk) not in change.before.get(FILES, [str(file.pk)]):
+            delete_attachment(caller=Caller(user_id=user.pk), attachment_id=str(file.pk))
     item.key, item.content_hash = change.key, change.content_hash
     item.save(update_fields=["key", "content_hash"])
 

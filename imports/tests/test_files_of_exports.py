@@ -11,9 +11,10 @@ from django.test import Client
 from core.isolation.acting import acting_as
 from imports.reading.attached import LONG, pasted_blocks
 from imports.reading.files import open_files
-from imports.reading.items import ImportedConversation, Notice
+from imports.reading.items import ImportedConversation, ImportedFile, Notice
 from imports.reading.products import read_files
 from imports.storing.contents import planned_turns
+from imports.storing.files import refusals_of
 from imports.tests.over_rest import Importer
 from intake.attachments import services as attachments
 from intake.chats.deleting import delete_attachment
@@ -363,3 +364,13 @@ def test_a_file_that_was_deleted_here_does_not_come_back(alice, importer, tmp_pa
         delete_attachment(caller=caller_for(alice), attachment_id=str(Attachment.objects.get(name="lease.pdf").pk))
     importer.bring(data)
     assert sorted(Attachment.objects.values_list("name", flat=True)) == ["1f0b.webp", "kiln.png"]
+
+
+def test_the_eleventh_file_of_a_message_and_one_that_is_too_large_are_refused_before(settings):
+    settings.ATTACHMENT_BYTES = 1_000
+    sizes = [1_001, *[1] * 11]
+    files = [ImportedFile(name=f"{number}.txt", entry="x", size=size) for number, size in enumerate(sizes)]
+    assert [(file.name, str(why)) for file, why in refusals_of(files)] == [
+        ("0.txt", "the file is larger than 1000 bytes"),
+        ("11.txt", "a message has at most 10 files here"),
+    ]
