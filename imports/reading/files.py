@@ -111,7 +111,7 @@ _SPOOL_BYTES = 8 * 1024 * 1024
 _COPIED_AT_ONCE = 1024 * 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 # What messages have attached, in Recollect's export and in ChatGPT's: a zip among it is a file like any other.
-_ATTACHED = re.compile(r"(?:^|/)(?:attachments/[^/]+|file[-_][0-9A-Za-z]{6,64}(?![0-9A-Za-z])[^/]*)\Z")
+_ATTACHED = re.compile(r"(?:^|/)(?:attachments/[0-9a-f]{12} [^/]+|file[-_][0-9A-Za-z]{6,64}(?![0-9A-Za-z])[^/]*)\Z")
 # macOS adds these to every zip it makes.
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
 _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, and wait for the whole file.")
