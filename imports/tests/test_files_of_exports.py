@@ -335,6 +335,16 @@ def test_the_preview_says_that_files_have_no_room_and_the_report_which(alice, im
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_damaged_file_is_listed_and_everything_else_comes_in(alice, importer, tmp_path):
+    data = a_chatgpt_export(tmp_path / "x.zip").read_bytes()
+    assert data.count(PICTURE) == 1
+    done = importer.bring(data.replace(PICTURE, PICTURE[:-1] + b"x"))
+    (listed,) = done["skipped"]
+    assert listed["where"].endswith(": kiln.png") and "damaged or incomplete" in listed["reason"]
+    assert sorted(Attachment.objects.values_list("name", flat=True)) == ["1f0b.webp", "lease.pdf"]
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_longer_export_brings_new_files_and_undoing_it_takes_only_these(alice, importer, tmp_path):
     first = chatgpt(
         node("q", "user", None, "Read", metadata={"attachments": [{"id": "file-AAAAAAAAAA", "name": "a.pdf"}]})
