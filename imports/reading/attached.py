@@ -19,7 +19,7 @@ from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Notice
 from imports.reading.json_streams import json_lines
-from imports.reading.values import line_of, object_of, objects_of, parse_time, text_of
+from imports.reading.values import line_of, name_of_block, object_of, objects_of, parse_time, text_of
 
 # A pasted text of more characters is a file, as the chat's page makes one of it. A shorter one stays in its message.
 LONG = 4_000
@@ -90,12 +90,13 @@ def shown_name(entry: str) -> str:
 
 def embedded(files: Files, content: Any) -> tuple[ImportedFile, ...]:
     """The files whose bytes stand among the blocks of a message: pictures and documents in base64."""
-    return tuple(found for block in objects_of(content) if (found := _of_block(files, block)))
+    found = ((_of_block(files, block), block) for block in objects_of(content))
+    return tuple(replace(file, named_as=name_of_block(block)) for file, block in found if file)
 
 
 def _of_block(files: Files, block: dict[str, Any]) -> ImportedFile | None:
     source = object_of(block.get("source"))
-    name = next(filter(None, map(line_of, (block.get("filename"), block.get("title"), block.get("name")))), "")
+    name = line_of(block.get("title")) or line_of(block.get("filename"))
     if source.get("type") == "base64":
         return from_base64(files, text_of(source.get("data")), line_of(source.get("media_type")), name)
     pointer = block.get("image_url") or block.get("file_data") or block.get("url")

@@ -26,6 +26,8 @@ class ImportedFile:
     name: str
     text: str = ""
     entry: str = ""
+    # How its message names it (`attachments`), if not by its name.
+    named_as: str = ""
     # In bytes.
     size: int = 0
     media_type: str = ""

@@ -79,10 +79,12 @@ def attach_files(
         try:
             data = _bytes_of(file, export)
             if here and attachments.measured(data)[1] in here:
+                _unfold(turn, file)
                 continue
             if len(here) + len(kept) >= attachments.MOST_OF_A_MESSAGE:
                 raise UnreadableExport(Sentence(TOO_MANY, count=attachments.MOST_OF_A_MESSAGE))
             kept.append((_store(turn, file, data, user), file))
+            _unfold(turn, file)
         except (RecollectError, UnreadableExport) as error:
             refused.append((file, sentence_of(error)))
     _fold(turn, [file.text for file in (*left, *(file for file, _why in refused)) if file.text])
@@ -108,14 +110,21 @@ def _claim(turn: Turn, kept: Sequence[tuple[Attachment, ImportedFile]], user: Us
 
 def _fold(turn: Turn, texts: Sequence[str]) -> None:
     """What did not become a file is shown below the turn, and not searched."""
-    numbers = range(len(turn.tool_calls) + 1, len(turn.tool_calls) + 1 + len(texts))
-    turn.tool_calls = [
-        *turn.tool_calls,
-        *(
-            {"id": f"imported-{number}", "name": "attachment", "input": {"text": text}}
-            for number, text in zip(numbers, texts, strict=True)
-        ),
-    ]
+    folded = (
+        {"id": f"imported-text-{number}", "name": "attachment", "input": {"text": text}}
+        for number, text in enumerate(texts, start=1)
+    )
+    turn.tool_calls = [*turn.tool_calls, *folded]
+
+
+def _unfold(turn: Turn, file: ImportedFile) -> None:
+    """Of a file that is shown, the name is not folded below the turn too. Recollect's own turns stay as they are."""
+    if file.kind:
+        return
+    names = [call.get("input", {}).get("name") if call["name"] == "attachment" else None for call in turn.tool_calls]
+    if (name := file.named_as or file.name) in names:
+        place = names.index(name)
+        turn.tool_calls = [*turn.tool_calls[:place], *turn.tool_calls[place + 1 :]]
 
 
 def _bytes_of(file: ImportedFile, export: Files | None) -> BytesIO:

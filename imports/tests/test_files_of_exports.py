@@ -285,6 +285,8 @@ def test_files_of_an_export_come_in_once_and_undoing_removes_them(alice, importe
     ]
     assert [attachments.bytes_of(each) for each in kept] == [PDF, PICTURE, b"drawn"]
     assert (turn.attachment_count, {each.created_at for each in kept}) == (3, {turn.said_at})
+    # What is shown as a file is not named below the answer too.
+    assert [call["input"] for call in turn.tool_calls] == [{"name": "gone.txt"}]
     again = importer.bring(data)
     assert (again["stored"]["turns"], Attachment.objects.count()) == (0, 3)
     assert importer.undo(done["id"]).status_code == 202

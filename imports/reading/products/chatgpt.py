@@ -373,8 +373,10 @@ def _names_of(attached: dict[str, str]) -> tuple[str, ...]:
 def _files_of(attached: dict[str, str], metadata: dict[str, Any], beside: ExportFiles) -> tuple[ImportedFile, ...]:
     """Those that lie in the export."""
     types = {id_of(each.get("id")): line_of(each.get("mime_type")) for each in objects_of(metadata.get("attachments"))}
-    found = [beside.find(id_, "" if name == id_ else name, types.get(id_, "")) for id_, name in attached.items()]
-    return tuple(each for each in found if each)
+    found = (
+        (beside.find(id_, "" if name == id_ else name, types.get(id_, "")), name) for id_, name in attached.items()
+    )
+    return tuple(replace(file, named_as=name) for file, name in found if file)
 
 
 def _has_words(parts: list[Any]) -> bool:

@@ -23,6 +23,7 @@ from imports.reading.trees import (
 from imports.reading.values import id_of, joined, line_of, object_of, objects_of, parse_time, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
+UNNAMED = "attachment"
 _SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
 
 
@@ -126,7 +127,7 @@ def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> Importe
     # Beside blocks this repeats them, or says that a block is not supported.
     text = text or _words(role, [text_of(message.get("text"))]) or _only_result(blocks)
     attached = objects_of(message.get("attachments"))
-    names = tuple(line_of(each.get("file_name")) or "attachment" for each in [*attached, *_files(message)])
+    names = tuple(line_of(each.get("file_name")) or UNNAMED for each in [*attached, *_files(message)])
     if not text and not names:
         return "empty"
     return ImportedMessage(
@@ -145,7 +146,8 @@ def _extracted(attached: list[dict[str, Any]]) -> Iterator[ImportedFile]:
     """The texts that were read from attached files, or pasted."""
     for each in attached:
         if (text := text_of(each.get("extracted_content"))).strip():
-            yield ImportedFile(name=line_of(each.get("file_name")) or PASTED, text=text)
+            name = line_of(each.get("file_name"))
+            yield ImportedFile(name=name or PASTED, text=text, named_as=name or UNNAMED)
 
 
 def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:

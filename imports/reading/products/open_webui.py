@@ -1,6 +1,7 @@
 """Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from imports.reading.attached import from_url
@@ -145,7 +146,8 @@ def _file(file: dict[str, Any], files: Files) -> ImportedFile | None:
     """The text that was read from it, or the picture itself."""
     if (text := _attached_text(file)).strip():
         return ImportedFile(name=_name(file), text=text)
-    return from_url(files, text_of(file.get("url")), line_of(file.get("name")))
+    found = from_url(files, text_of(file.get("url")), line_of(file.get("name")))
+    return found and replace(found, named_as=_name(file))
 
 
 def _attached_text(file: dict[str, Any]) -> str:
