@@ -96,7 +96,7 @@ def test_after_a_reload_an_addition_to_the_log_can_still_be_undone(open_page, pe
 def test_what_cannot_be_undone_any_more_says_why(open_page, person, language_model):
     language_model(APPEND, Say(("Noted.",)))
     page = open_page(user=person)
-    say(page, "Note it")
+    say(page, "Save")
     answered(page)
     documents.replace(user=person, day=DAY, content="- All new\n", expected=None, now=NOW)
     (added,) = steps(page)
@@ -105,7 +105,7 @@ def test_what_cannot_be_undone_any_more_says_why(open_page, person, language_mod
     expect(added.get_by_role("button", name="Undo")).to_be_enabled()
     page.context.set_offline(True)
     added.get_by_role("button", name="Undo").click()
-    expect(added.get_by_role("status")).to_contain_text("cannot be reached")
+    expect(added.get_by_role("status")).to_contain_text("No connection")
     assert MemoryDocument.objects.get().content == "- All new\n"
 
 

@@ -14,8 +14,8 @@ const LONGEST_DETAIL = 32;
 const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
-const CUT = gettext("The answer was cut at the model’s limit.");
-const BROKE_OFF = gettext("The answer broke off here.");
+const CUT = gettext("The answer reached the model’s length limit.");
+const BROKE_OFF = gettext("The answer was interrupted.");
 const RECONNECTING = gettext("Reconnecting…");
 const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
 
