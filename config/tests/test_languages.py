@@ -151,9 +151,10 @@ def test_a_page_and_its_scripts_say_in_its_language_what_the_server_says_in_engl
         error = {"code": "unavailable", "detail": Unavailable.default_detail, "retryable": True}
         Turn.objects.filter(pk=turn.pk).update(status="failed", error=error, tool_calls=[call, earlier])
     page = open_page(conversation_path(turn.conversation_id), user=alice)
+    page.locator(".step summary").first.click()
     shown = page.locator(".turn").inner_text()
     assert "Der Dienst ist gerade nicht verfügbar." in shown
-    assert "Gespräch lesen" in shown
+    assert "Einen Chat gelesen" in shown
     assert "1.200 Treffer: Bow, and cello, das Tagebuch vom 12. November 2026" in shown
     # Of an earlier version, which kept no values.
     assert "Saved a note" in shown
