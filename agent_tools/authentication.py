@@ -25,12 +25,12 @@ from rest_framework.request import Request
 
 from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, AccessToken, TokenScope, secret_hash
 from agent_tools.oauth import connections
-from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of
+from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import node_loss_as_unavailable
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
-from core.text import Sentence, gettext_noop
+from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
 from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
@@ -64,11 +64,15 @@ class TokenRefused(AuthenticationRequired):
 
 @dataclass(frozen=True, slots=True)
 class TokenCaller:
-    """The owner of a token and its scopes. `digest` is the token's key in the database, never the token."""
+    """The owner of a token and its scopes. `digest` is the token's key in the database, never the token.
+
+    `project`: to which belongs what it appends; empty for none.
+    """
 
     user: User
     scopes: frozenset[TokenScope]
     digest: str
+    project: str = ""
 
     def is_still_valid(self, *, now: datetime) -> bool:
         return is_still_valid(self.digest, now=now)
@@ -152,7 +156,7 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
         # On a cluster this writes to every node, outside of `acting_as`.
         with node_loss_as_unavailable(connection):
             AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
-    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
+    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest, project=token.project)
 
 
 def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
@@ -202,7 +206,10 @@ class AccessTokenAuthentication(BaseAuthentication):
             caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
-            caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
+            # What an agent connected by OAuth may call beside /mcp: the address of its tokens is that of this server.
+            resource = resource_of(request) if getattr(view, "takes_agents", False) else None
+            address = client_address(request)
+            caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=resource)
             begin_call(request, user_id=caller.user.pk)
         return caller.user, caller
 
@@ -270,6 +277,7 @@ class TokenShown(Output):
     expires_at: datetime | None
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
     last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
+    project: Annotated[str | None, Field(description="To which belongs what it appends, if to one.")] = None
 
     @classmethod
     def of(cls, token: AccessToken, **more: str) -> Self:
@@ -281,6 +289,7 @@ class TokenShown(Output):
             expires_at=token.expiry,
             last_used_at=token.last_used_at,
             last_used_from=token.last_used_from,
+            project=token.project or None,
             **more,
         )
 
@@ -290,20 +299,27 @@ class TokenMade(TokenShown):
 
 
 def create_token(
-    *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
+    *,
+    user: User,
+    name: str = "",
+    scopes: Iterable[TokenScope] = DEFAULT_SCOPES,
+    days: int = DEFAULT_DAYS,
+    project: str = "",
 ) -> TokenMade:
-    """Create a token; only the return value contains the secret.
+    """Create a token; only the return value contains the secret. `project`: to which belongs what it appends.
 
     Raises `InvalidInput` naming the wrong field.
     """
     name = " ".join(name.replace("\x00", "").split())
     requested = sorted(set(scopes))
-    _validate(name, requested, days)
+    _validate(name, requested, days, project)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
         message = gettext_noop("There are %(count)s tokens already. Revoke one that is no longer used.")
         raise InvalidInput(message, count=MOST_TOKENS)
     expiry = timezone.now() + timedelta(days=days)
-    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(requested), expiry=expiry)
+    token, secret = AccessToken.objects.issue(
+        user=user, name=name, scopes=list(requested), expiry=expiry, project=project_label(project)
+    )
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
     return TokenMade.of(token, secret=secret)
@@ -322,7 +338,11 @@ def revoke_token(*, user: User, token_id: str) -> None:
     activity.note(user, Activity.TOKEN_REVOKED)
 
 
-def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
+def _validate(name: str, scopes: list[TokenScope], days: int, project: str) -> None:
+    if len(project) > LONGEST_PROJECT:
+        raise InvalidInput(
+            errors={"project": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_PROJECT)]}
+        )
     if len(name) > LONGEST_NAME:
         raise InvalidInput(
             errors={"name": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_NAME)]}
