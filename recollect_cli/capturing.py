@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from recollect_cli.client import Failure, Server, read, state_folder, write
+from recollect_cli.client import Failure, Server, read, state_folder, write, write_file
 
 # --- Privacy: folders that are left alone, passages marked as private, and keys ---
 
@@ -196,12 +196,11 @@ def _lines(path: Path, *, start: int, number: int) -> Lines:
 class Transcript:
     """The turns of a session's file, from where it was read to; `at` and `number` are where the last turn begins."""
 
-    def __init__(self, *, at: int = 0, number: int = 0, parent: str = "") -> None:
-        self.at, self.number, self.parent = at, number, parent
+    def __init__(self, *, at: int = 0, number: int = 0, parent: str = "", model: str = "") -> None:
+        self.at, self.number, self.parent, self.model = at, number, parent, model
         self.turns: list[Turn] = []
         self.of_node: dict[str, str] = {}
         self.misses_parent = False
-        self.model = ""
 
     def ask(self, node: str, parent: str, text: str, moment: str, place: tuple[int, int]) -> None:
         self.turns.append(
@@ -300,7 +299,9 @@ def new_turns(
     `ending`: the last words of the last answer, which may not be in the file yet.
     """
     known = position if position.get("at", 0) <= path.stat().st_size else {}
-    transcript = Transcript(at=known.get("at", 0), number=known.get("number", 0), parent=known.get("parent", ""))
+    transcript = Transcript(
+        **{name: value for name, value in known.items() if name in ("at", "number", "parent", "model")}
+    )
     READERS[product](path, transcript)
     if transcript.misses_parent:
         # The session went back to an earlier turn, which only the whole file names.
@@ -312,8 +313,8 @@ def new_turns(
     if ending.strip() and ending.strip() not in last["answer"]:
         last["answer"] = "\n\n".join(filter(None, [last["answer"], ending.strip()]))
     is_known = _digest(transcript.turns[0]) == known.get("last")
-    after = {"at": transcript.at, "number": transcript.number, "parent": last["parent"] or "", "last": _digest(last)}
-    return transcript.turns[is_known:], after
+    after = {"at": transcript.at, "number": transcript.number, "parent": last["parent"] or ""}
+    return transcript.turns[is_known:], {**after, "model": transcript.model, "last": _digest(last)}
 
 
 def _digest(turn: Turn) -> str:
@@ -354,19 +355,11 @@ def bodies(about: dict[str, Any], turns: Iterable[Turn]) -> Iterator[dict[str, A
 
 def keep(body: dict[str, Any]) -> bool:
     """Whether the spool took it: it is not full, and can be written to."""
-    data = json.dumps(body).encode()
-    folder = spool_folder()
+    text = json.dumps(body)
+    if spool_size() + len(text) > SPOOL_BYTES:
+        return False
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if spool_size() + len(data) > SPOOL_BYTES:
-            return False
-        file = folder / f"{time.time_ns()}-{os.getpid()}.json"
-        unfinished = file.with_suffix(".new")
-        try:
-            unfinished.write_bytes(data)
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_file(spool_folder() / f"{time.time_ns()}-{os.getpid()}.json", text)
     except OSError:
         return False
     return True

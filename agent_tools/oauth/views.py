@@ -26,7 +26,15 @@ from oauth2_provider.views.base import BaseAuthorizationView
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdError, InvalidRequestError
 
 from agent_tools.models import MEANINGS, TokenScope
-from agent_tools.oauth.addresses import final_slash_of, is_resource, origin_of, plain_name, receiver_of, resource_of
+from agent_tools.oauth.addresses import (
+    final_slash_of,
+    is_resource,
+    origin_of,
+    plain_name,
+    receiver_of,
+    resource_of,
+    tokens_resource_of,
+)
 from agent_tools.oauth.connections import AGENT_MADE
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
@@ -85,6 +93,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         context = {
             "name": plain_name(client.name),
             "receiver": receiver_of(sent_to),
+            "is_machine": credentials["resource"] == [tokens_resource_of(self.request)],
             "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
         }
         page = render(self.request, "agent_tools/authorize.html", context)
@@ -112,17 +121,22 @@ def _is_included(scope: str, scopes: list[str]) -> bool:
 
 
 def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
-    """Requires PKCE by S256, and a token for this endpoint only (RFC 8707). Adds the endpoint to the credentials."""
+    """Requires PKCE by S256, and a token for one endpoint only (RFC 8707). Adds the endpoint to the credentials.
+
+    It is `/mcp`, or for a command line the one that makes its own token.
+    """
     state, address = credentials.get("state"), credentials["redirect_uri"]
     if credentials.get("code_challenge_method") != "S256":
         wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
     named = [each for each in request.GET.getlist("resource") if each.strip()]
-    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource_of(request)) for each in named):
+    machines = tokens_resource_of(request)
+    resource = machines if named and is_resource(named[0], machines) else resource_of(request)
+    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource) for each in named):
         sentence = f"Tokens are issued for {resource_of(request)} alone."
         wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
-    credentials["resource"] = [resource_of(request)]
+    credentials["resource"] = [resource]
 
 
 # --- The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009) ---
