@@ -195,6 +195,12 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Choose what the token may do.")},
     )
     days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Valid for"))
+    project = forms.CharField(
+        max_length=MAX_PROJECT_LENGTH,
+        required=False,
+        label=_("Project"),
+        help_text=_("To which belongs what an agent appends with it, if the agent names no project."),
+    )
 
 
 @never_cache
@@ -233,6 +239,7 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
             name=requested["name"],
             scopes=[TokenScope(scope) for scope in requested["scopes"]],
             days=requested["days"],
+            project=requested["project"],
         )
     except InvalidInput as error:
         form.add_error(None, in_page_language(error.detail))

@@ -36,7 +36,8 @@ from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.validation import Input, Output, validate
+from core.text import LONGEST_PROJECT
+from core.validation import Input, Output, PlainText, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
@@ -61,10 +62,14 @@ class TokenWanted(Input):
             min_length=1,
             max_length=MOST_SCOPES,
             description="What it may do: `search` finds and reads, `read` reads only what is named, `write` adds and "
-            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports.",
+            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports, `capture` appends to an "
+            "agent's session and reads nothing.",
         ),
     ] = sorted(DEFAULT_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
+    project: Annotated[
+        PlainText, Field(max_length=LONGEST_PROJECT, description="To which belongs what it appends; empty for none.")
+    ] = ""
 
 
 class TokenList(BaseModel):
@@ -98,6 +103,7 @@ class TokenViewSet(ViewSet):
         refuse_without_recent_proof(request)
         requested = validate(TokenWanted, request.data)
         about: dict[str, Any] = {"name": requested.name, "scopes": requested.scopes, "days": requested.expires_in_days}
+        about["project"] = requested.project
         if isinstance(request.auth, TokenCaller):
             made = create_machine_token(caller=request.auth, **about)
         else:

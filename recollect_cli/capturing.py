@@ -115,9 +115,7 @@ def _is_ignored(folder: str) -> bool:
 
 # --- The project of a folder: its repository at its host, or else the folder's name ---
 
-_REMOTE = re.compile(
-    r"(?:[a-z+]{2,10}://)?(?:[^@/\s]{1,100}@)?(?P<host>[^/:\s]{1,200})(?::\d{1,5})?[:/](?P<path>[^\s]{1,300})"
-)
+_REMOTE = re.compile(r"(?:[a-z+]{2,10}://)?(?:[^@/\s]{1,100}@)?[^/:\s]{1,200}(?::\d{1,5})?[:/](?P<path>[^\s]{1,300})")
 
 
 def project_of(folder: str) -> tuple[str, str]:
@@ -144,9 +142,9 @@ def _repository(git: Path) -> str:
 
 
 def repository_name(address: str) -> str:
-    """`github.com/me/app` of the address of a remote; empty for a path on this machine."""
+    """`me/app` of the address of a remote, as the server labels projects; empty for a path on this machine."""
     found = None if address.startswith(("/", ".", "~", "file:")) else _REMOTE.fullmatch(address)
-    return f"{found['host'].lower()}/{found['path'].strip('/').removesuffix('.git')}" if found else ""
+    return found["path"].strip("/").removesuffix(".git") if found else ""
 
 
 def _folder_of(git: Path) -> Path:
@@ -203,6 +201,9 @@ class Transcript:
         self.misses_parent = False
 
     def ask(self, node: str, parent: str, text: str, moment: str, place: tuple[int, int]) -> None:
+        if self.of_node.get(node) == node:
+            # A session that was resumed may repeat its lines.
+            return
         self.turns.append(
             {
                 "uuid": node,
@@ -325,7 +326,7 @@ def _digest(turn: Turn) -> str:
 
 SPOOL_BYTES = 50_000_000
 # Of one request.
-MOST_TURNS, MOST_CHARACTERS = 50, 400_000
+MOST_TURNS, MOST_CHARACTERS, MOST_TOOLS, LONGEST_TOOL = 50, 400_000, 500, 100
 APPEND = "/api/v1/sessions/append/"
 # The server will never take these: they are set aside, and `recollect status` counts them.
 _HOPELESS = ("validation_error", "too_large", "400", "413", "415", "422")
@@ -340,15 +341,16 @@ def bodies(about: dict[str, Any], turns: Iterable[Turn]) -> Iterator[dict[str, A
     batch: list[Turn] = []
     size = 0
     for turn in turns:
-        user, answer = redacted(turn["user"]), redacted(turn["answer"])
-        if not user.replace(PRIVATE, "").strip():
+        words = {"user": redacted(turn["user"]), "answer": redacted(turn["answer"])}
+        if not words["user"].replace(PRIVATE, "").strip():
             continue
-        batch.append({**{name: value for name, value in turn.items() if value}, "user": user, "answer": answer})
-        batch[-1].setdefault("tools", [])
-        size += len(user) + len(answer)
-        if len(batch) >= MOST_TURNS or size >= MOST_CHARACTERS:
+        length = sum(map(len, words.values()))
+        if batch and (len(batch) == MOST_TURNS or size + length > MOST_CHARACTERS):
             yield {**about, "turns": batch}
             batch, size = [], 0
+        tools = [name[:LONGEST_TOOL] for name in turn["tools"] if name][:MOST_TOOLS]
+        batch.append({**{name: value for name, value in turn.items() if value}, **words, "tools": tools})
+        size += length
     if batch:
         yield {**about, "turns": batch}
 

@@ -209,6 +209,10 @@ class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[
     def get_authorization_servers(self, request: HttpRequest) -> list[str]:
         return [origin_of(request)]
 
+    def get_scopes_supported(self) -> list[str]:
+        """Those of tools: clients ask for all that they find here. Hooks ask for `capture` by its name."""
+        return [scope for scope in super().get_scopes_supported() if scope != TokenScope.CAPTURE]
+
     def get_resource_documentation(self) -> str:
         return str(self.request.build_absolute_uri("/settings/tokens/"))
 

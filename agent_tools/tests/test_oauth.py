@@ -93,6 +93,22 @@ def refresh(client_id, tokens, **form):
     return exchange(client_id, grant_type="refresh_token", refresh_token=tokens["refresh_token"], **form)
 
 
+def test_hooks_that_are_connected_may_append_and_other_agents_may_not(alice):
+    body = {
+        "product": "codex",
+        "session": "s",
+        "turns": [{"uuid": "1", "saidAt": "2026-02-03T10:00:00Z", "user": "Hi"}],
+    }
+    statuses = {}
+    for scope in ("capture", "search write"):
+        _, tokens = connected(alice, scope=scope, scopes=scope.split())
+        headers = {"authorization": f"Bearer {tokens['access_token']}"}
+        answer = Client().post("/api/v1/sessions/append/", body, content_type="application/json", headers=headers)
+        statuses[scope] = answer.status_code
+        assert Client().get("/api/v1/imports/", headers=headers).status_code == 401
+    assert statuses == {"capture": 200, "search write": 403}
+
+
 def test_a_code_that_is_used_twice_ends_what_it_gave(alice):
     client_id = register().json()["client_id"]
     code = agree(alice, client_id)["code"]

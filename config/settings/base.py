@@ -327,7 +327,7 @@ SPECTACULAR_SETTINGS = {
     # Two different things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
+        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import", "capture"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -354,8 +354,8 @@ OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "
 # and take no cookie. "*" is every page. Origins in CSRF_TRUSTED_ORIGINS may do so too.
 CORS_ORIGINS = env.list("CORS_ORIGINS", default=[])
 OAUTH2_PROVIDER = {
-    # The scopes that tools need; the other scopes open nothing at /mcp.
-    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
+    # The scopes that tools and hooks need; the other scopes open nothing to a connected agent.
+    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change", "capture": "Append to sessions"},
     "DEFAULT_SCOPES": ["search", "write"],
     "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
     "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.addresses.access_token",

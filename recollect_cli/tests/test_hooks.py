@@ -337,9 +337,9 @@ def test_an_ignored_folder_is_left_alone(machine, fake):
 @pytest.mark.parametrize(
     ("address", "name"),
     [
-        ("git@github.com:me/app.git", "github.com/me/app"),
-        ("https://user:pw@Git.Example:8443/team/sub/app.git", "git.example/team/sub/app"),
-        ("ssh://git@host.example:22/me/app", "host.example/me/app"),
+        ("git@github.com:me/app.git", "me/app"),
+        ("https://user:pw@Git.Example:8443/team/sub/app.git", "team/sub/app"),
+        ("ssh://git@host.example:22/me/app", "me/app"),
         ("/srv/git/app.git", ""),
         ("../app", ""),
     ],
@@ -356,7 +356,7 @@ def test_a_work_tree_belongs_to_its_repository(tmp_path):
     (main / ".git" / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/feature/x\n")
     (tree / "src").mkdir(parents=True)
     (tree / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
-    assert capturing.project_of(str(tree / "src")) == ("github.com/me/app", "feature/x")
+    assert capturing.project_of(str(tree / "src")) == ("me/app", "feature/x")
     assert capturing.project_of(str(tmp_path)) == (tmp_path.name, "")
 
 

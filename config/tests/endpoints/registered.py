@@ -510,6 +510,16 @@ API = [
     endpoint("imports/<str:import_id>/cancel/", "imports/{import_}/cancel/", POST=changes()),
     endpoint("imports/<str:import_id>/undo/", "imports/{imported}/undo/", POST=changes(body={"force": True})),
     endpoint("imports/<str:import_id>/events/", "imports/{import_}/events/", GET=shows(is_streamed=True)),
+    endpoint(
+        "sessions/append/",
+        POST=changes(
+            body={
+                "product": "claude-code",
+                "session": "s1",
+                "turns": [{"uuid": "u1", "saidAt": "2026-02-03T10:00:00Z", "user": A_LINE, "answer": A_LINE}],
+            }
+        ),
+    ),
     endpoint("schema/", GET=answers()),
 ]
 
