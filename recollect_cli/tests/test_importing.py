@@ -57,6 +57,27 @@ def said(user):
     return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
 
 
+def test_what_a_hook_appended_is_not_brought_in_again(recollect, alice, server, tmp_path):
+    path = claude_code(tmp_path / "claude")
+    path.write_text(path.read_text().replace("0000-1", "0000-7"))
+    path = path.rename(path.with_stem("0000-7"))
+    payload = {"session_id": "0000-7", "cwd": str(tmp_path), "transcript_path": str(path)}
+    config = tmp_path / "config" / "recollect" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"capture": "all"}))
+    hook = [sys.executable, "-m", "recollect_cli", "hook", "claude-code"]
+    for event in ("Stop", "Stop", "SessionEnd"):
+        ran = subprocess.run(
+            [*hook, event], cwd=settings.BASE_DIR, input=json.dumps(payload), text=True, capture_output=True, check=True
+        )
+        assert (ran.stdout, ran.stderr) == ("", "")
+    assert list(Turn.objects.for_user(alice).values_list("user_message", "assistant_message")) == [
+        ("How do I rebase?", "Like this.")
+    ]
+    assert recollect("sync", "claude-code", tmp_path / "claude")[1] == "claude-code: nothing\n"
+    assert Turn.objects.for_user(alice).count() == 1
+
+
 def test_a_zip_is_brought_in_and_a_second_time_adds_nothing(recollect, alice, export):
     status, out, err = recollect("import", export)
     assert (status, Conversation.objects.for_user(alice).count()) == (0, 3), err
