@@ -333,15 +333,11 @@ def context(request: HttpRequest) -> HttpResponse:
     if not form.is_bound or form.is_valid():
         asked = form.cleaned_data if form.is_bound else {}
         user, now = person_of(request), timezone.now()
-        about: dict[str, Any] = {"user": user, "session": None, "now": now}
+        about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
         about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
         query = asked.get("query", "").strip()
         rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
-        lines = (
-            prompt_context(query=query, **about)
-            if query
-            else session_context(project=asked.get("project") or None, **about)
-        )
+        lines = prompt_context(query=query, **about) if query else session_context(**about)
     tokens = tokens_of(text_of(lines))
     shown = [(line.text, line.path, in_page_language(line.why) if line.why else "") for line in lines]
     return read_as(
