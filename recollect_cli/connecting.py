@@ -195,6 +195,9 @@ _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nCo
 
 # --- `recollect mcp`: the server's tools for agents that start a program, with this machine's token ---
 
+STARTING_SECONDS = 2
+_STARTING = ("initialize", "server/discover", "notifications/initialized", "tools/list", "ping")
+
 
 def serve_mcp(server: Server) -> None:
     """Pass each message of standard input to the server's `/mcp`, and its answer to standard output."""
@@ -236,8 +239,10 @@ def _answer_of(server: Server, message: dict[str, Any], version: str) -> dict[st
     named = (meta or {}).get("io.modelcontextprotocol/protocolVersion") or version
     if named:
         headers["MCP-Protocol-Version"] = str(named)
+    # An agent waits for its servers before its first answer.
+    seconds = STARTING_SECONDS if message.get("method") in _STARTING else 0
     try:
-        return server.ask("POST", "/mcp", message, **headers)
+        return Server(server.address, server.token, seconds=seconds).ask("POST", "/mcp", message, **headers)
     except Failure as failure:
         if "jsonrpc" in failure.problem:
             return failure.problem

@@ -49,7 +49,8 @@ def own_command() -> list[str]:
     """The words that start this program from anywhere."""
     if (installed := shutil.which(NAME)) and Path(sys.argv[0]).name in (NAME, f"{NAME}.exe"):
         return [str(Path(installed).absolute())]
-    return [sys.executable, str(Path(__file__).resolve().parent)]
+    # Without the packages of its environment, of which none is needed: that starts a little sooner.
+    return [sys.executable, "-S", str(Path(__file__).resolve().parent)]
 
 
 # --- The clients: their files, and what belongs into each ---

@@ -274,6 +274,33 @@ def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path, inter
     assert said(alice) == ["And squash?", "How do I rebase?"]
 
 
+def test_watching_goes_on_where_the_server_was_down_at_its_start(recollect, alice, server, tmp_path, monkeypatch):
+    folder = tmp_path / "claude"
+    claude_code(folder)
+    tried = []
+
+    def now_and_then(watched):
+        yield {path.resolve() for _, path in watched}
+        monkeypatch.setattr(client.Server, "ask", ask)
+        monkeypatch.setattr("recollect_cli.commands.RETRY_SECONDS", 0)
+        for _ in range(2):
+            tried.append(Turn.objects.for_user(alice).count())
+            yield set()
+
+    ask = client.Server.ask
+
+    def down(*_, **__):
+        raise Failure("It does not answer.")
+
+    monkeypatch.setattr("recollect_cli.commands.RETRY_SECONDS", -1)
+    monkeypatch.setattr(client.Server, "ask", down)
+    monkeypatch.setattr(importing, "changes", now_and_then)
+    status, out, err = recollect("sync", "claude-code", folder, "--watch")
+    assert (status, out) == (0, "claude-code: 1 conversation, 1 turn\n")
+    assert err.strip() == "recollect: It does not answer."
+    assert tried == [0, 1]
+
+
 def test_the_turns_that_came_in_are_found(recollect, alice, export):
     a_turn(alice, "Something else")
     recollect("import", export)
