@@ -80,7 +80,8 @@ def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[Snippet]:
 
 
 def _claude_code(address: str, secret: str) -> str:
-    return f'claude mcp add --transport http recollect {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
+    command = "claude mcp add --scope user --transport http recollect"
+    return f'{command} {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
 
 
 def _claude_desktop(address: str, secret: str) -> str:

@@ -6,6 +6,7 @@ The page on which a user allows an agent, or refuses it.
 import json
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from csp.decorators import csp_update
 from django.contrib.auth.views import redirect_to_login
@@ -35,6 +36,7 @@ from agent_tools.oauth.addresses import (
     resource_of,
     tokens_resource_of,
 )
+from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, why_unfetched
 from agent_tools.oauth.connections import AGENT_MADE
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
@@ -69,7 +71,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         error, client_id = context["error"], self.request.GET.get("client_id", "")
         # The toolkit knows no client with that id, for it could not fetch or read the client's document.
         is_unread = isinstance(error, InvalidClientIdError) and is_cimd_client_id(client_id)
-        context = {"error": error, "unread": client_id if is_unread else ""}
+        context = {"error": error, "unread": client_id if is_unread else "", "reason": why_unfetched()}
+        context["minutes"] = NOT_OFFERED_FOR.seconds // 60 if not offers_documents() else 0
         return render(self.request, "agent_tools/oauth_error.html", context, status=status)
 
     def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
@@ -86,6 +89,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
             response: HttpResponseBase = answer(client, scopes, credentials)
         except OAuthToolkitError as error:
             response = self.error_response(error, application=None)
+            if response.status_code == HTTPStatus.FOUND:
+                response["Location"] = _with_issuer(response["Location"], origin_of(request))
         return response
 
     def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
@@ -113,6 +118,13 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         sessions.note_made(person_of(self.request), sessions.made(AGENT_MADE, client.pk))
         response: HttpResponse = self.redirect(uri, client)
         return response
+
+
+def _with_issuer(address: str, issuer: str) -> str:
+    """An error says too which server it is from (RFC 9207): a client may have asked several."""
+    parts = urlsplit(address)
+    values = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "iss"]
+    return parts._replace(query=urlencode([*values, ("iss", issuer)])).geturl()
 
 
 def _is_included(scope: str, scopes: list[str]) -> bool:
@@ -196,6 +208,8 @@ def _refused(error: str, description: str) -> HttpResponse:
     return JsonResponse({"error": error, "error_description": description}, status=400)
 
 
+DOCUMENTS_SUPPORTED = "client_id_metadata_document_supported"
+
 # --- The metadata documents that tell an agent where to register, authorize and exchange (RFC 9728, RFC 8414) ---
 
 
@@ -221,4 +235,7 @@ class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]
     """The toolkit's view, only at the root: the issuer is the origin."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return super().get(request)
+        response = super().get(request)
+        if not offers_documents():
+            response.content = json.dumps({**json.loads(response.content), DOCUMENTS_SUPPORTED: False})
+        return response
