@@ -2,7 +2,7 @@
 import { pagePerson, parseHtml, write } from "./dom.js";
 import { gettext } from "./language.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
+const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
 
 /** The cookie is asked each time: logging in elsewhere in this browser changes it. */
 export function csrfToken() {
