@@ -103,6 +103,25 @@ def test_what_a_token_appends_belongs_to_its_project_unless_the_call_names_one(a
     assert dict(found) == {"s1": "me/app", "s2": "me/other"}
 
 
+def test_a_token_that_captures_does_that_alone_and_gets_no_word(alice):
+    secret = secret_of(alice, [TokenScope.CAPTURE])
+    told, before = {}, counts(alice.user)
+    for endpoint in ENDPOINTS.values():
+        for method, probes in endpoint.probes.items():
+            for probe in probes:
+                if endpoint.route.startswith("api/") and not probe.is_streamed:
+                    with undone():
+                        answer = ask(secret, alice, endpoint, method, probe)
+                        changed = counts(alice.user) != before
+                    if WORD in answer.text.lower() or changed or answer.status_code < 400:
+                        told[f"{method} /{endpoint.route}"] = answer.status_code
+    assert told == {"POST /api/v1/sessions/append/": 200, **ABOUT_NOBODY}
+
+
+# What says nothing about anybody: the list of tools, the document and its page.
+ABOUT_NOBODY = {"GET /api/v1/tools/": 200, "GET /api/v1/schema/": 200, "GET /api/docs/": 200}
+
+
 def test_capture_is_no_other_scope_and_none_contains_it(alice):
     secret = secret_of(alice, [scope for scope in TokenScope if scope != TokenScope.CAPTURE])
     assert append(secret).json()["code"] == "insufficient_scope"

@@ -254,10 +254,13 @@ SELECT pending, (SELECT count(*) FROM near), text.*
           FROM embeddings
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
            AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
-  LEFT JOIN (SELECT source_id, chunk_index, corpus, date_part('epoch', said_at) AS at, distance, beginning
+  LEFT JOIN (SELECT source_id, chunk_index, corpus, date_part('epoch', said_at) AS at, distance, beginning, project
                FROM nearest
                LEFT JOIN LATERAL (
-                 SELECT left(user_message, %(length)s) AS beginning
+                 SELECT left(user_message, %(length)s) AS beginning,
+                        (SELECT project
+                           FROM intake_conversations
+                          WHERE user_id = %(user_id)s AND id = source_id) AS project
                    FROM intake_conversation_turns
                   WHERE user_id = %(user_id)s AND conversation_id = source_id AND turn_number = chunk_index
                  OFFSET 0) AS turn
@@ -527,8 +530,15 @@ def nearest(
         rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
         pending, found, *_ = rows[0]
         hits = [
-            Hit((source, place), corpus, datetime.fromtimestamp(at, UTC), distance=distance, snippet=snippet)
-            for *_, source, place, corpus, at, distance, snippet in rows
+            Hit(
+                (source, place),
+                corpus,
+                datetime.fromtimestamp(at, UTC),
+                distance=distance,
+                snippet=snippet,
+                project=project or "",
+            )
+            for *_, source, place, corpus, at, distance, snippet, project in rows
             if source is not None
         ]
         if len(hits) == limit or found < passages:

@@ -585,15 +585,15 @@ def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int)
         further=further_of(embedder),
         snippet_length=SNIPPET_LENGTH,
     )
-    return ChatHistory(_labelled(scope.user, [hit for hit in hits if hit.snippet is not None]), pending)
-
-
-def _labelled(user: User, hits: list[Hit]) -> list[Hit]:
-    projects = projects_of(user, {hit.key[0] for hit in hits}) if hits else {}
-    return [hit._replace(project=projects.get(hit.key[0], "")) for hit in hits] if projects else hits
+    return ChatHistory([hit for hit in hits if hit.snippet is not None], pending)
 
 
 def _with_snippets(user: User, hits: Sequence[Hit]) -> list[Hit]:
     # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
-    snippets = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
-    return _labelled(user, [hit._replace(snippet=snippets[hit.key]) for hit in hits if hit.key in snippets])
+    found = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
+    return [
+        hit._replace(snippet=snippet, project=project)
+        for hit in hits
+        for snippet, project in [found.get(hit.key, (None, ""))]
+        if snippet is not None
+    ]

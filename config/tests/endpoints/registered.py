@@ -114,16 +114,23 @@ TOOLS: dict[str, list[Probe]] = {
     "get_context": [
         shows(body={"for": "session", "maxTokens": 4000}),
         shows(body={"for": "prompt", "query": TOPIC}),
+        shows(body={"for": "session", "project": "{project}", "session": "{conversation}"}),
+        shows(body={"for": "prompt", "query": TOPIC, "project": "{project}"}),
     ],
     "search_chat_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "mode": "hybrid", "limit": 20}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "mode": "hybrid", "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "scope": "memory"}),
         shows(body={"query": TOPIC, "scope": "daily_log", "date_from": "{day}", "date_to": "{day}"}),
         shows(body={"query": TOPIC, "scope": "sessions"}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_memory": [
         shows(body={"query": TOPIC, "tags": ["{project}"]}),
