@@ -24,6 +24,14 @@ IGNORE_FILE = ".recollect-ignore"
 # Around the context that a hook puts in: what was recalled is not captured again.
 CONTEXT_TAG = "recollect-context"
 PRIVATE, KEY = "[private]", "[key]"
+# The programs put in them what is not the user's words: context of hooks, instructions, files, output of commands.
+_PROGRAM_TAGS = (
+    "hook_context", "system-reminder", "user-prompt-submit-hook", "session-start-hook", "environment_context",
+    "user_instructions", "INSTRUCTIONS", "permissions", "skill", "ide_selection", "ide_opened_file", "ide_diagnostics",
+    "new-diagnostics", "local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "persisted-output",
+    "task-notification",
+)  # fmt: skip
+_INSTRUCTIONS = re.compile(r"^# AGENTS\.md instructions[^\n]{0,500}$", re.MULTILINE)
 
 _KEYS = re.compile(
     r"\b(?:"
@@ -44,8 +52,11 @@ _IN_ADDRESS = re.compile(r"(?P<name>[a-z][a-z0-9+.-]{1,20}://)[^\s:/@]{0,100}:[^
 
 
 def redacted(text: str) -> str:
-    """Without what was recalled, without what is marked as private, and without keys."""
+    """Without what was recalled or added by a program, without what is marked as private, and without keys."""
     text = _between(text, f"<{CONTEXT_TAG}>", f"</{CONTEXT_TAG}>", "")
+    for tag in _PROGRAM_TAGS:
+        text = _between(text, f"<{tag}>", f"</{tag}>", "", needs_end=True)
+    text = _INSTRUCTIONS.sub("", text)
     text = _between(text, "<private>", "</private>", PRIVATE)
     text = _between(text, "-----BEGIN ", "-----END ", KEY, only_with="PRIVATE KEY", takes_line=True)
     text = _KEYS.sub(KEY, text)
@@ -54,11 +65,22 @@ def redacted(text: str) -> str:
     return _NAMED.sub(rf"\g<name>{KEY}", text)
 
 
-def _between(text: str, begin: str, end: str, instead: str, *, only_with: str = "", takes_line: bool = False) -> str:
-    """Replaces each passage from `begin` to `end`; one without an end reaches to the end of the text."""
+def _between(
+    text: str,
+    begin: str,
+    end: str,
+    instead: str,
+    *,
+    only_with: str = "",
+    takes_line: bool = False,
+    needs_end: bool = False,
+) -> str:
+    """Replaces each passage from `begin` to `end`; one without an end reaches to the end of the text, or stays."""
     parts, at = [], 0
     while (start := text.find(begin, at)) >= 0:
         stop = text.find(end, start + len(begin))
+        if stop < 0 and needs_end:
+            break
         after = len(text) if stop < 0 else stop + len(end)
         if takes_line and stop >= 0:
             line_end = text.find("\n", after)
@@ -341,7 +363,7 @@ def bodies(about: dict[str, Any], turns: Iterable[Turn]) -> Iterator[dict[str, A
     batch: list[Turn] = []
     size = 0
     for turn in turns:
-        words = {"user": redacted(turn["user"]), "answer": redacted(turn["answer"])}
+        words = {"user": redacted(turn["user"]).strip(), "answer": redacted(turn["answer"])}
         if not words["user"].replace(PRIVATE, "").strip():
             continue
         length = sum(map(len, words.values()))

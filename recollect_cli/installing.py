@@ -32,7 +32,8 @@ from recollect_cli.merging import (
 
 NAME = "recollect"
 BACKUP = ".before-recollect"
-HOOK_SECONDS = 5
+# The most that Codex lets the end of a session take.
+HOOK_SECONDS = 3
 
 # About ninety tokens.
 INSTRUCTIONS = """\

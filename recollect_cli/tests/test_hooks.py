@@ -305,6 +305,26 @@ def test_what_was_recalled_is_not_captured_again(machine, fake):
 
 
 @pytest.mark.parametrize(
+    "added",
+    [
+        # As Gemini CLI gives a hook's context back in the prompt.
+        "<hook_context>&lt;recollect-context&gt;\nOAK\n&lt;/recollect-context&gt;</hook_context>\n\n",
+        "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nOAK\n</INSTRUCTIONS>\n",
+        "<environment_context>\nOAK\n</environment_context>",
+        "<system-reminder>OAK</system-reminder>\n",
+        "<ide_selection>OAK</ide_selection>",
+    ],
+)
+def test_what_a_program_adds_to_a_prompt_stays_here(machine, fake, added):
+    machine.output("gemini", "AfterAgent", {"prompt": f"{added}How?", "prompt_response": "So."})
+    machine.output("gemini", "AfterAgent", {"prompt": added, "prompt_response": "So."})
+    machine.output("gemini", "BeforeAgent", {"prompt": f"{added}How?"})
+    assert [each["user"] for each in fake.turns] == ["How?"]
+    assert fake.received[-1][1]["query"] == "How?"
+    assert "OAK" not in json.dumps(fake.received)
+
+
+@pytest.mark.parametrize(
     ("config", "is_asked", "is_captured"),
     [
         ({"capture": "all"}, True, True),
