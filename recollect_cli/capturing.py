@@ -53,8 +53,7 @@ _IN_ADDRESS = re.compile(r"(?P<name>[a-z][a-z0-9+.-]{1,20}://)[^\s:/@]{0,100}:[^
 
 def redacted(text: str) -> str:
     """Without what was recalled or added by a program, without what is marked as private, and without keys."""
-    text = _between(text, f"<{CONTEXT_TAG}>", f"</{CONTEXT_TAG}>", "")
-    for tag in _PROGRAM_TAGS:
+    for tag in (*_PROGRAM_TAGS, CONTEXT_TAG):
         text = _between(text, f"<{tag}>", f"</{tag}>", "", needs_end=True)
     text = _INSTRUCTIONS.sub("", text)
     text = _between(text, "<private>", "</private>", PRIVATE)

@@ -10,7 +10,8 @@ from typing import Any
 
 # --- JSON with comments and trailing commas, as these programs read it ---
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{}\[\]:,]|[^\s{}\[\]:,"/]+|\s+|.')
+# A string or a comment without an end is taken whole, so that no text takes quadratic time.
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|[{}\[\]:,]|[^\s{}\[\]:,"/]+|\s+|.')
 
 
 class Node:

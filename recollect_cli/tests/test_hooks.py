@@ -36,6 +36,8 @@ class Machine:
             "HOME": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),
+            # The machine of a test may be busy.
+            "RECOLLECT_HOOK_SECONDS": "30",
         }
         self.configure(token="t" * 64, capture="all", **config)
 
@@ -309,7 +311,8 @@ def test_what_was_recalled_is_not_captured_again(machine, fake):
     [
         # As Gemini CLI gives a hook's context back in the prompt.
         "<hook_context>&lt;recollect-context&gt;\nOAK\n&lt;/recollect-context&gt;</hook_context>\n\n",
-        "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nOAK\n</INSTRUCTIONS>\n",
+        # Our own instructions name the tag.
+        "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nOAK `<recollect-context>`\n</INSTRUCTIONS>\n",
         "<environment_context>\nOAK\n</environment_context>",
         "<system-reminder>OAK</system-reminder>\n",
         "<ide_selection>OAK</ide_selection>",
@@ -405,8 +408,9 @@ def test_a_server_that_is_down_leaves_no_trace(machine):
 def test_a_server_that_hangs_is_left_at_the_deadline(machine):
     with silent_server() as address:
         machine.configure(url=address)
+        del machine.environment["RECOLLECT_HOOK_SECONDS"]
         assert all_events(machine) == [""] * 5
-    assert json.loads((machine.state / "hooks.json").read_text())["failures"] == 3
+    assert "did not answer in time" in json.loads((machine.state / "hooks.json").read_text())["reason"]
 
 
 @pytest.mark.parametrize(

@@ -57,25 +57,49 @@ def said(user):
     return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
 
 
-def test_what_a_hook_appended_is_not_brought_in_again(recollect, alice, server, tmp_path):
-    path = claude_code(tmp_path / "claude")
-    path.write_text(path.read_text().replace("0000-1", "0000-7"))
-    path = path.rename(path.with_stem("0000-7"))
-    payload = {"session_id": "0000-7", "cwd": str(tmp_path), "transcript_path": str(path)}
+def codex(folder, session):
+    path = folder / "sessions" / "2026" / "03" / "01" / f"rollout-2026-03-01T12-00-00-{session}.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def message(second, role, text):
+        kind = "output_text" if role == "assistant" else "input_text"
+        payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+        return {"timestamp": f"2026-03-01T12:00:{second:02}Z", "type": "response_item", "payload": payload}
+
+    lines = [
+        {
+            "timestamp": "2026-03-01T12:00:00Z",
+            "type": "session_meta",
+            "payload": {"id": session, "cwd": "/home/me/shop"},
+        },
+        message(1, "user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"),
+        message(2, "user", "How do I rebase?"),
+        message(3, "assistant", "Like this."),
+        message(4, "user", "And squash?"),
+        message(5, "assistant", "Like that."),
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex"])
+def test_what_a_hook_appended_is_not_brought_in_again(recollect, alice, tmp_path, product):
+    folder = tmp_path / product
+    path = codex(folder, "s-7") if product == "codex" else claude_code(folder, session="s-7")
+    payload = {"session_id": "s-7", "cwd": str(tmp_path), "transcript_path": str(path)}
     config = tmp_path / "config" / "recollect" / "config.json"
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"capture": "all"}))
-    hook = [sys.executable, "-m", "recollect_cli", "hook", "claude-code"]
+    hook = [sys.executable, "-m", "recollect_cli", "hook", product]
     for event in ("Stop", "Stop", "SessionEnd"):
         ran = subprocess.run(
             [*hook, event], cwd=settings.BASE_DIR, input=json.dumps(payload), text=True, capture_output=True, check=True
         )
         assert (ran.stdout, ran.stderr) == ("", "")
-    assert list(Turn.objects.for_user(alice).values_list("user_message", "assistant_message")) == [
-        ("How do I rebase?", "Like this.")
-    ]
-    assert recollect("sync", "claude-code", tmp_path / "claude")[1] == "claude-code: nothing\n"
-    assert Turn.objects.for_user(alice).count() == 1
+    appended = ["And squash?", "How do I rebase?"] if product == "codex" else ["How do I rebase?"]
+    assert said(alice) == appended
+    assert recollect("sync", product, folder)[1] == f"{product}: nothing\n"
+    assert said(alice) == appended
 
 
 def test_a_zip_is_brought_in_and_a_second_time_adds_nothing(recollect, alice, export):
