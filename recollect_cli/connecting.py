@@ -68,6 +68,7 @@ def server_of(address: str | None, token: str | None, *, otherwise: str) -> Serv
 # The token reads and adds; it deletes nothing.
 SCOPES = "search write capture import"
 LOGIN_SECONDS = 300
+LACKS_SCOPE = "insufficient_scope"
 _TOKENS = "/api/v1/tokens/"
 
 
@@ -76,7 +77,12 @@ def log_in(address: str, token: str | None, announce: Callable[[str], None]) -> 
     config = read_config()
     if token is not None:
         server = Server(address, token.strip())
-        server.ask("GET", "/api/v1/tools/")
+        try:
+            server.ask("GET", "/api/v1/tools/")
+        except Failure as failure:
+            # One that may only capture is a good token too.
+            if failure.code != LACKS_SCOPE:
+                raise
     else:
         server = _by_browser(address, announce)
     write_config({**config, "url": server.address.rstrip("/"), "token": server.token})

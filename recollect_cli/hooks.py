@@ -24,7 +24,7 @@ from typing import Any
 from recollect_cli import capturing
 from recollect_cli.capturing import CONTEXT_TAG, redacted
 from recollect_cli.client import Failure, Server, read, write
-from recollect_cli.connecting import read_config, server_of
+from recollect_cli.connecting import LACKS_SCOPE, read_config, server_of
 
 SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
 # Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
@@ -96,7 +96,9 @@ def _work(client: str, event: str, kind: str, printed: list[str]) -> None:
             if isinstance(payload, dict) and not payload.get("agent_id"):
                 text = answer(client, kind, payload)
         except Failure as failure:
-            note_failure(str(failure))
+            # A token may be for one half alone: to recall, or to capture.
+            if failure.code != LACKS_SCOPE:
+                note_failure(str(failure))
         printed.extend(output_of(client, event, text, due_notice() if kind == SESSION else ""))
 
 

@@ -448,6 +448,16 @@ def test_a_broken_configuration_leaves_no_trace(machine):
     assert all_events(machine) == [""] * 5
 
 
+def test_a_token_for_one_half_does_not_pause_the_other(machine, fake):
+    path = machine.transcript(asked("q1", "How?"), replied("a1", "q1", text("So.")))
+    fake.status, fake.body = 403, b'{"code": "insufficient_scope", "detail": "This token lacks the scope `search`."}'
+    for _ in range(4):
+        assert machine.output("claude-code", "SessionStart") == ""
+    fake.status, fake.body = 200, b'{"stored": 1, "here": 0}'
+    machine.output("claude-code", "Stop", path)
+    assert [each["uuid"] for each in fake.turns] == ["q1"]
+
+
 def test_after_three_failures_nothing_is_tried_for_a_minute(machine, fake):
     fake.status = 500
     for _ in range(5):

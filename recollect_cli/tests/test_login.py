@@ -83,6 +83,12 @@ def test_a_pasted_token_is_tried_and_kept(server, recollect, config, alice, monk
     assert json.loads(config.read_text())["token"] == secret
 
 
+def test_a_token_that_only_captures_is_good(server, recollect, config, alice):
+    secret = create_token(user=alice, scopes=[TokenScope.CAPTURE]).secret
+    status, _, err = recollect("login", server, "--token", secret)
+    assert (status, err, json.loads(config.read_text())["token"]) == (0, "", secret)
+
+
 def test_a_stored_token_goes_to_its_own_server_alone(recollect, config, monkeypatch):
     monkeypatch.delenv("RECOLLECT_URL")
     connecting.write_config({"url": "https://r.example", "token": "t"})
