@@ -75,6 +75,12 @@ def may_send_back_to(address: str) -> bool:
     return scheme in settings.OAUTH_APP_SCHEMES and _is_parsed(address)
 
 
+def is_loopback(address: str) -> bool:
+    """Whether it leads back to a program on the user's own computer (RFC 8252, section 7.3)."""
+    parts = strict_parts(address)
+    return parts is not None and parts.scheme == "http" and parts.hostname in LOOPBACK
+
+
 def _is_parsed(address: str) -> bool:
     """An app's own address may have no host; if it has one, it is a host alone."""
     try:

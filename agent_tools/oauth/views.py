@@ -29,6 +29,7 @@ from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdErr
 from agent_tools.models import MEANINGS, TokenScope
 from agent_tools.oauth.addresses import (
     final_slash_of,
+    is_loopback,
     is_resource,
     origin_of,
     plain_name,
@@ -135,7 +136,7 @@ def _is_included(scope: str, scopes: list[str]) -> bool:
 def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
     """Requires PKCE by S256, and a token for one endpoint only (RFC 8707). Adds the endpoint to the credentials.
 
-    It is `/mcp`, or for a command line the one that makes its own token.
+    It is `/mcp`, or for a command line on the user's own computer the one that makes its own token.
     """
     state, address = credentials.get("state"), credentials["redirect_uri"]
     if credentials.get("code_challenge_method") != "S256":
@@ -143,7 +144,8 @@ def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
     named = [each for each in request.GET.getlist("resource") if each.strip()]
     machines = tokens_resource_of(request)
-    resource = machines if named and is_resource(named[0], machines) else resource_of(request)
+    is_machine = named and is_resource(named[0], machines) and is_loopback(address)
+    resource = machines if is_machine else resource_of(request)
     if len(named) > MOST_RESOURCES or not all(is_resource(each, resource) for each in named):
         sentence = f"Tokens are issued for {resource_of(request)} alone."
         wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)

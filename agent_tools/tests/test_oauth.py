@@ -587,14 +587,15 @@ def test_what_nothing_came_of_is_swept():
 # --- A command line, which gets a token of its own ---
 
 TOKENS = f"{HOST}/api/v1/tokens/"
+OWN = "http://127.0.0.1:52405/"
 OF_MACHINES = ["search", "write", "capture", "import"]
 
 
 def machine(user, *, scopes=OF_MACHINES, **parameters):
-    client_id = register(client_name="recollect on a laptop").json()["client_id"]
-    asks = {"scope": " ".join(OF_MACHINES), "resource": TOKENS, **parameters}
+    client_id = register(client_name="recollect on a laptop", redirect_uris=[OWN]).json()["client_id"]
+    asks = {"scope": " ".join(OF_MACHINES), "resource": TOKENS, "redirect_uri": OWN, **parameters}
     code = agree(user, client_id, scopes=scopes, **asks)["code"]
-    return by_code(client_id, code).json()["access_token"]
+    return by_code(client_id, code, redirect_uri=OWN).json()["access_token"]
 
 
 def make_token(access, **body):
@@ -657,9 +658,15 @@ def test_one_token_is_not_for_agents_and_command_lines_at_once():
 
 
 def test_the_page_says_that_it_is_for_a_command_line():
-    client = session_of(a_person())
+    client, client_id = session_of(a_person()), register(redirect_uris=[OWN]).json()["client_id"]
     pages = [
-        client.get("/oauth/authorize/", query_params=asked(register().json()["client_id"], resource=resource))
+        client.get("/oauth/authorize/", query_params=asked(client_id, resource=resource, redirect_uri=OWN))
         for resource in (TOKENS, RESOURCE)
     ]
-    assert ["command line" in page.content.decode() for page in pages] == [True, False]
+    assert ["recollect login" in page.content.decode() for page in pages] == [True, False]
+
+
+def test_only_a_program_on_the_users_own_computer_asks_for_a_token_of_its_own():
+    client_id = register().json()["client_id"]
+    answer = session_of(a_person()).get("/oauth/authorize/", query_params=asked(client_id, resource=TOKENS))
+    assert "error=invalid_target" in answer.headers["Location"]

@@ -342,14 +342,6 @@ def offered():
     return metadata["client_id_metadata_document_supported"]
 
 
-@pytest.fixture
-def no_failure_noted():
-    clients._redis().delete(clients._UNFETCHED)
-    yield
-    clients._redis().delete(clients._UNFETCHED)
-
-
-@pytest.mark.usefixtures("no_failure_noted")
 @pytest.mark.parametrize(("choice", "is_offered"), [("auto", False), ("on", True)])
 def test_after_a_failed_fetch_documents_are_not_offered_for_ten_minutes(monkeypatch, settings, choice, is_offered):
     settings.OAUTH_METADATA_DOCUMENTS = choice
@@ -365,7 +357,6 @@ def test_after_a_failed_fetch_documents_are_not_offered_for_ten_minutes(monkeypa
     assert register().status_code == 201
 
 
-@pytest.mark.usefixtures("no_failure_noted")
 def test_without_redis_documents_go_on_being_offered(monkeypatch, settings):
     settings.OAUTH_METADATA_DOCUMENTS = "auto"
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
@@ -398,7 +389,6 @@ def proxy(monkeypatch):
         thread.join()
 
 
-@pytest.mark.usefixtures("no_failure_noted")
 def test_a_document_is_fetched_by_the_proxy_of_the_environment(proxy, monkeypatch):
     address = f"https://agent.example/{uuid.uuid4()}.json"
     page = session_of(a_person()).get("/oauth/authorize/", asked(address)).content.decode()
@@ -406,14 +396,12 @@ def test_a_document_is_fetched_by_the_proxy_of_the_environment(proxy, monkeypatc
     assert [line.rpartition(" ")[0] for line in proxy] == ["CONNECT agent.example:443"]
 
 
-@pytest.mark.usefixtures("no_failure_noted")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "intranet", "169.254.169.254"])
 def test_a_proxy_is_asked_for_no_address_of_a_private_network(proxy, host):
     session_of(a_person()).get("/oauth/authorize/", asked(f"https://{host}/{uuid.uuid4()}.json"))
     assert proxy == []
 
 
-@pytest.mark.usefixtures("no_failure_noted")
 @pytest.mark.parametrize("body", [b"{", b"[]", b"x" * 20_000, b'{"client_id": "https://other.example/"}', None])
 def test_what_comes_by_the_proxy_is_read_as_strictly(proxy, monkeypatch, body):
     address = f"https://agent.example/{uuid.uuid4()}.json"
