@@ -25,7 +25,7 @@ from rest_framework.request import Request
 
 from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, AccessToken, TokenScope, secret_hash
 from agent_tools.oauth import connections
-from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of
+from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import node_loss_as_unavailable
@@ -206,15 +206,22 @@ class AccessTokenAuthentication(BaseAuthentication):
             caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
-            # What an agent connected by OAuth may call beside /mcp: the address of its tokens is that of this server.
-            resource = resource_of(request) if getattr(view, "takes_agents", False) else None
             address = client_address(request)
-            caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=resource)
+            caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=_resource(request, view))
             begin_call(request, user_id=caller.user.pk)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _resource(request: Request, view: "APIView") -> str | None:
+    """Of the tokens of OAuth that are good here: an agent's, a command line's that makes its own token, or none."""
+    if getattr(view, "takes_agents", False):
+        # The address of an agent's tokens is that of this server.
+        return resource_of(request)
+    is_for_machines = request.method == "POST" and getattr(view, "makes_tokens", False)
+    return tokens_resource_of(request) if is_for_machines else None
 
 
 class Throttle(RequestThrottle):
@@ -323,6 +330,25 @@ def create_token(
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
     return TokenMade.of(token, secret=secret)
+
+
+def create_machine_token(
+    *, caller: TokenCaller, name: str, scopes: Iterable[TokenScope], days: int, project: str = ""
+) -> TokenMade:
+    """The own token of a command line that its user let in by the browser; it ends the access by OAuth.
+
+    Raises `InsufficientScope` for more than the user agreed to, `InvalidInput` and `TokenRefused`.
+    """
+    granted = connections.find(caller.digest.removeprefix(OAUTH))
+    if granted is None:
+        raise TokenRefused(Refusal.UNKNOWN)
+    requested = frozenset(scopes)
+    if not requested <= caller.scopes:
+        missing = ", ".join(sorted(requested - caller.scopes))
+        raise InsufficientScope(f"The user did not agree to the scope `{missing}`.")
+    made = create_token(user=caller.user, name=name, scopes=requested, days=days, project=project)
+    connections.end_access_of(user=caller.user, application_id=granted.application_id)
+    return made
 
 
 def list_tokens(*, user: User) -> list[TokenShown]:

@@ -345,8 +345,13 @@ TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
-# Whether clients may be known by the address of a metadata document, which this server then fetches. Claude Code and
-# Codex prefer that to a registration, so turn it off on a server without access to the internet.
+# Whether clients may be known by the address of a metadata document, which this server then fetches, by HTTPS_PROXY if
+# that is set: on, off or auto. Claude Code and Codex prefer that to a registration. With auto, a server that could not
+# fetch a document stops offering it for ten minutes, so that clients register.
+OAUTH_METADATA_DOCUMENTS = env.str("OAUTH_METADATA_DOCUMENTS", default="auto")
+if OAUTH_METADATA_DOCUMENTS not in ("on", "off", "auto"):
+    raise ImproperlyConfigured("OAUTH_METADATA_DOCUMENTS is one of on, off, auto.")
+# The earlier name: off is the same as OAUTH_METADATA_DOCUMENTS=off.
 OAUTH_CLIENT_DOCUMENTS = env.bool("OAUTH_CLIENT_DOCUMENTS", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
@@ -372,7 +377,7 @@ OAUTH2_PROVIDER = {
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
-    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS,
+    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS and OAUTH_METADATA_DOCUMENTS != "off",
     "CIMD_METADATA_FETCHER": "agent_tools.oauth.clients.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,

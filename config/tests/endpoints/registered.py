@@ -245,6 +245,7 @@ PAGES = [
     *both("settings/account/factors/codes/new/", changes_it=True),
     endpoint("settings/account/factors/codes/file/", GET=answers()),
     *both("settings/account/services/"),
+    endpoint("settings/agents/", GET=shows()),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     endpoint(
