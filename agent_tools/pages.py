@@ -29,7 +29,7 @@ from agent_tools.authentication import (
     revoke_token,
 )
 from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
-from agent_tools.oauth.addresses import MCP_PATH
+from agent_tools.oauth.addresses import MCP_PATH, origin_of
 from agent_tools.oauth.connections import end_connection, list_connections
 from agent_tools.tools.context import (
     LONGEST_QUERY,
@@ -240,7 +240,7 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
 
 
 def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = origin_of(request)
     context = {
         "form": form,
         "made": made,

@@ -41,6 +41,7 @@ from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies, refuse  # noqa: E402
+from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.errors import RateLimited  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
@@ -222,7 +223,9 @@ class Streaming:
             turns: Turns = scope["state"]["turns"]
             async with turns.turn(credentials_of(scope)), scope["state"]["opening"], thread:
                 # Within this context Django makes none of its own.
-                serving = asyncio.create_task(django_asgi(scope, receive, send_on))
+                # Its path is whole for Django, which takes the prefix away itself.
+                whole = {**scope, "path": f"{settings.FORCE_SCRIPT_NAME or ''}{scope['path']}"}
+                serving = asyncio.create_task(django_asgi(whole, receive, send_on))
                 begun = asyncio.create_task(begins.wait())
                 await asyncio.wait((serving, begun), return_when=asyncio.FIRST_COMPLETED)
                 begun.cancel()
@@ -306,4 +309,10 @@ routes = [
 router = Starlette(lifespan=lifespan, routes=routes)
 # A path with a line break matches no pattern, not even "/": Django refuses it as it refuses others.
 router.router.default = serve_synchronously
-application = BoundedBodies(CrossOrigin(router))
+bounded = BoundedBodies(CrossOrigin(router))
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Every request as if it had been sent to `PUBLIC_URL`, with a path that our routes know."""
+    is_request = scope["type"] == "http" and settings.PUBLIC_URL
+    await bounded(at_public_url(scope, settings.PUBLIC_URL) if is_request else scope, receive, send)

@@ -14,6 +14,7 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from oauth2_provider.cimd import is_cimd_client_id
@@ -196,7 +197,7 @@ class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[
         return [origin_of(request)]
 
     def get_resource_documentation(self) -> str:
-        return str(self.request.build_absolute_uri("/settings/tokens/"))
+        return str(self.request.build_absolute_uri(reverse("agent_tools:tokens")))
 
 
 class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]

@@ -150,7 +150,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             name: site + value.removeprefix(asked) if isinstance(value, str) and value.startswith(asked) else value
             for name, value in context.items()
         }
-        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site)}, headers)
+        # The host, and below it the path of PUBLIC_URL.
+        place = (settings.PUBLIC_URL or site).partition("://")[2].rstrip("/")
+        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site), "place": place}, headers)
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core import checks
 from django.db import connection, transaction
 from django.http import HttpRequest
+from django.http.request import split_domain_port
 from django.utils import timezone
 from django.utils.translation import gettext_noop as _
 
@@ -69,8 +70,21 @@ def admit(invitation: str) -> None:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """For templates: whether to link to the registration page."""
-    return {"registration_is_open": settings.REGISTRATION == Registration.OPEN}
+    """For templates: whether to link to the registration page, and to say what does not work without HTTPS."""
+    return {
+        "registration_is_open": settings.REGISTRATION == Registration.OPEN,
+        "is_plain_http": not request.is_secure() and not _is_this_machine(request),
+    }
+
+
+# Names for which a browser asks for no HTTPS.
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+def _is_this_machine(request: HttpRequest) -> bool:
+    """Whether the browser takes the page for one of its own machine, where it asks for no HTTPS."""
+    name, _port = split_domain_port(request.META.get("HTTP_HOST", ""))
+    return name in LOOPBACK or name.endswith(".localhost")
 
 
 @checks.register

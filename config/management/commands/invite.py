@@ -31,4 +31,4 @@ class Command(BaseCommand):
             raise CommandError(f"An invitation is for 1 to {MOST_USES:,} people and for 1 to {LONGEST_DAYS} days.")
         with acting_as_staff():
             _, secret = Invitation.objects.issue(note=note[:200], uses=uses, days=days)
-        self.stdout.write(f"{reverse('intake:register')}?invitation={secret}")
+        self.stdout.write(f"{settings.SITE_ADDRESS}{reverse('intake:register')}?invitation={secret}")
