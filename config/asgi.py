@@ -49,6 +49,7 @@ from core.isolation.schema import refuse_unless_fitting  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
 from core.rate_limits import too_many_calls, when_user_is_known  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
+from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.backends.rerankers import warm_up_reranker  # noqa: E402
@@ -269,6 +270,7 @@ def _make_sure_of_the_database() -> None:
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))
+        read_kept_settings()
     finally:
         connections.close_all()
 

@@ -61,6 +61,13 @@ def is_public(host: str) -> bool:
         return "." in name
 
 
+def is_within_reach(public_url: str, hosts: Iterable[str]) -> bool:
+    """Whether others than this machine's people can be first at a new installation: at a public address, or where it
+    listens to a network, whose names are then in `ALLOWED_HOSTS`.
+    """
+    return bool(public_url and is_public(host_of(parsed(public_url)))) or bool(set(hosts) - set(LOOPBACK))
+
+
 def settings_for(address: str, *, hosts: Iterable[str] | None = None, origins: Iterable[str] = ()) -> dict[str, Any]:
     """Django's settings that follow from `PUBLIC_URL`, beside `ALLOWED_HOSTS` and `CSRF_TRUSTED_ORIGINS` as configured.
 
@@ -119,7 +126,7 @@ def at_public_url(scope: Any, address: str) -> Any:
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     # A form in a browser on this machine, which reached the server without the proxy.
     is_direct = headers.get(b"origin", b"").decode("latin-1").lower() == f"http://{host}" != f"http://{parts.netloc}"
-    changed = {"path": _without_prefix(scope["path"], parts.path)}
+    changed: dict[str, Any] = {"path": _without_prefix(scope["path"], parts.path)}
     if name == host_of(parts) or (name in LOOPBACK and not is_direct):
         others = [(key, value) for key, value in scope["headers"] if key != b"host"]
         changed |= {"scheme": parts.scheme, "headers": [(b"host", parts.netloc.encode()), *others]}

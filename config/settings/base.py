@@ -13,7 +13,7 @@ from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
 import config
-from config.public_url import settings_for
+from config.public_url import is_within_reach, settings_for
 from core.isolation.roles import DEFAULT_PREFIX, Roles
 from core.resilience import broker_settings
 
@@ -211,10 +211,18 @@ PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
-# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed").
-REGISTRATION = env.str("REGISTRATION", default="open")
-# Whether visitors may chat before they register.
-VISITORS = env.bool("VISITORS", default=True)
+# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed"). Empty: as staff
+# choose at /staff/settings/; everybody, until they do.
+REGISTRATION = env.str("REGISTRATION", default="")
+# Whether visitors may chat before they register. Without a value: as staff choose there; yes, until they do.
+VISITORS = env.bool("VISITORS", default=None)
+# Whether the first person to register, who becomes the administrator, needs the code that `make up` and
+# `manage.py invite --first` print: by default where somebody else could be faster.
+FIRST_PERSON_CODE = env.bool(
+    "FIRST_PERSON_CODE", default=is_within_reach(PUBLIC_URL, env.list("ALLOWED_HOSTS", default=[]))
+)
+# Every process reads what staff have chosen at least so often.
+KEPT_SETTINGS_SECONDS = 2.0
 # The number of days after which a silent visitor is removed, with all messages.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 # The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them.

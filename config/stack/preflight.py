@@ -18,9 +18,10 @@ import psutil
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 
-from config.public_url import settings_for
+from config.public_url import is_within_reach, settings_for
 from config.stack import StackError
 from config.stack.paths import BASE_DIR, write_secret
+from core.ids import first_code
 from core.isolation.roles import DEFAULT_PREFIX, Roles, ServerConnection, existing, make_roles
 
 OLDEST_POSTGRES = 15
@@ -52,6 +53,23 @@ def check_public_url(environment: Mapping[str, str]) -> None:
         settings_for(environment.get("PUBLIC_URL", ""))
     except ImproperlyConfigured as error:
         raise StackError(str(error)) from error
+
+
+def about_the_first_person(environment: Mapping[str, str]) -> str:
+    """A sentence while nobody has registered: who is first, and with which code; empty afterwards."""
+    with connected(environment["DATABASE_OWNER_URL"], name="DATABASE_OWNER_URL") as server:
+        row = server.execute("SELECT EXISTS (SELECT FROM users WHERE email IS NOT NULL)").fetchone()
+    if row is None or row[0]:
+        return ""
+    hosts = [host for host in environment.get("ALLOWED_HOSTS", "").split(",") if host]
+    asks = environment.get("FIRST_PERSON_CODE")
+    needs_code = is_within_reach(environment.get("PUBLIC_URL", ""), hosts) if asks is None else _is_true(asks)
+    sentence = "Nobody has registered yet: the first account administers this Recollect"
+    return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() in environ.Env.BOOLEAN_TRUE_STRINGS
 
 
 def names_of(host: str) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
 from config.stack.paths import BASE_DIR, make_private, remember_data_folder, servers_dir, write_secret
 from config.stack.preflight import (
+    about_the_first_person,
     addresses,
     as_housekeeper,
     as_importer,
@@ -153,6 +154,8 @@ class Supervisor:
         say(f"Recollect answers at {address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
+        elif sentence := about_the_first_person(self._environment):
+            say(sentence)
 
     def watch(self) -> None:
         """Keep every part running."""

@@ -54,8 +54,10 @@ from intake.chats.reading import (
 from intake.chats.services import MAX_MESSAGE_LENGTH
 from intake.chats.tree import Tree, conversation_path
 from intake.models import Activity, Conversation, Turn, User
+from intake.models.users import may_visitors_chat
 from intake.web.forms import RenameForm
 from intake.web.middleware import log_in_to_see
+from intake.web.staff import REGISTRATIONS, is_to_choose_who_registers
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
 
@@ -137,11 +139,11 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """Also for visitors, to read, if there are any (`settings.VISITORS`). Never cached."""
+    """Also for visitors, to read, if there are any. Never cached."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not settings.VISITORS and not is_registered(request):
+        if not is_registered(request) and not may_visitors_chat():
             return redirect_to_login(request.get_full_path())
         ask_servers()
         try:
@@ -157,7 +159,9 @@ def personal_page(view: View[P]) -> View[P]:
 
 @personal_page
 def home(request: HttpRequest) -> HttpResponse:
-    shown = {"examples": EXAMPLES, "is_temporary": "temporary" in request.GET}
+    shown: dict[str, Any] = {"examples": EXAMPLES, "is_temporary": "temporary" in request.GET}
+    if is_to_choose_who_registers(request):
+        shown["registrations"] = REGISTRATIONS
     return render(request, "intake/chat.html", {**_shell(request), **shown})
 
 
