@@ -24,15 +24,11 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const)) (\w+)", 
 _LEFT = re.compile(r'^(?:import\s*[{*"]|import \w|export\b).*$', re.MULTILINE)
 
 
-class NotBundled(ValueError):
-    """A module uses syntax that this bundler does not support."""
-
-
 def bundle(entry: str, read: Callable[[str], str]) -> str:
     """One script of the module `entry` and all its imports; `read` returns a module's text by its name, which is its
     path from the entry's folder.
 
-    Raises `NotBundled` for circular imports and for any other form of import or export.
+    Raises `ValueError` for circular imports and for any other form of import or export.
     """
     written: dict[str, str] = {}
     _write(entry, read, written, on_the_way=())
@@ -43,7 +39,7 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
 
 def _write(name: str, read: Callable[[str], str], written: dict[str, str], *, on_the_way: tuple[str, ...]) -> None:
     if name in on_the_way:
-        raise NotBundled(f"{' imports '.join((*on_the_way, name))}: modules in a circle.")
+        raise ValueError(f"{' imports '.join((*on_the_way, name))}: modules in a circle.")
     if name in written:
         return
     text = read(name)
@@ -53,7 +49,7 @@ def _write(name: str, read: Callable[[str], str], written: dict[str, str], *, on
     names = [found[2] for found in _EXPORT.finditer(body)]
     body = _EXPORT.sub(r"\1 \2", body)
     if left := _LEFT.search(body):
-        raise NotBundled(f"{name}: {left[0]}")
+        raise ValueError(f"{name}: {left[0]}")
     written[name] = f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();"
 
 

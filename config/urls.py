@@ -9,7 +9,7 @@ from config.api_document import ApiDocumentView, read_api
 from config.ops.endpoints import healthz, metrics, security_txt
 from imports.urls import import_urls
 from intake.web import account
-from intake.web.chat import AnsweringView, ChangesView, ChatView, EventsView, StopView
+from intake.web.chat import answering, changed_chats, chat, stop_turn, turn_events
 from memory.rest import memory_urls
 
 # --- The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document ---
@@ -17,12 +17,12 @@ from memory.rest import memory_urls
 # Agents' calls first: they are the most frequent, and paths are matched from the top.
 api_urls: list[URLPattern | URLResolver] = [
     *tool_urls(),
-    path("intake/chat", ChatView.as_view(), name="chat"),
-    path("intake/events", ChangesView.as_view(), name="changes"),
+    path("intake/chat", chat, name="chat"),
+    path("intake/events", changed_chats, name="changes"),
     # Any text, so that a malformed id gets the same answer as one that does not exist.
-    path("intake/turns/<str:turn_id>/events", EventsView.as_view(), name="turn_events"),
-    path("intake/turns/<str:turn_id>/stop", StopView.as_view(), name="stop_turn"),
-    path("intake/answering", AnsweringView.as_view(), name="answering"),
+    path("intake/turns/<str:turn_id>/events", turn_events, name="turn_events"),
+    path("intake/turns/<str:turn_id>/stop", stop_turn, name="stop_turn"),
+    path("intake/answering", answering, name="answering"),
     path("", include("intake.rest.urls")),
     *token_urls(),
     *memory_urls(),

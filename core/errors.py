@@ -122,7 +122,7 @@ class Broken(RecollectError):
 
     code = "internal_error"
     status = HTTPStatus.INTERNAL_SERVER_ERROR
-    default_detail = _("Something went wrong here. It has been written to the log.")
+    default_detail = _("Something went wrong. The error has been logged.")
 
 
 class SearchFailed(RecollectError):
@@ -134,7 +134,7 @@ class SearchFailed(RecollectError):
 class Unavailable(RecollectError):
     code = "unavailable"
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    default_detail = _("The service is away for the moment. Try again shortly.")
+    default_detail = _("The service is not available right now. Try again shortly.")
     retryable = True
 
 

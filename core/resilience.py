@@ -41,10 +41,6 @@ LEFT_ALONE_SECONDS = 10.0
 logger = logging.getLogger(__name__)
 
 
-class CalledInTransaction(RuntimeError):
-    """Code called an endpoint while a database transaction was open: a bug."""
-
-
 class LeftAlone(Exception):
     """The endpoint did not answer several times in a row, and is not asked for `seconds` more."""
 
@@ -54,12 +50,14 @@ class LeftAlone(Exception):
 
 
 def refuse_in_transaction(name: str) -> None:
-    """Raises `CalledInTransaction` in tests; elsewhere it logs an error, because the answer is worth more."""
+    """A call to an endpoint while a transaction is open is a bug. Raises `RuntimeError` in tests; elsewhere it logs an
+    error, because the answer is worth more.
+    """
     if not _is_in_transaction():
         return
     sentence = f"{name} is called inside a database transaction, which keeps a connection from everybody else"
     if settings.REFUSES_CALLS_IN_TRANSACTIONS:
-        raise CalledInTransaction(sentence)
+        raise RuntimeError(sentence)
     logger.error(sentence, stack_info=True)
 
 

@@ -95,7 +95,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
-DATABASE_AWAY = _("The database is away for the moment. Try again shortly.")
+DATABASE_AWAY = _("The database is not available right now. Try again shortly.")
 DISK_FULL = _("The disk is full. The administrator of this server has to make room on it.")
 # PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
 LEAST_FREE_BYTES = 20 * 2**20

@@ -144,11 +144,8 @@ _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FIELD_NAME = re.compile(r"[a-z_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    kind: str
-    fields: dict[str, Any]
-    text: str
+Section = tuple[str, dict[str, Any], str]
+"""Its kind, its fields and its text."""
 
 
 def write_head(fields: Mapping[str, Any]) -> str:
@@ -182,7 +179,7 @@ def read_sections(text: str) -> Iterator[Section]:
         if mark["kind"] != "end":
             fields = _value(mark["fields"])
             inner = text[mark.end() + 1 : following.start() if following else len(text)]
-            yield Section(mark["kind"], fields if isinstance(fields, dict) else {}, _text_within(inner))
+            yield mark["kind"], fields if isinstance(fields, dict) else {}, _text_within(inner)
 
 
 def _text_within(inner: str) -> str:

@@ -225,7 +225,7 @@ def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = Fals
 
 def _complaint(text: str, *, max_length: int, may_be_blank: bool) -> str:
     if not may_be_blank and not text.strip():
-        return _("Write something.")
+        return _("Enter some text.")
     if len(text) > max_length:
         return Sentence(_("At most %(count)s characters; this has %(length)s."), count=max_length, length=len(text))
     if "\0" in text:

@@ -95,14 +95,14 @@ INSTRUCTIONS = (
 
 STATES = {
     Import.State.UPLOADING: _("Not uploaded yet"),
-    Import.State.READING: _("Being read"),
-    Import.State.READY: _("Ready to bring in"),
+    Import.State.READING: _("Reading"),
+    Import.State.READY: _("Ready to import"),
     Import.State.WAITING: _("Waiting for its turn"),
-    Import.State.RUNNING: _("Being brought in"),
-    Import.State.DONE: _("Here"),
+    Import.State.RUNNING: _("Importing"),
+    Import.State.DONE: _("Imported"),
     Import.State.FAILED: _("Failed"),
     Import.State.CANCELLED: _("Cancelled"),
-    Import.State.UNDOING: _("Being undone"),
+    Import.State.UNDOING: _("Undoing"),
     Import.State.UNDONE: _("Undone"),
 }
 

@@ -13,14 +13,11 @@ from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.contrib.auth.decorators import login_not_required
 from django.db import connections
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
-from django.views import View
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.authentication import BaseAuthentication
@@ -32,7 +29,7 @@ from rest_framework.viewsets import ViewSet
 from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
 from core.isolation.acting import acting_as
-from core.responses import KEEP_ALIVE, as_recollect_error, problem_response
+from core.responses import KEEP_ALIVE, as_recollect_error
 from core.text import page_language
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
@@ -53,7 +50,7 @@ from intake.models import User
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
-from intake.web.chat import event_stream, refusal
+from intake.web.chat import event_stream, streaming
 
 # The scope by its name, because tokens belong to an app above this one.
 IMPORT_SCOPE = "import"
@@ -284,28 +281,13 @@ LOOKS_PER_COUNT = 20
 KEEP_ALIVE_SECONDS = 15
 
 
-@method_decorator(login_not_required, name="dispatch")
-class ImportEventsView(View):
-    """Checks the caller itself: a token with the scope `import`, or a session."""
-
-    # The type stubs know only synchronous views.
-    async def http_method_not_allowed(  # type: ignore[override]
-        self, request: HttpRequest, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """The same response as of the other endpoints."""
-        error = InvalidInput(f'Method "{request.method}" not allowed.')
-        response = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
-        response["Allow"] = "GET, HEAD, OPTIONS"
-        return response
-
-    async def get(self, request: HttpRequest, import_id: str) -> HttpResponseBase:
-        try:
-            user, is_authorized = await sync_to_async(_admit)(request)
-            lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
-            first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
+@streaming("GET")
+async def import_events(request: HttpRequest, import_id: str) -> HttpResponseBase:
+    """For a token with the scope `import`, or a session."""
+    user, is_authorized = await sync_to_async(_admit)(request)
+    lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
+    first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
+    return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
 
 
 def _admit(request: HttpRequest) -> tuple[User, IsAuthorized]:

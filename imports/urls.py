@@ -3,7 +3,7 @@
 from django.urls import URLPattern, path
 
 from imports import pages, rest
-from imports.rest import ImportEventsView
+from imports.rest import import_events
 
 
 def import_urls() -> list[URLPattern]:
@@ -24,7 +24,7 @@ def import_urls() -> list[URLPattern]:
         path("imports/<str:import_id>/start/", rest.ImportsViewSet.as_view({"post": "start"})),
         path("imports/<str:import_id>/cancel/", rest.ImportsViewSet.as_view({"post": "cancel"})),
         path("imports/<str:import_id>/undo/", rest.ImportsViewSet.as_view({"post": "undo"})),
-        path("imports/<str:import_id>/events/", ImportEventsView.as_view()),
+        path("imports/<str:import_id>/events/", import_events),
     ]
 
 

@@ -5,7 +5,7 @@ The list of embeddings at any size: an indexed order, a limited count, and no ve
 And what lies near a vector: the way to see that an embedding means something without reading its text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -16,7 +16,7 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import F, FloatField, Func, IntegerField, Max, Min, QuerySet, Subquery
+from django.db.models import FloatField, Func, IntegerField, Max, Min, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -97,21 +97,11 @@ def as_source_id(text: str) -> UUID | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A row of another source; `distance` is the cosine distance, 0 for the same direction, 1 for unrelated."""
-
-    pk: int
-    source_id: UUID
-    chunk_index: int
-    part: int
-    distance: float
-
-
-def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
+def nearest_neighbours(embedding: Embedding) -> Sequence[Mapping[str, Any]]:
     """The nearest rows of the same user, corpus and model, exactly, without other passages of the same text.
 
-    Their vectors do not leave the database.
+    Each has `pk`, `source_id`, `chunk_index`, `part` and `distance`, the cosine distance: 0 for the same direction, 1
+    for unrelated. Their vectors do not leave the database.
     """
     if embedding.embedded_at is None:
         return []
@@ -122,7 +112,7 @@ def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
     others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
     nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:NEIGHBOURS]
     with about(embedding.user_id):
-        return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]
+        return list(nearest.values("pk", "source_id", "chunk_index", "part", "distance"))
 
 
 # --- The sidebar filters of the list of embeddings: fixed choices, or read from the two ends of an index ---

@@ -48,11 +48,14 @@ def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_pag
     wrong, right, saved = steps(page)
 
     expect(wrong).to_have_class(re.compile("failed"))
-    expect(wrong.locator(".step-summary")).to_contain_text("limit: Input should be less than or equal to 20")
+    expect(wrong.locator(".step-brief")).to_contain_text("limit: Input should be less than or equal to 20")
     expect(right).not_to_have_class(re.compile("failed"))
     expect(right.locator(".step-what")).to_have_text("Searched your history for “dinner”")
     expect(right.locator(".step-tool")).to_have_text("search_chat_history · limit: 5")
-    expect(right.locator(".step-summary")).to_contain_text("Found 1 turn")
+    expect(right.locator(".step-brief")).to_have_text("Found 1 turn")
+    expect(right.locator(".step-tool")).to_be_hidden()
+    right.locator("summary").click()
+    expect(right.locator(".step-tool")).to_be_visible()
     link = right.get_by_role("link", name="The dinner on Friday will be risotto")
     expect(link).to_have_attribute("href", f"/c/{earlier.conversation_id}/?turn=1#turn-1")
 
@@ -68,6 +71,8 @@ def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_pag
     page.reload()
     wrong, right, saved = steps(page)
     expect(wrong).to_have_class(re.compile("failed"))
+    expect(right.locator(".step-brief")).to_have_text("Found 1 turn")
+    right.locator("summary").click()
     expect(right.get_by_role("link")).to_have_count(1)
     expect(saved).to_have_class(re.compile("undone"))
     expect(saved.locator(".step-tool")).to_have_text("save_memory · type: fact")
@@ -96,7 +101,7 @@ def test_after_a_reload_an_addition_to_the_log_can_still_be_undone(open_page, pe
 def test_what_cannot_be_undone_any_more_says_why(open_page, person, language_model):
     language_model(APPEND, Say(("Noted.",)))
     page = open_page(user=person)
-    say(page, "Note it")
+    say(page, "Save")
     answered(page)
     documents.replace(user=person, day=DAY, content="- All new\n", expected=None, now=NOW)
     (added,) = steps(page)
@@ -105,7 +110,7 @@ def test_what_cannot_be_undone_any_more_says_why(open_page, person, language_mod
     expect(added.get_by_role("button", name="Undo")).to_be_enabled()
     page.context.set_offline(True)
     added.get_by_role("button", name="Undo").click()
-    expect(added.get_by_role("status")).to_contain_text("cannot be reached")
+    expect(added.get_by_role("status")).to_contain_text("No connection")
     assert MemoryDocument.objects.get().content == "- All new\n"
 
 

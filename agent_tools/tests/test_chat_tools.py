@@ -143,7 +143,7 @@ def test_a_model_that_never_answers_is_given_up_and_what_it_did_is_kept(person, 
     language_model(CallTool("save_memory", {"content": "x"}), SEARCH, SEARCH)
     events = log_in(person).events("Search")
     assert (events[-1].name, events[-1].data["code"]) == ("error", "unavailable")
-    assert "round in circles" in events[-1].data["detail"]
+    assert "kept repeating the same search" in events[-1].data["detail"]
     assert the_turn().tool_calls[0]["stored"] == "x"
 
 
@@ -157,8 +157,8 @@ def test_without_rounds_there_are_no_tools(person, log_in, language_model, setti
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (RuntimeError("the password is xylophone"), "internal_error: Something went wrong here."),
-        (OperationalError("no connection to xylophone"), "unavailable: The database is away for the moment."),
+        (RuntimeError("the password is xylophone"), "internal_error: Something went wrong."),
+        (OperationalError("no connection to xylophone"), "unavailable: The database is not available right now."),
     ],
 )
 def test_a_tool_that_fails_does_not_end_the_answer(person, log_in, language_model, failure, told):
@@ -383,7 +383,7 @@ def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, langu
     in_english = client.get(f"/api/v1/intake/turns/{turn.pk}/events").text
     assert "0.2 Sekunden" in failed["detail"] and "sentence" not in failed
     assert "0.2 Sekunden" in page
-    assert "The model sent nothing in 0.2 seconds (LLM_TIMEOUT_SECONDS). Try again." in in_english
+    assert "The model did not respond within 0.2 seconds (LLM_TIMEOUT_SECONDS). Try again." in in_english
     assert "sentence" not in in_english
 
 

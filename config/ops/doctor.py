@@ -47,32 +47,25 @@ SHORTEST_VALUE = 4
 GIGABYTE = 1024**3
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A fault and its remedy, in a sentence each."""
-
-    what: str
-    remedy: str
-
-
 @dataclass(slots=True)
 class Report:
     facts: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    # A fault and its remedy, in a sentence each.
+    problems: list[tuple[str, str]] = field(default_factory=list)
 
     def say(self, label: str, text: object) -> None:
         self.facts.append((label, str(text)))
 
     def complain(self, what: str, remedy: str) -> None:
-        self.problems.append(Problem(what, remedy))
+        self.problems.append((what, remedy))
 
     def as_text(self) -> str:
         width = max(len(label) for label, _ in self.facts) + 2
         lines = [f"{label:{width}}{text}".rstrip() for label, text in self.facts]
         if not self.problems:
             return "\n".join([*lines, "", "Nothing is wrong."])
-        for number, problem in enumerate(self.problems, 1):
-            lines += ["", f"{number}. {problem.what}", f"   {problem.remedy}"]
+        for number, (what, remedy) in enumerate(self.problems, 1):
+            lines += ["", f"{number}. {what}", f"   {remedy}"]
         return "\n".join(lines)
 
 

@@ -29,6 +29,7 @@ def test_a_second_chat_finds_what_was_said_in_the_first_and_links_to_it(open_pag
     expect(chats.locator(".step-what")).to_have_text("Searched your history for “What was the dinner on Friday?”")
     expect(chats.locator(".step-tool")).to_contain_text("search_chat_history")
     expect(notes.locator(".step-tool")).to_have_text("search_history · max_results: 3 · scope: memory")
+    chats.locator("summary").click()
     found = page.locator(".step-summary a, .prose a")
     assert found.count() >= 2
     for link in found.all():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.contrib.staticfiles.storage import staticfiles_storage
 
-from config.static import ENTRIES, NotBundled, bundle
+from config.static import ENTRIES, bundle
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
 B = 'import { d } from "../other/d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'
@@ -34,13 +34,13 @@ def test_each_module_runs_once_after_those_that_it_imports():
     ],
 )
 def test_a_form_that_is_not_known_is_refused_and_named(text):
-    with pytest.raises(NotBundled, match=re.escape(text)):
+    with pytest.raises(ValueError, match=re.escape(text)):
         bundle("a.js", {"a.js": text, "d.js": D}.__getitem__)
 
 
 def test_modules_in_a_circle_are_refused():
     modules = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";\nexport const b = 1;'}
-    with pytest.raises(NotBundled, match=r"a\.js imports b\.js imports a\.js"):
+    with pytest.raises(ValueError, match=r"a\.js imports b\.js imports a\.js"):
         bundle("a.js", modules.__getitem__)
 
 

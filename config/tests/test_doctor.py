@@ -79,7 +79,7 @@ def away():
 
 
 def whats(report):
-    return [problem.what for problem in report.problems]
+    return [what for what, _ in report.problems]
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_a_whole_installation_has_its_versions_and_no_problem(examined, all_queu
 
 
 def test_queues_that_no_worker_reads_are_named_with_what_to_do(examined):
-    (problem,) = examined().problems
-    assert problem.what.startswith("No worker reads the queues celery, housekeeping, imports, people")
-    assert "make up" in problem.remedy
+    ((what, remedy),) = examined().problems
+    assert what.startswith("No worker reads the queues celery, housekeeping, imports, people")
+    assert "make up" in remedy
 
 
 def test_it_exits_with_1_when_something_is_wrong(transactional_db, capsys):
@@ -155,7 +155,7 @@ def test_an_index_of_the_other_built_in_model_is_named_with_the_command_that_swi
     settings.EMBEDDER = {"BACKEND": fake, "OPTIONS": {"name": "other"}}
     settings.EMBEDDER_BEFORE = {"BACKEND": fake}
 
-    problems = {problem.what: problem.remedy for problem in examined().problems}
+    problems = dict(examined().problems)
 
     (remedy,) = [remedy for what, remedy in problems.items() if "another built-in model" in what]
     assert "manage.py switch_embedding_model" in remedy

@@ -87,7 +87,7 @@ def test_the_api_speaks_english_to_everybody(client, alice):
     # Django REST framework has German words for this.
     refused = client.post("/api/v1/memory/records/", {}, content_type="application/json", headers=german).json()
     assert "Field required" in str(refused) or "required" in str(refused)
-    assert "Hier ist nichts" in client.get("/nothing/", headers=german).text
+    assert "Seite nicht gefunden" in client.get("/nothing/", headers=german).text
 
 
 def test_the_scripts_of_a_page_find_its_texts(client):
@@ -151,9 +151,10 @@ def test_a_page_and_its_scripts_say_in_its_language_what_the_server_says_in_engl
         error = {"code": "unavailable", "detail": Unavailable.default_detail, "retryable": True}
         Turn.objects.filter(pk=turn.pk).update(status="failed", error=error, tool_calls=[call, earlier])
     page = open_page(conversation_path(turn.conversation_id), user=alice)
+    page.locator(".step summary").first.click()
     shown = page.locator(".turn").inner_text()
-    assert "Der Dienst ist gerade nicht da." in shown
-    assert "Gespräch lesen" in shown
+    assert "Der Dienst ist gerade nicht verfügbar." in shown
+    assert "Einen Chat gelesen" in shown
     assert "1.200 Treffer: Bow, and cello, das Tagebuch vom 12. November 2026" in shown
     # Of an earlier version, which kept no values.
     assert "Saved a note" in shown
@@ -167,7 +168,7 @@ def test_a_page_and_its_scripts_say_in_its_language_what_the_server_says_in_engl
     }"""
     told = "\n".join(page.evaluate(asked, turn.pk))
     assert "1.200 Treffer" in told and "12. November 2026" in told
-    assert "Der Dienst ist gerade nicht da. Versuch es gleich noch einmal." in told
+    assert "Der Dienst ist gerade nicht verfügbar. Versuch es gleich noch einmal." in told
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +237,7 @@ def test_every_reason_why_a_part_of_an_import_is_left_out_is_marked_for_translat
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("path", "title", "heading"),
-    [("/import/", "Import", "Bring deinen Verlauf mit"), ("/memory/", "Gedächtnis", "Behalte, was zählt")],
+    [("/import/", "Import", "Verlauf importieren"), ("/memory/", "Gedächtnis", "Behalte, was zählt")],
 )
 def test_a_page_that_needs_an_account_has_its_own_title_for_visitors(client, path, title, heading):
     page = client.get(path, headers={"accept-language": "de"}).text

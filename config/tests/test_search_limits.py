@@ -9,7 +9,6 @@ from django.test.utils import CaptureQueriesContext
 from agent_tools.chat import _call
 from agent_tools.tools import connectors, registry
 from core.isolation.acting import Caller
-from core.resilience import CalledInTransaction
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index
 from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embedder, using
@@ -206,9 +205,9 @@ def test_while_the_model_is_left_alone_words_answer_and_the_answer_says_so():
     with using(LeftAlone()):
         found = chat(alice, "cat")
         assert [match.snippet for match in found.matches] == ["I adopted a cat"]
-        assert found.notes == ("The embedding model is away for the moment: found by words alone",)
+        assert found.notes == ("Search by meaning is not available right now: found by words alone",)
         by_history = registry.get("search_history").call({"query": "cat"}, user=alice)
-        assert by_history.note == "The embedding model is away for the moment: found by words alone"
+        assert by_history.note == "Search by meaning is not available right now: found by words alone"
         assert {result.source for result in by_history.results} == {"message", "session"}
         with pytest.raises(EmbeddingModelAway):
             search_chat_history(user=alice, query="cat", limit=5)
@@ -224,7 +223,7 @@ def test_the_client_of_an_endpoint_refuses_a_transaction_and_gives_up_after_thre
     endpoint.start()
     try:
         embedder = OpenAICompatibleEmbedder(base_url=endpoint.url, model="tiny", dimensions=16, query_timeout=0.2)
-        with transaction.atomic(), pytest.raises(CalledInTransaction):
+        with transaction.atomic(), pytest.raises(RuntimeError, match="inside a database transaction"):
             embedder.embed_query("cat")
         endpoint.answer = lambda _body: hang()
         for _ in range(2):

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.text import END, Section, read_head, read_sections, write_head, write_section
+from core.text import END, read_head, read_sections, write_head, write_section
 
 MARK = '<!-- turn {"turn_number": 1} -->'
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -37,8 +37,8 @@ def test_a_section_reads_as_markdown():
     )
 )
 def test_sections_are_read_back_to_the_letter(sections):
-    written = [Section(kind, fields, "\n".join(lines)) for kind, fields, lines in sections]
-    text = "".join(write_section(each.kind, each.fields, heading=each.text, text=each.text) for each in written) + END
+    written = [(kind, fields, "\n".join(lines)) for kind, fields, lines in sections]
+    text = "".join(write_section(kind, fields, heading=text, text=text) for kind, fields, text in written) + END
     assert list(read_sections("# A title\n\n" + text)) == written
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_section_gives_none(text):
 def test_what_people_change_by_hand_is_still_read():
     text = '---\r\ntitle: By hand: yes\r\n---\r\n<!-- turn {"a": 1, -->\n<!-- turn {"a": } -->\r\n## You\n\nHello'
     assert read_head(text) == {"title": "By hand: yes"}
-    assert list(read_sections(text)) == [Section("turn", {}, "Hello")]
+    assert list(read_sections(text)) == [("turn", {}, "Hello")]
 
 
 def test_no_field_ends_the_comment_that_it_stands_in():

@@ -216,9 +216,9 @@ STEPS: Mapping[str, Callable[[ImportJob, User], Iterator[None]]] = {
     Import.State.UNDOING: undoing.undo,
 }
 STATES = tuple(STEPS)
-BROKEN = "Something went wrong here, and it has been written to the log. What was stored stays, and can be undone."
-TOO_LONG = "This export takes longer to read than this server allows. Unpack it, and bring it in in parts."
-TOO_LARGE = "This export needs more memory than this server allows. Unpack it, and bring it in in parts."
+BROKEN = "Something went wrong. The error has been logged. What was imported so far stays, and can be undone."
+TOO_LONG = "This export takes longer to read than this server allows. Unpack it, and import it in parts."
+TOO_LARGE = "This export needs more memory than this server allows. Unpack it, and import it in parts."
 
 
 def work() -> bool:

@@ -62,25 +62,25 @@ def choose_ten(page):
     expect(items.first).to_contain_text("Sourdough 59")
     view.get_by_role("button", name="Show more").click()
     expect(items).to_have_count(60)
-    expect(start).to_have_text("Bring in 60 items")
+    expect(start).to_have_text("Import 60 items")
     view.get_by_role("button", name="Select none").click()
     expect(start).to_be_disabled()
     view.get_by_label("Search titles").fill("Sourdough 1")
     expect(items).to_have_count(11)
     view.get_by_role("button", name="Select all").click()
-    expect(start).to_have_text("Bring in 11 items")
+    expect(start).to_have_text("Import 11 items")
     items.last.get_by_role("checkbox").uncheck()
-    expect(start).to_have_text("Bring in 10 items")
+    expect(start).to_have_text("Import 10 items")
 
 
 def test_a_zip_is_dropped_looked_at_chosen_from_brought_in_found_and_undone(open_page, person, export):
     page = open_page("/import/", user=person)
-    expect(heading(page)).to_have_text("Bring your history along")
+    expect(heading(page)).to_have_text("Import your history")
     assert_accessible(page)
     drop(page, export)
     expect(heading(page)).to_have_text("Reading your export")
     expect(page).to_have_url(re.compile(r"/import/[0-9a-f-]{36}/$"))
-    # The worker is away for the moment: whoever leaves finds it again.
+    # The worker is not available right now: whoever leaves finds it again.
     address = page.url
     with a_worker():
         expect(heading(page)).to_have_text("What your export holds")
@@ -89,7 +89,7 @@ def test_a_zip_is_dropped_looked_at_chosen_from_brought_in_found_and_undone(open
     expect(view.locator(".facts")).to_contain_text("conversations60")
     expect(view.locator(".facts")).to_contain_text("turns120")
     expect(view.locator("[data-part=news]")).to_have_text("60 new")
-    expect(view.locator("[data-part=skipped] summary")).to_have_text("1 thing cannot come in")
+    expect(view.locator("[data-part=skipped] summary")).to_have_text("1 item cannot be imported")
     choose_ten(page)
     assert_accessible(page)
 
@@ -127,7 +127,7 @@ def test_an_undo_asks_again_when_something_was_continued(open_page, person, expo
     page = open_page("/import/", user=person)
     with a_worker():
         page.locator("[data-file]").set_input_files(export)
-        page.get_by_role("button", name="Bring in 60 items").click()
+        page.get_by_role("button", name="Import 60 items").click()
         expect(heading(page)).to_have_text("Your history is here")
         with acting_as(person):
             conversation = Conversation.objects.for_user(person).order_by("pk")[0]
@@ -136,7 +136,7 @@ def test_an_undo_asks_again_when_something_was_continued(open_page, person, expo
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="Undo", exact=True).click()
         expect(dialog).to_contain_text("You went on with 1 conversation")
-        dialog.get_by_role("button", name="Keep it").click()
+        dialog.get_by_role("button", name="Cancel").click()
         expect(heading(page)).to_have_text("Your history is here")
         page.get_by_role("button", name="Undo this import").click()
         dialog.get_by_role("button", name="Undo", exact=True).click()
@@ -166,7 +166,7 @@ def test_an_upload_goes_on_after_the_connection_broke_off_and_after_a_reload(ope
     first, page = page, page.context.new_page()
     page.goto(first.url)
     first.close()
-    expect(heading(page)).to_have_text("Go on with the upload")
+    expect(heading(page)).to_have_text("Resume the upload")
     expect(page.locator("[data-dropzone]")).to_contain_text("Choose chatgpt-export.zip again")
     assert 0 < Import.objects.get().bytes_received < size
     other = export.with_name("other.zip")
@@ -231,7 +231,7 @@ def test_the_keyboard_alone_is_enough(open_page, person, export):
         expect(heading(page)).to_be_focused()
         page.locator("[data-view=preview] .item input").first.focus()
         page.keyboard.press("Space")
-        expect(page.locator("[data-action=start]")).to_have_text("Bring in 59 items")
+        expect(page.locator("[data-action=start]")).to_have_text("Import 59 items")
         page.locator("[data-action=start]").focus()
         page.keyboard.press("Enter")
         expect(heading(page)).to_have_text("Your history is here")
@@ -267,7 +267,7 @@ def test_every_step_fits_a_phone_and_both_lights(open_page, person, export):
 def test_the_empty_sidebar_and_the_first_page_lead_here(open_page, person):
     page = open_page("/", user=person)
     page.locator(".bring-along a").click()
-    expect(heading(page)).to_have_text("Bring your history along")
+    expect(heading(page)).to_have_text("Import your history")
     expect(page.locator(".places [aria-current=page]")).to_have_text("Import")
     expect(page.locator(".sidebar-empty a")).to_have_attribute("href", "/import/")
 

@@ -310,7 +310,7 @@ class CredentialField(forms.JSONField):
             raise ValidationError(_("The passkey's answer is too long."), code="max_length")
         read = super().to_python(value)
         if not isinstance(read, dict):
-            raise ValidationError(_("The passkey gave no answer. Try again."), code="invalid")
+            raise ValidationError(_("The passkey did not respond. Try again."), code="invalid")
         return read
 
 

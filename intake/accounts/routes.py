@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 AccountPage = Callable[..., Any]
 
-AWAY = _("The other service does not answer. Try again shortly, or log in another way.")
+AWAY = _("The other service is not responding. Try again shortly, or log in another way.")
 
 
 class EmailView(account.EmailView):  # type: ignore[misc]  # without types

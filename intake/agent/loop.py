@@ -450,7 +450,7 @@ def _failure(part: Any) -> str:
     return Sentence(_("That did not work: %(reason)s"), reason=Sentence(pg_text(reason)[:300]))
 
 
-UNREACHABLE = _("The language model's server cannot be reached. The operator can check its address (LLM_BASE_URL).")
+UNREACHABLE = _("The model's server cannot be reached. Ask your administrator to check its address (LLM_BASE_URL).")
 # A piece that looks like a key: servers repeat the one that they refuse.
 _KEY = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key|Bearer)[-_ ][\w-]{6,}")
 
@@ -470,7 +470,7 @@ class SentNothing(AgentRunError):
 
 
 STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
-TOO_SLOW = _("The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again.")
+TOO_SLOW = _("The model did not respond within %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again.")
 TOO_LONG = _("This conversation is longer than the model's window. Start a new one, or choose another model.")
 # Servers that name no code for it: llama.cpp, Ollama, LM Studio, vLLM, TGI, MLX.
 _WINDOW = re.compile(
@@ -481,20 +481,32 @@ _WINDOW = re.compile(
 LONGEST_REASON = 1_000
 # The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
-    (ModelAuthenticationError, ModelRefused, _("The language model refused its key: the operator has to change it.")),
-    (ModelNotFoundError, ModelRefused, _("The language model is not there. Choose another, or tell the operator.")),
-    (ModelQuotaExceededError, ModelRefused, _("The language model's quota is used up.")),
-    (ModelRateLimitError, RateLimited, _("The language model is busy. Try again in a moment.")),
+    (ModelAuthenticationError, ModelRefused, _("The API key for this model is not accepted. Ask your administrator.")),
+    (
+        ModelNotFoundError,
+        ModelRefused,
+        _("This model is not available. Choose another one, or ask your administrator."),
+    ),
+    (
+        ModelQuotaExceededError,
+        ModelRefused,
+        _("The quota of this model is used up. Choose another one, or ask your administrator."),
+    ),
+    (ModelRateLimitError, RateLimited, _("The model is busy. Try again in a moment.")),
     (ModelContextWindowExceededError, ExceedsWindow, TOO_LONG),
     # The window was full before the first word.
     (OutputTokenLimitExceeded, ExceedsWindow, TOO_LONG),
-    (SentNothing, ModelRefused, _("The model sent nothing. Ask differently, or choose another model.")),
-    (ModelRequestRejectedError, ModelRefused, _("The language model refused the request.")),
-    (UsageLimitExceeded, Unavailable, _("The model went round in circles with its tools. Ask differently.")),
+    (
+        SentNothing,
+        ModelRefused,
+        _("The model returned an empty answer. Rephrase your question, or choose another model."),
+    ),
+    (ModelRequestRejectedError, ModelRefused, _("The model rejected the request.")),
+    (UsageLimitExceeded, Unavailable, _("The model kept repeating the same search. Rephrase your question.")),
     (ModelRequestTimeout, Unavailable, TOO_SLOW),
     (ModelTimeoutError, Unavailable, TOO_SLOW),
-    (ModelAPIError, Unavailable, _("The language model is away or broke off. Try again.")),
-    (AgentRunError, Unavailable, _("The language model's answer could not be read. Try again.")),
+    (ModelAPIError, Unavailable, _("The model stopped responding. Try again.")),
+    (AgentRunError, Unavailable, _("The model's answer could not be read. Try again.")),
 ]
 
 

@@ -420,7 +420,7 @@ class AnswerWriter:
         raise Unavailable(
             _("The disk is full, and the answer could not be kept. The administrator of this server has to make room.")
             if is_full
-            else "The database is away, and the answer could not be kept. Try again."
+            else "The database is not available, and the answer could not be saved. Try again."
         )
 
     async def _stop_when_revoked(self, is_authorized: IsAuthorized) -> None:
@@ -434,7 +434,7 @@ def _shown(error: Exception) -> RecollectError:
     if isinstance(error, OperationalError | InterfaceError):
         return database_away(error)
     logger.exception("An answer failed")
-    return Unavailable("Something went wrong here. Try again.")
+    return Unavailable("Something went wrong. Try again.")
 
 
 # --- Saves the text of all running answers of a process with one database message, some twice a second ---

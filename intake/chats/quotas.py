@@ -31,15 +31,6 @@ MOST_KNOWN = 10_000
 RETRY_AFTER_SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class UsageLine:
-    """One number of the account page; `most` is empty without a quota."""
-
-    name: str
-    used: str
-    most: str
-
-
 _known: dict[int, tuple[float, Holdings]] = {}
 _lock = Lock()
 
@@ -87,23 +78,23 @@ def measure(user_id: int) -> Holdings:
     return stored
 
 
-def lines_of(user_id: int) -> list[UsageLine]:
-    """For the account page."""
+def lines_of(user_id: int) -> list[tuple[str, str, str]]:
+    """For the account page: the name, what is used, and the quota, which is empty if there is none."""
     stored = measure(user_id)
     return [
-        UsageLine(_("Messages with their answers"), f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
-        UsageLine(
+        (_("Messages with their answers"), f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
+        (
             _("Text"),
             filesizeformat(stored.bytes),
             filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
         ),
-        UsageLine(
+        (
             _("Files"),
             filesizeformat(stored.file_bytes),
             filesizeformat(settings.QUOTA_FILE_BYTES) if settings.QUOTA_FILE_BYTES else "",
         ),
-        UsageLine(
-            _("Passages not yet found by meaning"),
+        (
+            _("Passages waiting for search by meaning"),
             f"{stored.vectors_waiting:,}",
             _number(settings.QUOTA_VECTORS_WAITING),
         ),

@@ -276,7 +276,7 @@ def clean_message(message: str, *, may_be_blank: bool = False) -> str:
     """The message as it is stored; raises `InvalidInput` naming the field. A message with files may be blank."""
     message = without_nul(message).strip()
     if not message and not may_be_blank:
-        raise InvalidInput(_("The message is empty."), errors={"message": [_("Write something.")]})
+        raise InvalidInput(_("The message is empty."), errors={"message": [_("Enter some text.")]})
     if len(message) > MAX_MESSAGE_LENGTH:
         message_of_limit = _("At most %(count)s characters; this has %(length)s.")
         limit: str = Sentence(message_of_limit, count=MAX_MESSAGE_LENGTH, length=len(message))

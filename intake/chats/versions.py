@@ -25,7 +25,7 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.ports import chat_tools
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
-IS_WHOLE = _("There is no answer here that broke off or was cut.")
+IS_WHOLE = _("This answer is complete. There is nothing to continue.")
 BRANCH_TITLE = "{title} (branch)"
 
 

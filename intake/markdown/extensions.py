@@ -19,7 +19,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from intake.markdown.safety import MATH_TAGS, OutOfTime, check
+from intake.markdown.safety import MATH_TAGS, check
 
 # How far behind its beginning an inline element may end.
 LONGEST_INLINE = 500
@@ -241,7 +241,7 @@ def draw(source: str, *, is_display: bool = False) -> str:
         if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
             return _as_code(source)
         drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
-    except OutOfTime:
+    except TimeoutError:
         raise
     except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
         return _as_code(source)

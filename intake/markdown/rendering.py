@@ -21,7 +21,7 @@ from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
 from intake.markdown.extensions import add_elements, add_formulas
-from intake.markdown.safety import OutOfTime, budget, check, clean_answer, clean_summary, render_code
+from intake.markdown.safety import budget, check, clean_answer, clean_summary, render_code
 
 # The page's own headings are the first two levels; an answer's begin below them.
 HEADING_SHIFT = 2
@@ -69,7 +69,7 @@ def render_blocks(text: str) -> list[str]:
             for end, html in _with_ends(text[:cut], {}):
                 blocks.append(html)
                 plain_from = end
-        except OutOfTime:
+        except TimeoutError:
             return [*blocks, took_too_long(), *render_plain(text[plain_from:])]
     return [*blocks, *render_plain(text[cut:])]
 
@@ -82,7 +82,7 @@ def render_summary(text: str) -> SafeString:
     try:
         with budget(SUMMARY_SECONDS):
             return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
-    except (OutOfTime, RecursionError):
+    except (TimeoutError, RecursionError):
         return mark_safe(_escape(text))  # noqa: S308 - escaped on this line
 
 
@@ -104,12 +104,12 @@ def render_parsed(text: str, env: Env) -> list[str]:
 
 
 def render_with_lines(text: str, env: Env) -> Iterator[tuple[int, str]]:
-    """The same, each with its first line. Raises `OutOfTime`."""
+    """The same, each with its first line. Raises `TimeoutError`."""
     parser = _parser_for(text)
     try:
         tokens = parser.parse(text, env)
     except RecursionError:
-        raise OutOfTime from None
+        raise TimeoutError from None
     for group in _top_level(tokens):
         check()
         yield _first_line(group), clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
@@ -369,7 +369,7 @@ class BlockStream:
                 newly_closed = self._close(text[self._read : cut])
                 # The open blocks' definitions may be incomplete, so they are not kept.
                 open_blocks = render_parsed(close_emphasis(text[self._read : cut]), deepcopy(self._env))
-        except OutOfTime:
+        except TimeoutError:
             # The open block only grows, so it would take as long the next time.
             self._is_out_of_time = True
             return [*self._shown[: self._closed], took_too_long(), *render_plain(text[self._read :])]

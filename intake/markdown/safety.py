@@ -26,13 +26,12 @@ RENDERING_SECONDS = 2.5
 _ends_at: ContextVar[float] = ContextVar("rendering_ends_at", default=float("inf"))
 
 
-class OutOfTime(Exception):
-    """The text took too long; show it, or the rest of it, as it was written."""
-
-
 @contextmanager
 def budget(seconds: float | None = None) -> Iterator[None]:
-    """Within it `check` raises once the time is over; an outer budget ends an inner one."""
+    """Within it `check` raises once the time is over; an outer budget ends an inner one.
+
+    A text that takes too long is shown, or the rest of it, as it was written.
+    """
     seconds = RENDERING_SECONDS if seconds is None else seconds
     token = _ends_at.set(min(_ends_at.get(), time.thread_time() + seconds))
     try:
@@ -42,17 +41,17 @@ def budget(seconds: float | None = None) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raises `OutOfTime`."""
+    """Raises `TimeoutError`."""
     if time.thread_time() > _ends_at.get():
-        raise OutOfTime
+        raise TimeoutError
 
 
 def spend(values: Iterable[Value], *, at_most: float) -> Iterator[Value]:
-    """The values, as long as making them takes at most so many seconds. Raises `OutOfTime`."""
+    """The values, as long as making them takes at most so many seconds. Raises `TimeoutError`."""
     ends_at = min(_ends_at.get(), time.thread_time() + at_most)
     for value in values:
         if time.thread_time() > ends_at:
-            raise OutOfTime
+            raise TimeoutError
         yield value
 
 
@@ -91,7 +90,7 @@ def render_code(source: str, info: str) -> str:
     language = word if _LANGUAGE.fullmatch(word) else ""
     try:
         shown, remark = _coloured(source, language) or nh3.clean_text(source), ""
-    except OutOfTime:
+    except TimeoutError:
         shown, remark = nh3.clean_text(source), " " + _("without colours")
     named = f' class="language-{language}"' if language else ""
     return (
@@ -104,7 +103,7 @@ def render_code(source: str, info: str) -> str:
 
 
 def _coloured(source: str, language: str) -> str | None:
-    """None without a lexer for the language, or if the code is too long. Raises `OutOfTime`."""
+    """None without a lexer for the language, or if the code is too long. Raises `TimeoutError`."""
     if language.lower() not in _NAMES or len(source) > LONGEST_COLOURED:
         return None
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)

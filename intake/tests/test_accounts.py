@@ -102,7 +102,7 @@ def test_a_wrong_password_and_an_unknown_email_get_the_same_words(client):
     wrong = client.post(LOGIN, {"username": "alice@example.com", "password": "nope"})
     unknown = client.post(LOGIN, {"username": "bob@example.com", "password": "nope"})
     assert wrong.context["form"].errors == unknown.context["form"].errors
-    assert "do not belong together" in wrong.content.decode()
+    assert "Wrong email or password" in wrong.content.decode()
 
 
 def test_somebody_deactivated_cannot_log_in(client):
@@ -124,7 +124,7 @@ def test_logging_out_is_by_post_alone(client):
 def test_a_form_without_its_token_is_refused(path):
     response = Client(enforce_csrf_checks=True).post(path, GOOD)
     assert response.status_code == 403
-    assert "open for too long" in response.content.decode()
+    assert "has expired" in response.content.decode()
 
 
 @pytest.mark.parametrize("path", [REGISTER, LOGIN])

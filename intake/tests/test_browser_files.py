@@ -159,9 +159,9 @@ def test_a_lost_line_offers_to_try_again(open_page, person):
     page = open_page(user=person)
     page.route("**/api/v1/attachments/", lambda route: route.abort(), times=1)
     drop(page, ("a.txt", "text/plain", b"a"))
-    expect(chips(page)).to_contain_text("Recollect cannot be reached.")
+    expect(chips(page)).to_contain_text("No connection to Recollect.")
     page.get_by_role("button", name="Try again").click()
-    expect(chips(page)).not_to_contain_text("Recollect cannot be reached.")
+    expect(chips(page)).not_to_contain_text("No connection to Recollect.")
     send(page)
     page.wait_for_url("**/c/*/")
     assert Attachment.objects.get().turn_number == 1

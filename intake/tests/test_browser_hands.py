@@ -39,6 +39,16 @@ def until(page: Page, expression: str) -> None:
     raise AssertionError(f"never: {expression}")
 
 
+def top_at_rest(page: Page) -> float:
+    """How far down the page is once it stands still: what a finger did arrives in pieces."""
+    tops: list[float] = []
+    while len(tops) < 100 and (len(tops) < 4 or len(set(tops[-4:])) > 1):
+        page.wait_for_timeout(100)
+        tops.append(page.evaluate("scrollY"))
+    assert len(set(tops[-4:])) == 1, "the page never stands still"
+    return tops[-1]
+
+
 def upward_by(page: Page, how: str) -> None:
     if how == "wheel":
         page.mouse.move(600, 300)
@@ -59,8 +69,7 @@ def test_a_small_move_upward_ends_following_until_the_button(open_page, person, 
     page = open_page(user=person, **(PHONE if how == "touch" else {}))
     while_it_streams(page)
     upward_by(page, how)
-    page.wait_for_timeout(300)
-    top = page.evaluate("scrollY")
+    top = top_at_rest(page)
     below = page.evaluate(BELOW)
     expect(page.locator("[data-jump]")).to_be_visible()
     page.wait_for_timeout(700)

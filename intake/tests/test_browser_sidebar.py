@@ -153,7 +153,7 @@ def test_a_title_that_cannot_be_saved_says_why_and_the_old_one_stays(open_page, 
     choose(page, "A message", "Rename")
     page.get_by_label("Title of the chat").fill("Another")
     page.keyboard.press("Enter")
-    expect(page.locator("[data-sidebar-status]")).to_contain_text("cannot be reached")
+    expect(page.locator("[data-sidebar-status]")).to_contain_text("No connection")
     expect(page.locator("[data-all-chats] [data-conversation-id] a")).to_have_text("A message")
 
 

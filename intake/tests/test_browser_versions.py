@@ -89,7 +89,9 @@ def test_an_answer_that_was_cut_says_so_and_continues_in_its_place(open_page, pe
     page = open_page(user=person)
     say(page, "Count")
     answered(page)
-    expect(page.get_by_text("The answer was cut at the model\N{RIGHT SINGLE QUOTATION MARK}s limit.")).to_be_visible()
+    expect(
+        page.get_by_text("The answer reached the model\N{RIGHT SINGLE QUOTATION MARK}s length limit.")
+    ).to_be_visible()
     page.reload()
     press(page, "Continue")
     expect(page.locator(".turn .prose")).to_have_text("One, two, three.")

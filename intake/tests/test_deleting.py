@@ -293,7 +293,7 @@ def test_deleting_a_chat_asks_first(alice):
     assert "Delete this chat?" in page.text
     assert Conversation.objects.exists()
     answer = client.post(change_path(conversation, "delete"), follow=True)
-    assert "The chat is deleted." in answer.text
+    assert "Chat deleted." in answer.text
     assert not Turn.objects.exists()
 
 

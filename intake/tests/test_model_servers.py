@@ -53,7 +53,7 @@ def test_a_model_that_is_too_slow_is_asked_once_and_the_setting_is_named(visitor
     model = language_model(Hang(), Hang())
     error = error_of(visitor)
     assert (error["code"], error["retryable"]) == ("unavailable", True)
-    assert error["detail"] == "The model sent nothing in 0.5 seconds (LLM_TIMEOUT_SECONDS). Try again."
+    assert error["detail"] == "The model did not respond within 0.5 seconds (LLM_TIMEOUT_SECONDS). Try again."
     assert len(model.requests) == 1
     assert "scripted at 127.0.0.1:" in "\n".join(logged.lines) and "ModelRequestTimeout" in "\n".join(logged.lines)
 
@@ -132,7 +132,7 @@ def test_calls_that_differ_or_fail_do_not_count_as_repeated(person, log_in, lang
 def test_an_empty_stream_is_told_as_that_and_not_asked_for_again(visitor, language_model):
     model = language_model(Say(()), Say(("never asked",)))
     error = error_of(visitor)
-    assert error["detail"] == "The model sent nothing. Ask differently, or choose another model."
+    assert error["detail"] == "The model returned an empty answer. Rephrase your question, or choose another model."
     assert len(model.requests) == 1
 
 

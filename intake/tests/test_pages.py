@@ -54,7 +54,7 @@ def turns_on(page: str) -> list[int]:
 def test_a_visitor_is_welcomed_with_examples_and_told_what_is_kept():
     page = Client().get(HOME).content.decode()
     assert page.count("data-example") == 4
-    assert "removed 30 days after your last message" in page
+    assert "for 30 days after your last message" in page
     assert reverse("intake:register") in page
 
 
@@ -87,7 +87,7 @@ def test_a_visitor_sees_their_own_conversation():
     mine = a_visitors_turn(visitor, "Mine alone").conversation
     page = client.get(conversation_path(mine.pk)).content.decode()
     assert "Mine alone" in page
-    assert "removed 30 days after your last message" in page
+    assert "for 30 days after your last message" in page
     assert Client().get(conversation_path(mine.pk)).status_code == 404
 
 
@@ -128,7 +128,7 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
     answers = [client.get(path) for path in paths]
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1
-    assert b"There is nothing here" in answers[0].content
+    assert b"Page not found" in answers[0].content
     # Who is logged in to no account may have been, and is not told either whether there is such a chat.
     invited = [(path, Client().get(path)) for path in paths if path.startswith("/c/") and path != "/c/a/b/c/"]
     assert {answer.status_code for _, answer in invited} == {404}

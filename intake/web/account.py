@@ -173,7 +173,7 @@ def _change_password(request: HttpRequest, user: User, new: str) -> None:
     update_session_auth_hash(request, user)
     sessions.end_other_sessions(user=user, current=request.session.session_key)
     password_changed.send(User, request=request, user=user)
-    messages.success(request, _("Your password is changed, and your other sessions are ended."))
+    messages.success(request, _("Password changed. Your other sessions are ended."))
     get_adapter().send_notification_mail("account/email/password_changed", user)
 
 

@@ -4,10 +4,10 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Annotated, Any, Self
 
@@ -19,9 +19,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
-from django.views import View
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from pydantic import Field, model_validator
 from rest_framework.authentication import BaseAuthentication
@@ -48,6 +46,8 @@ from intake.models import Turn, User
 from intake.models.users import may_visitors_chat
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 
+AsyncView = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
+
 # --- Authenticates callers of streaming views: a token with its scopes, or a session (also a visitor's) with CSRF ---
 # Streaming views run on the event loop and are not DRF views. They refuse with the same responses.
 
@@ -60,20 +60,31 @@ class Admitted:
     is_authorized: IsAuthorized | None = None
 
 
-@method_decorator([csrf_exempt, login_not_required], name="dispatch")
-class StreamingView(View):
-    """The base of asynchronous views, which check their callers themselves with `admit`."""
+def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
+    """For an asynchronous view of one method, which checks its caller itself with `admit`.
 
-    # The type stubs know only synchronous views.
-    async def http_method_not_allowed(  # type: ignore[override]
-        self, request: HttpRequest, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """The same response as of the other endpoints."""
-        error = InvalidInput(f'Method "{request.method}" not allowed.')
-        response = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
-        allowed = [name.upper() for name in self.http_method_names if name != "head" and hasattr(self, name)]
-        response["Allow"] = ", ".join(allowed)
-        return response
+    An expected failure becomes a problem document, as of the other endpoints.
+    """
+    allowed = [*(["GET", "HEAD"] if method == "GET" else [method]), "OPTIONS"]
+
+    def decorate(view: AsyncView) -> AsyncView:
+        @wraps(view)
+        async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if request.method == "OPTIONS":
+                return HttpResponse(headers={"Allow": ", ".join(allowed)})
+            if request.method not in allowed:
+                error = InvalidInput(f'Method "{request.method}" not allowed.')
+                refused = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
+                refused["Allow"] = ", ".join(allowed)
+                return refused
+            try:
+                return await view(request, *args, **kwargs)
+            except Exception as error:
+                return await sync_to_async(refusal)(request, error)
+
+        return csrf_exempt(login_not_required(answer))
+
+    return decorate
 
 
 def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Admitted:
@@ -136,50 +147,40 @@ PREFER_BLOCKS = "blocks"
 LIMIT = "api"
 
 
-class EventsView(StreamingView):
-    async def get(self, request: HttpRequest, turn_id: str) -> HttpResponseBase:
-        try:
-            after = _last_event_id(request)
-            turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
-            lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        # Imported here because it imports the agent loop, which no other page should wait for at start-up.
-        from intake.answers.hub import follow_answer
-        from intake.answers.log import EventId
+@streaming("GET")
+async def turn_events(request: HttpRequest, turn_id: str) -> HttpResponseBase:
+    after = _last_event_id(request)
+    turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
+    lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
+    # Imported here because it imports the agent loop, which no other page should wait for at start-up.
+    from intake.answers.hub import follow_answer
+    from intake.answers.log import EventId
 
-        events = follow_answer(
-            turn=turn,
-            caller=admitted.caller,
-            after=EventId.parse(after),
-            is_authorized=admitted.is_authorized,
-            with_blocks=prefers_blocks(request),
-            language=page_language(request.headers),
-        )
-        return event_stream(events, lease)
+    events = follow_answer(
+        turn=turn,
+        caller=admitted.caller,
+        after=EventId.parse(after),
+        is_authorized=admitted.is_authorized,
+        with_blocks=prefers_blocks(request),
+        language=page_language(request.headers),
+    )
+    return event_stream(events, lease)
 
 
-class StopView(StreamingView):
-    async def post(self, request: HttpRequest, turn_id: str) -> HttpResponseBase:
-        try:
-            turn, admitted = await sync_to_async(_find)(request, turn_id, scope="write")
-            from intake.answers.hub import stop_answer
+@streaming("POST")
+async def stop_turn(request: HttpRequest, turn_id: str) -> HttpResponseBase:
+    turn, admitted = await sync_to_async(_find)(request, turn_id, scope="write")
+    from intake.answers.hub import stop_answer
 
-            stopped = await stop_answer(turn=turn, caller=admitted.caller)
-            if stopped is None:
-                raise NotFound
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        return _private({"turnId": stopped.pk, "status": stopped.status})
+    stopped = await stop_answer(turn=turn, caller=admitted.caller)
+    if stopped is None:
+        raise NotFound
+    return _private({"turnId": stopped.pk, "status": stopped.status})
 
 
-class AnsweringView(StreamingView):
-    async def get(self, request: HttpRequest) -> HttpResponseBase:
-        try:
-            answers = await sync_to_async(_answering)(request)
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        return _private({"answers": answers})
+@streaming("GET")
+async def answering(request: HttpRequest) -> HttpResponseBase:
+    return _private({"answers": await sync_to_async(_answering)(request)})
 
 
 def prefers_blocks(request: HttpRequest) -> bool:
@@ -317,33 +318,30 @@ class ChatMessage(ChatOptions):
         )
 
 
-class ChatView(StreamingView):
-    async def post(self, request: HttpRequest) -> HttpResponseBase:
-        # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
-        try:
-            begun, admitted, lease = await asyncio.shield(asyncio.create_task(_open(request)))
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        from intake.answers.hub import follow_answer, replay
+@streaming("POST")
+async def chat(request: HttpRequest) -> HttpResponseBase:
+    # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
+    begun, admitted, lease = await asyncio.shield(asyncio.create_task(_open(request)))
+    from intake.answers.hub import follow_answer, replay
 
-        with_blocks, language = prefers_blocks(request), page_language(request.headers)
-        response = event_stream(
-            replay(turn=begun.turn, with_blocks=with_blocks, language=language)
-            if begun.turn.has_ended
-            else follow_answer(
-                turn=begun.turn,
-                caller=admitted.caller,
-                is_authorized=admitted.is_authorized,
-                with_blocks=with_blocks,
-                language=language,
-            ),
-            lease,
-        )
-        # The first message of nobody makes its page that of a visitor.
-        response[PAGE_PERSON_HEADER] = await sync_to_async(page_person_of)(request)
-        if begun.is_replay:
-            response[idempotency.REPLAYED] = "true"
-        return response
+    with_blocks, language = prefers_blocks(request), page_language(request.headers)
+    response = event_stream(
+        replay(turn=begun.turn, with_blocks=with_blocks, language=language)
+        if begun.turn.has_ended
+        else follow_answer(
+            turn=begun.turn,
+            caller=admitted.caller,
+            is_authorized=admitted.is_authorized,
+            with_blocks=with_blocks,
+            language=language,
+        ),
+        lease,
+    )
+    # The first message of nobody makes its page that of a visitor.
+    response[PAGE_PERSON_HEADER] = await sync_to_async(page_person_of)(request)
+    if begun.is_replay:
+        response[idempotency.REPLAYED] = "true"
+    return response
 
 
 async def _open(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
@@ -412,17 +410,13 @@ KEEP_ALIVE_SECONDS = 15.0
 SCOPES, LACKING = {"read", "chat"}, "Changes are told to a token with the scope `read`."
 
 
-class ChangesView(StreamingView):
+@streaming("GET")
+async def changed_chats(request: HttpRequest) -> HttpResponseBase:
     """For a token, or a session, also a visitor's. Without Redis the stream is open and silent."""
-
-    async def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        try:
-            admitted, user_id, lease = await sync_to_async(_admit_to_changes)(request)
-            # A visitor's session ends too: with the registration, or a log-in to another account.
-            is_authorized = admitted.is_authorized or SessionCheck(request.session.session_key, user_id)
-        except Exception as error:
-            return await sync_to_async(refusal)(request, error)
-        return event_stream(while_authorized(_events(user_id), is_authorized), lease)
+    admitted, user_id, lease = await sync_to_async(_admit_to_changes)(request)
+    # A visitor's session ends too: with the registration, or a log-in to another account.
+    is_authorized = admitted.is_authorized or SessionCheck(request.session.session_key, user_id)
+    return event_stream(while_authorized(_events(user_id), is_authorized), lease)
 
 
 def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:

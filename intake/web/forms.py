@@ -36,7 +36,7 @@ class LoginForm(AuthenticationForm):
     )
     error_messages = {
         **AuthenticationForm.error_messages,
-        "invalid_login": _("That email and password do not belong together. Passwords are case-sensitive."),
+        "invalid_login": _("Wrong email or password."),
     }
 
     # Why the password was not checked, if it was not.

@@ -56,14 +56,14 @@ ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,260}", re.ASCII)
 # Fields that nobody typed, or that no page may repeat.
 NOT_TYPED = {"csrfmiddlewaretoken", PAGE_PERSON_FIELD, "state", "next", "code", "credential", "id", "do", "sure", "on"}
 HEADINGS = {
-    HTTPStatus.BAD_REQUEST: _("That was not understood"),
+    HTTPStatus.BAD_REQUEST: _("Bad request"),
     HTTPStatus.UNAUTHORIZED: _("Log in first"),
-    HTTPStatus.NOT_FOUND: _("There is nothing here"),
+    HTTPStatus.NOT_FOUND: _("Page not found"),
     HTTPStatus.REQUEST_TIMEOUT: _("That took too long"),
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _("That is too much at once"),
-    HTTPStatus.TOO_MANY_REQUESTS: _("A little slower, please"),
-    HTTPStatus.INTERNAL_SERVER_ERROR: _("Something broke on our side"),
-    HTTPStatus.SERVICE_UNAVAILABLE: _("Recollect is away for a moment"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _("The request is too large"),
+    HTTPStatus.TOO_MANY_REQUESTS: _("Too many requests"),
+    HTTPStatus.INTERNAL_SERVER_ERROR: _("Something went wrong on the server"),
+    HTTPStatus.SERVICE_UNAVAILABLE: _("Recollect is not available right now"),
 }
 
 

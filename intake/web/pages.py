@@ -94,7 +94,7 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     if request.method == "POST":
         deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
-        messages.success(request, gettext("The chat is deleted."))
+        messages.success(request, gettext("Chat deleted."))
         return HttpResponseRedirect(reverse("intake:home"))
     return render(request, "intake/delete_conversation.html", {"conversation": conversation})
 
@@ -108,7 +108,7 @@ def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) ->
         try:
             return _delete_turn(request, turn)
         except Conflict:
-            trouble = gettext("More was said after it in the meantime. Look again before you delete.")
+            trouble = gettext("New messages were added in the meantime. Check them before you delete.")
     count = len(Tree.of(turn.conversation).below(number))
     return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
 

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import unescape
 from typing import Any, Self
 
+from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
@@ -16,13 +18,14 @@ from intake.models import Turn
 
 # What the chat's tools did, where nothing says it better; `DONE` in static/intake/turn.js has the same.
 DONE = {
-    "search": _("Search"),
-    "fetch": _("Fetch"),
-    "get_conversation": _("Get conversation"),
-    "list_recent_conversations": _("List recent conversations"),
-    "read_attachment": _("Read attachment"),
-    "save_memory": _("Save memory"),
-    "append_daily_log": _("Append daily log"),
+    "search": _("Searched your memory"),
+    "fetch": _("Read a result"),
+    "get_conversation": _("Read a chat"),
+    "get_context": _("Looked at your memory"),
+    "list_recent_conversations": _("Looked at your last chats"),
+    "read_attachment": _("Read a file"),
+    "save_memory": _("Remembered"),
+    "append_daily_log": _("Wrote in your daily log"),
 }
 # An id has more characters.
 LONGEST_DETAIL = 32
@@ -30,9 +33,12 @@ LONGEST_DETAIL = 32
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone."""
+    """`brief` is the summary without the places, or all of it for a failure. `stored` is None for a call that stored
+    nothing; `undo_path` is its undo address, if it can be undone.
+    """
 
     what: str
+    brief: str
     called: str
     summary: SafeString | None
     stored: str | None
@@ -42,16 +48,18 @@ class Step:
 
     @classmethod
     def of(cls, call: dict[str, Any], turn: Turn) -> Self:
-        is_kept = bool(call.get("place"))
+        is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
+        summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
         return cls(
             what=in_words(call),
+            brief=in_brief(summary or "", is_error=is_error),
             called=as_called(call),
-            summary=render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None,
+            summary=summary,
             stored=call.get("stored"),
             undo_path=(
                 undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"]) if is_kept else None
             ),
-            is_error=bool(call.get("is_error")),
+            is_error=is_error,
             is_undone=bool(call.get("undone_at")),
         )
 
@@ -68,6 +76,12 @@ def in_words(call: dict[str, Any]) -> str:
     if name.startswith("search") and query:
         return gettext("Searched your history for “%(query)s”") % {"query": query}
     return gettext(DONE[name]) if name in DONE else name.replace("_", " ").capitalize()
+
+
+def in_brief(summary: str, *, is_error: bool) -> str:
+    """The summary as text, up to its colon: how much was found, and not where. `inBrief` in turn.js has the same."""
+    text = unescape(strip_tags(summary)).strip()
+    return text if is_error else text.partition(": ")[0]
 
 
 def as_called(call: dict[str, Any]) -> str:

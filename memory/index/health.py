@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -126,31 +126,20 @@ class IndexHealth:
         return f"slow: {self.recent.per_second:.2g} texts/s, {more}{_in_words(left)} left"
 
 
-class UnfilledGroup(NamedTuple):
-    """Rows with these values in common, and their number."""
-
-    model_id: int
-    corpus: str
-    last_error: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unfilled:
-    """The rows without a vector: each kind by its partial index, counted up to `CAP + 1`."""
-
-    waiting: Sequence[UnfilledGroup]
-    failed: Sequence[UnfilledGroup]
-    quarantined: Sequence[UnfilledGroup]
+UnfilledGroup = tuple[int, str, str, int]
+"""The model's id, the corpus and the last error that rows have in common, and their number."""
+Unfilled = tuple[Sequence[UnfilledGroup], Sequence[UnfilledGroup], Sequence[UnfilledGroup]]
+"""The rows without a vector, which wait, failed or are quarantined: each by its partial index, up to `CAP + 1`."""
 
 
 def index_health(*, now: datetime) -> IndexHealth:
     """The state of the index, in a few limited queries for each model and corpus."""
     unfilled = _unfilled()
+    waiting, failed, quarantined = (Quantity.up_to_cap(_total(groups)) for groups in unfilled)
     return IndexHealth(
-        waiting=Quantity.up_to_cap(_total(unfilled.waiting)),
-        failed=Quantity.up_to_cap(_total(unfilled.failed)),
-        quarantined=Quantity.up_to_cap(_total(unfilled.quarantined)),
+        waiting=waiting,
+        failed=failed,
+        quarantined=quarantined,
         due_since=_due_since(now),
         last_minute=_rate(now=now, window=timedelta(minutes=1)),
         last_hour=_rate(now=now, window=timedelta(hours=1)),
@@ -191,20 +180,16 @@ def _in_words(seconds: float) -> str:
 def _unfilled() -> Unfilled:
     queue = Embedding.objects.waiting().order_by("next_attempt_at", "id")
     quarantined = Embedding.objects.quarantined().order_by("-quarantined_at", "-id")
-    return Unfilled(
-        waiting=_grouped(queue), failed=_grouped(queue.exclude(last_error="")), quarantined=_grouped(quarantined)
-    )
+    return _grouped(queue), _grouped(queue.exclude(last_error="")), _grouped(quarantined)
 
 
 def _grouped(embeddings: QuerySet[Embedding]) -> list[UnfilledGroup]:
     first = Embedding.objects.filter(pk__in=embeddings.values("pk")[: CAP + 1]).order_by()
-    return [
-        UnfilledGroup(*row) for row in first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk"))
-    ]
+    return list(first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk")))
 
 
 def _total(groups: Iterable[UnfilledGroup]) -> int:
-    return sum(group.rows for group in groups)
+    return sum(rows for *_, rows in groups)
 
 
 def _due_since(now: datetime) -> datetime | None:
@@ -222,7 +207,7 @@ def _rate(*, now: datetime, window: timedelta) -> EmbeddingRate:
 
 
 def _by_model(unfilled: Unfilled) -> tuple[Share, ...]:
-    tallies = _tallies(unfilled, "model_id")
+    tallies = [_tally((model_id, rows) for model_id, _, _, rows in groups) for groups in unfilled]
     return tuple(
         _share(model.name, model.pk, Embedding.objects.filter(model=model), tallies)
         for model in EmbeddingModel.objects.order_by("-pk")
@@ -230,14 +215,8 @@ def _by_model(unfilled: Unfilled) -> tuple[Share, ...]:
 
 
 def _by_corpus(unfilled: Unfilled) -> tuple[Share, ...]:
-    tallies = _tallies(unfilled, "corpus")
+    tallies = [_tally((corpus, rows) for _, corpus, _, rows in groups) for groups in unfilled]
     return tuple(_share(corpus.label, corpus.value, Embedding.objects.in_corpus(corpus), tallies) for corpus in Corpus)
-
-
-def _tallies(unfilled: Unfilled, field: str) -> list["Counter[object]"]:
-    """Rows by model or by corpus: waiting, failed, quarantined."""
-    kinds = (unfilled.waiting, unfilled.failed, unfilled.quarantined)
-    return [_tally((getattr(group, field), group.rows) for group in groups) for groups in kinds]
 
 
 def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
@@ -247,7 +226,7 @@ def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
     return tally
 
 
-def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable[Counter[object]]") -> Share:
+def _share(name: str, key: T, rows: QuerySet[Embedding], tallies: "Iterable[Counter[T]]") -> Share:
     """A count that stopped at the limit gives only a minimum for each key."""
     waiting, failed, quarantined = (
         Quantity(min(tally[key], CAP), Precision.AT_LEAST if tally.total() > CAP else Precision.EXACT)
@@ -258,11 +237,12 @@ def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable
 
 
 def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
-    is_cut_short = max(_total(unfilled.failed), _total(unfilled.quarantined)) > CAP
+    _, failed, quarantined = unfilled
+    is_cut_short = max(_total(failed), _total(quarantined)) > CAP
     precision = Precision.AT_LEAST if is_cut_short else Precision.EXACT
     # A row without an error: its worker died each time before it could write one.
-    stopped = (*unfilled.failed, *unfilled.quarantined)
-    tally = _tally((group.last_error or "The worker died", group.rows) for group in stopped)
+    stopped = (*failed, *quarantined)
+    tally = _tally((error or "The worker died", rows) for _, _, error, rows in stopped)
     return tuple((error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))
 
 

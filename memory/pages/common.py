@@ -273,7 +273,7 @@ class DocumentForm(ServiceForm):
 
 
 class AppendForm(ServiceForm):
-    text = TextField(longest=MAX_DOCUMENT_LENGTH, label=_("Write"), error_messages={"required": _("Write something.")})
+    text = TextField(longest=MAX_DOCUMENT_LENGTH, label=_("Write"), error_messages={"required": _("Enter some text.")})
 
 
 class DayForm(ServiceForm):
@@ -281,7 +281,7 @@ class DayForm(ServiceForm):
 
 
 class RecordForm(ServiceForm):
-    content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Write something.")})
+    content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Enter some text.")})
     type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label=_("Type"))
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
     tags = forms.CharField(

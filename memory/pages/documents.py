@@ -81,7 +81,7 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
         except Conflict:
             has_changed = True
         else:
-            messages.success(request, _("The log is deleted."))
+            messages.success(request, _("Log deleted."))
             return HttpResponseRedirect(reverse("memory:logs"))
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
     context = {"document": document, "has_changed": has_changed, "place": "memory", "tab": "logs"}
@@ -348,7 +348,7 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
         back = note_path(found.pk)
         return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="notes")
     service.delete_note(user=person_of(request), note_id=found.pk)
-    messages.success(request, _("The note is deleted."))
+    messages.success(request, _("Note deleted."))
     return HttpResponseRedirect(reverse("memory:notes"))
 
 
@@ -365,7 +365,7 @@ def records(request: HttpRequest) -> HttpResponse:
     record = _note(request, form) if form.is_valid() else None
     if record is None:
         return _list(request, form, status=HTTPStatus.BAD_REQUEST)
-    messages.success(request, _("Noted."))
+    messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("memory:records"))
 
 
@@ -416,7 +416,7 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
             tab="records",
         )
     record_service.delete(user=person_of(request), record_id=found.id)
-    messages.success(request, _("The record is deleted."))
+    messages.success(request, _("Record deleted."))
     return HttpResponseRedirect(reverse("memory:records"))
 
 

@@ -48,5 +48,5 @@ def delete_file(request: HttpRequest, file_id: str) -> HttpResponse:
     if request.method != "POST":
         return show(request, "memory/delete_file.html", file=file, place="memory", tab="files")
     deleting.delete_attachment(caller=caller, attachment_id=file_id)
-    messages.success(request, _("The file is deleted."))
+    messages.success(request, _("File deleted."))
     return HttpResponseRedirect(reverse("memory:files"))

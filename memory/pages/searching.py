@@ -97,12 +97,8 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a result; `who` is the role of its writer, or the headings that it is under, if any."""
-
-    who: str
-    text: SafeString
+Line = tuple[str, SafeString]
+"""One line of a result: the role of its writer, or the headings that it is under, if any; and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +121,13 @@ class Shown:
     more: list["Shown"] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Results under one heading, which is their day; None for all of them, the best first."""
-
-    day: date | None
-    results: Sequence[Shown]
+Group = tuple[date | None, Sequence[Shown]]
+"""Results under one heading, which is their day; None for all of them, the best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """An operator of the query, in words; `rest`: the query without it."""
-
-    label: str
-    rest: str
-
-
-def chips(query: Query) -> list[Chip]:
-    return [Chip(_in_words(parse_query(each)), without_operator(query.written, each)) for each in query.operators]
+def chips(query: Query) -> list[tuple[str, str]]:
+    """Each operator of the query in words, and the query without it."""
+    return [(_in_words(parse_query(each)), without_operator(query.written, each)) for each in query.operators]
 
 
 def _in_words(operator: Query) -> str:
@@ -238,8 +223,8 @@ def _page(request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK
 def _groups(history: History, *, by_day: bool) -> list[Group]:
     shown = [_shown(result) for result in history.results]
     if by_day:
-        return [Group(day, _folded([shown[index] for index in indexes])) for day, indexes in history.by_day()]
-    return [Group(None, _folded(shown))] if shown else []
+        return [(day, _folded([shown[index] for index in indexes])) for day, indexes in history.by_day()]
+    return [(None, _folded(shown))] if shown else []
 
 
 def _folded(results: Sequence[Shown]) -> list[Shown]:
@@ -276,7 +261,7 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            Line(gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference), marked(piece.own))
+            (gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference), marked(piece.own))
             for piece in pieces
             if piece.own.text
         ],
@@ -376,14 +361,8 @@ Column = tuple[MonthOutput, list[Bar], list[tuple[WordOutput, int]]]
 """A month, the parts of its column, and its words with their sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Year:
-    """A year's columns, the latest month first. `marks`: (position, height) of each month in the small chart."""
-
-    year: int
-    columns: list[Column]
-    total: int
-    marks: list[tuple[int, float]]
+Year = tuple[int, list[Column], list[tuple[int, float]]]
+"""A year, its columns, the latest month first, and (position, height) of each month in the small chart."""
 
 
 @page_for_registered
@@ -441,12 +420,11 @@ def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
 
 def _years(months: Sequence[MonthOutput]) -> list[Year]:
     most = max((month.total for month in months), default=0)
-    years = []
+    years: list[Year] = []
     for year, of_year in groupby(months, key=lambda month: month.first.year):
         columns = [_column(month, most) for month in of_year]
         marks = [(month.first.month - 1, bars[-1].top if bars else TALLEST) for month, bars, _ in columns]
-        total = sum(month.total for month, *_ in columns)
-        years.append(Year(year, columns[::-1], total, [(place, TALLEST - top) for place, top in marks]))
+        years.append((year, columns[::-1], [(place, TALLEST - top) for place, top in marks]))
     return years[::-1]
 
 

@@ -119,7 +119,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
 
     @extend_schema(
         operation_id="create_record",
-        summary="Note something",
+        summary="Create a record",
         request=RecordBody,
         responses={201: RecordOutput, **problems(400, 401, 413, 415, 503)},
         examples=[EXAMPLE],

@@ -75,11 +75,11 @@ NOT_CHOSEN = 0.85
 LOOKED_FOR_VERSIONS = 50
 
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
-WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
+WORDS_ALONE = "Search by meaning is not available right now. These results were found by words only"
 
 
 class EmbeddingModelAway(Unavailable):
-    default_detail = _("The embedding model is away for the moment. Try again shortly.")
+    default_detail = _("Search by meaning is not available right now. Try again shortly.")
 
 
 class SearchMode(StrEnum):

@@ -68,11 +68,11 @@ def find_window(query: str, *, today: Callable[[], date]) -> TimeWindow | None:
     """
     folded = _fold(query)
     is_past = PAST.search(folded) is not None and INTENT.search(folded) is None
-    for rule in RULES:
-        for match in rule.pattern.finditer(folded):
-            if rule.needs_past and not is_past:
+    for pattern, days_of, needs_past in RULES:
+        for match in pattern.finditer(folded):
+            if needs_past and not is_past:
                 continue
-            days = rule.days(match, today())
+            days = days_of(match, today())
             if days is not None and days.first <= today():
                 words = query[match.start() : match.end()].strip()
                 topic = " ".join(f"{query[: match.start()]} {query[match.end() :]}".split()).strip(" ,;:")
@@ -176,10 +176,8 @@ def preferred_times(query: str, window: TimeWindow | None = None) -> PreferredTi
     return PreferredTimes(tuple(months), tuple(days), windows, tuple(words))
 
 
-class Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    days: Callable[[re.Match[str], date], Days | None]
-    needs_past: bool = False
+Rule = tuple[re.Pattern[str], Callable[[re.Match[str], date], Days | None], bool]
+"""A pattern, what its match means on a day, and whether it needs a verb of the past."""
 
 
 def _either(*tables: dict[str, int] | dict[str, str]) -> str:
@@ -404,7 +402,7 @@ _WHICH = "|".join(
 
 
 def _rule(pattern: str, days: Callable[[re.Match[str], date], Days | None], *, needs_past: bool = False) -> Rule:
-    return Rule(re.compile(rf"(?<!\w)(?:{pattern})(?:['\u2019]s)?(?!\w)"), days, needs_past)
+    return re.compile(rf"(?<!\w)(?:{pattern})(?:['\u2019]s)?(?!\w)"), days, needs_past
 
 
 # The first match counts, so more specific patterns come first.

@@ -107,10 +107,10 @@ def test_a_conflict_shows_both_and_saving_keeps_what_was_chosen(open_page, perso
         documents.append(user=person, day=None, text="An agent's", now=NOW)
     page.get_by_label("Content").fill("Mine")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_label("Yours, not saved yet")).to_have_value("Mine")
+    expect(page.get_by_label("Your version, not saved yet")).to_have_value("Mine")
     expect(page.get_by_label("As it is now")).to_have_value("First\nAn agent's\n")
-    page.get_by_label("Yours, not saved yet").fill("Mine and the agent's")
-    page.get_by_role("button", name="Save yours").click()
+    page.get_by_label("Your version, not saved yet").fill("Mine and the agent's")
+    page.get_by_role("button", name="Save my version").click()
     expect(page.locator(".note")).to_have_text("Mine and the agent's")
 
 

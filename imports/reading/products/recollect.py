@@ -114,13 +114,13 @@ def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
     turn: dict[str, Any] | None = None
-    for section in read_sections(text):
-        if section.kind == "turn":
+    for kind, fields, written in read_sections(text):
+        if kind == "turn":
             if turn:
                 yield turn
-            turn = {**section.fields, "user_message": section.text, "assistant_message": ""}
-        elif section.kind == "answer" and turn:
-            turn["assistant_message"] = section.text
+            turn = {**fields, "user_message": written, "assistant_message": ""}
+        elif kind == "answer" and turn:
+            turn["assistant_message"] = written
     if turn:
         yield turn
 
@@ -159,9 +159,9 @@ def _records(files: Files, name: str) -> Iterator[Item]:
     if isinstance(text, Skipped):
         yield text
         return
-    for number, section in enumerate(read_sections(text), 1):
-        if section.kind == "record":
-            yield record_of({**section.fields, "content": section.text}, f"{name}:{number}")
+    for number, (kind, fields, written) in enumerate(read_sections(text), 1):
+        if kind == "record":
+            yield record_of({**fields, "content": written}, f"{name}:{number}")
 
 
 def _text(files: Files, name: str) -> str | Skipped:

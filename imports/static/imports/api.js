@@ -3,7 +3,7 @@
 import { write } from "../intake/dom.js";
 import { gettext } from "../intake/language.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection.");
+const UNREACHABLE = gettext("No connection to Recollect. Check your network.");
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 export class ImportFailure extends Error {

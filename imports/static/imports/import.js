@@ -13,7 +13,7 @@ const HEADINGS = {
   reading: gettext("Reading your export"),
   ready: gettext("What your export holds"),
   waiting: gettext("Waiting for its turn"),
-  running: gettext("Bringing it in"),
+  running: gettext("Importing"),
   undoing: gettext("Undoing"),
   done: gettext("Your history is here"),
   failed: gettext("This did not work"),
@@ -184,7 +184,7 @@ function show(shown) {
   const isPaused = shown.state === "uploading" && !uploading;
   const name = viewOf(shown.state, isPaused);
   for (const [key, view] of Object.entries(views)) view.hidden = key !== name;
-  heading.textContent = isPaused ? gettext("Go on with the upload") : HEADINGS[shown.state];
+  heading.textContent = isPaused ? gettext("Resume the upload") : HEADINGS[shown.state];
   if (part(views[name], "filename")) part(views[name], "filename").textContent = shown.filename;
   const isAnother = shownState !== shown.state;
   shownState = shown.state;
@@ -226,7 +226,7 @@ function showProgress(shown) {
 function numbersOf(shown) {
   if (shown.state === "uploading") return `${megabytes(shown.bytes_received)} of ${megabytes(shown.bytes)}`;
   if (shown.state === "reading") return shown.found ? gettext("%(conversations)s found so far", { conversations: conversationsOf(shown.found.conversations) }) : "";
-  if (shown.state === "running" && shown.stored) return gettext("%(conversations)s, %(turns)s are here", { conversations: conversationsOf(shown.stored.conversations), turns: count(shown.stored.turns, ngettext("turn", "turns", shown.stored.turns)) });
+  if (shown.state === "running" && shown.stored) return gettext("Imported: %(conversations)s, %(turns)s", { conversations: conversationsOf(shown.stored.conversations), turns: count(shown.stored.turns, ngettext("turn", "turns", shown.stored.turns)) });
   return "";
 }
 
@@ -234,7 +234,7 @@ function showChoice() {
   const amount = chooser.amount;
   startButton.disabled = amount === 0;
   const isNothing = amount === 0 && chooser.isAll && !chooser.ticked.size;
-  startButton.textContent = isNothing ? gettext("Nothing of it is new") : ngettext("Bring in %(count)s item", "Bring in %(count)s items", amount);
+  startButton.textContent = isNothing ? gettext("Nothing new to import") : ngettext("Import %(count)s item", "Import %(count)s items", amount);
 }
 
 async function attempt(action) {

@@ -10,7 +10,7 @@ export const OUTCOMES = {
   done: gettext("Everything has its own date, and search finds it beside what you say here."),
   failed: gettext("The import failed."),
   cancelled: gettext("The import was cancelled."),
-  undone: gettext("The import is undone. It is as it was before."),
+  undone: gettext("The import is undone. Everything is as it was before."),
 };
 
 const LABELS = [
@@ -58,7 +58,7 @@ export function showLeftOut(element, shown) {
   const fold = part(element, "skipped");
   const amount = shown.found?.skipped ?? shown.skipped.length;
   fold.hidden = !amount;
-  fold.querySelector("summary").textContent = ngettext("%(count)s thing cannot come in", "%(count)s things cannot come in", amount);
+  fold.querySelector("summary").textContent = ngettext("%(count)s item cannot be imported", "%(count)s items cannot be imported", amount);
   const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${reason}`));
   if (amount > lines.length) lines.push(listed(ngettext("… and %(count)s other", "… and %(count)s others", amount - lines.length)));
   fold.querySelector("ul").replaceChildren(...lines);
@@ -118,10 +118,10 @@ export class Report {
     const line = part(this.element, "vectors");
     line.hidden = !vectors?.waiting;
     if (line.hidden) return;
-    const time = vectors.seconds === null ? "" : gettext(", in about %(time)s", { time: seconds(vectors.seconds) });
+    const time = vectors.seconds === null ? "" : gettext(" in about %(time)s", { time: seconds(vectors.seconds) });
     line.textContent = ngettext(
-      "Search finds all of it by its words now, and by meaning once %(count)s passage more has its vector%(time)s.",
-      "Search finds all of it by its words now, and by meaning once %(count)s passages more have their vectors%(time)s.",
+      "Search by words is ready. Search by meaning is ready%(time)s (%(count)s passage left).",
+      "Search by words is ready. Search by meaning is ready%(time)s (%(count)s passages left).",
       vectors.waiting,
       { count: vectors.waiting.toLocaleString(language), time },
     );

@@ -3,8 +3,8 @@ import { HOME, IN_PAGE_LANGUAGE, write } from "./dom.js";
 import { gettext } from "./language.js";
 import { eventsOf } from "./sse.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
-const BROKEN_OFF = gettext("The connection broke off before the answer was complete.");
+const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
+const BROKEN_OFF = gettext("The connection was lost before the answer was complete.");
 const TRANSIENT = new Set([403, 408, 429, 502, 503, 504]);
 const FIRST_WAIT_MS = 300;
 const LONGEST_WAIT_MS = 10_000;

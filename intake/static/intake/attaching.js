@@ -7,7 +7,7 @@ import { gettext, language } from "./language.js";
 export const LONG = 4_000;
 const MOST = 10;
 const AT_ONCE = 3;
-const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
+const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
 const PICTURE_NAMES = { "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp" };
 
 export class Attaching {

@@ -2,7 +2,7 @@
 import { csrfCookie, pagePerson, parseHtml, write } from "./dom.js";
 import { gettext } from "./language.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
+const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
 
 export function csrfToken() {
   return csrfCookie() || (document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "");

@@ -3,7 +3,7 @@
 import { HOME, IN_PAGE_LANGUAGE, write } from "./dom.js";
 import { gettext } from "./language.js";
 
-const NOT_SAVED = gettext("It could not be saved now; it goes with your next message.");
+const NOT_SAVED = gettext("Not saved yet. It is sent with your next message.");
 
 export class Choices {
   // What the server does not know yet.

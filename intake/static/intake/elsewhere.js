@@ -38,7 +38,7 @@ function tellThatItIsGone(main, announce) {
   const notice = document.createElement("p");
   notice.className = "notice";
   notice.dataset.gone = "";
-  notice.textContent = gettext("This chat was deleted elsewhere. What you see here is the last of it.");
+  notice.textContent = gettext("This chat was deleted elsewhere. This page shows its last state.");
   main.prepend(notice);
   announce(notice.textContent);
 }

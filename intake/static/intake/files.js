@@ -74,7 +74,7 @@ async function showText(details) {
   const element = details.closest("[data-file]");
   const text = await beginningOf(`${FILES}${element.dataset.file}/content`);
   if (text === null) {
-    place.textContent = gettext("The file cannot be had at the moment.");
+    place.textContent = gettext("The file is not available right now.");
     return;
   }
   const isTable = /^text\/(csv|tab-separated-values)/.test(element.dataset.type);

@@ -14,8 +14,8 @@ const LONGEST_DETAIL = 32;
 const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
-const CUT = gettext("The answer was cut at the model’s limit.");
-const BROKE_OFF = gettext("The answer broke off here.");
+const CUT = gettext("The answer reached the model’s length limit.");
+const BROKE_OFF = gettext("The answer was interrupted.");
 const RECONNECTING = gettext("Reconnecting…");
 const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
 
@@ -193,6 +193,7 @@ export class Turn {
     step.classList.remove("running");
     part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
     part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
+    part(step, "brief").textContent = inBrief(part(step, "summary").textContent, isError);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
@@ -321,18 +322,30 @@ function newKey() {
 /** What a tool call is doing, in words. */
 function doing(name, input) {
   if (name.startsWith("search") && input?.query) return gettext("Searching your history for “%(query)s”…", input);
-  return `${did(name, input)}…`;
+  return DOING[name] ?? `${did(name, input)}…`;
 }
+
+const DOING = {
+  search: gettext("Searching your memory…"),
+  fetch: gettext("Reading a result…"),
+  get_conversation: gettext("Reading a chat…"),
+  get_context: gettext("Looking at your memory…"),
+  list_recent_conversations: gettext("Looking at your last chats…"),
+  read_attachment: gettext("Reading a file…"),
+  save_memory: gettext("Remembering…"),
+  append_daily_log: gettext("Writing in your daily log…"),
+};
 
 // What the chat's tools did, where nothing says it better; `DONE` in steps.py has the same.
 const DONE = {
-  search: gettext("Search"),
-  fetch: gettext("Fetch"),
-  get_conversation: gettext("Get conversation"),
-  list_recent_conversations: gettext("List recent conversations"),
-  read_attachment: gettext("Read attachment"),
-  save_memory: gettext("Save memory"),
-  append_daily_log: gettext("Append daily log"),
+  search: gettext("Searched your memory"),
+  fetch: gettext("Read a result"),
+  get_conversation: gettext("Read a chat"),
+  get_context: gettext("Looked at your memory"),
+  list_recent_conversations: gettext("Looked at your last chats"),
+  read_attachment: gettext("Read a file"),
+  save_memory: gettext("Remembered"),
+  append_daily_log: gettext("Wrote in your daily log"),
 };
 
 /** What a finished one did; `in_words` in steps.py says the same. */
@@ -340,6 +353,11 @@ function did(name, input) {
   if (name.startsWith("search") && input?.query) return gettext("Searched your history for “%(query)s”", input);
   const words = name.replaceAll("_", " ");
   return DONE[name] ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
+}
+
+/** The summary up to its colon: how much was found, and not where; all of a failure. `in_brief` in steps.py does it too. */
+function inBrief(summary, isError) {
+  return isError ? summary.trim() : summary.trim().split(": ", 1)[0];
 }
 
 /**

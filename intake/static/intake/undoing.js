@@ -2,7 +2,7 @@
 import { part, write } from "./dom.js";
 import { gettext } from "./language.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
+const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 
 /** Not before the answer is done: until then the server is still writing the turn. */
 export function offerUndo(step, { stored, undo }) {

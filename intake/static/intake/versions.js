@@ -2,7 +2,7 @@
 import { HOME, clone, fetchPage, isComposing, part, write } from "./dom.js";
 import { gettext, language } from "./language.js";
 
-const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
+const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 
 /** Shows `‹ 2/3 ›` for a turn with this number, its versions being the numbers in `versions`. */
 export function showPlace(element, { path, number, versions }) {

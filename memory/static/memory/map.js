@@ -100,7 +100,7 @@ class MemoryMap {
 
   #fail() {
     stage.hidden = false;
-    this.note.textContent = gettext("The points could not be fetched. Reload the page to try again.");
+    this.note.textContent = gettext("The map could not be loaded. Reload the page.");
   }
 
   #readGroups() {

@@ -21,7 +21,7 @@ def test_a_row_is_shown_with_its_neighbours_nearest_first(viewer, alice):
 
     response = viewer.get(row_url(row))
 
-    found = [(neighbour.pk, round(neighbour.distance, 3)) for neighbour in response.context["neighbours"]]
+    found = [(neighbour["pk"], round(neighbour["distance"], 3)) for neighbour in response.context["neighbours"]]
     assert found == [(near.pk, 0.293), (far.pk, 1.0)]
     assert row_url(near) in response.text
 
@@ -34,7 +34,7 @@ def test_neighbours_are_of_the_same_person_and_model_and_of_other_sources(alice,
     add_row(alice)
     mine = add_row(alice, vector=[0, 1, 0])
 
-    assert [neighbour.pk for neighbour in nearest_neighbours(row)] == [mine.pk]
+    assert [neighbour["pk"] for neighbour in nearest_neighbours(row)] == [mine.pk]
 
 
 def test_at_most_ten_neighbours_are_shown(alice):

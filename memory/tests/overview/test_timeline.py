@@ -112,5 +112,5 @@ def test_a_log_of_long_ago_brings_no_empty_years_along(alice, client):
 
 
 def test_without_anything_the_page_says_what_will_be_there(client, api):
-    assert "Your time begins here" in client.get("/memory/timeline/").content.decode()
+    assert "Your timeline starts here" in client.get("/memory/timeline/").content.decode()
     assert api.get("/api/v1/memory/timeline/").json() == {"months": [], "drawing": False}

@@ -80,7 +80,7 @@ def test_a_log_is_deleted_after_it_was_asked(client, alice):
     assert documents.exists(user=alice, day=DAY)
     assert send(client, DELETE, state=state_on(page)) == LOGS
     assert not documents.exists(user=alice, day=DAY)
-    assert "The log is deleted." in page_of(client, LOGS)
+    assert "Log deleted." in page_of(client, LOGS)
 
 
 def test_a_log_that_changed_since_it_was_looked_at_is_not_deleted(client, alice):

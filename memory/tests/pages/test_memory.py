@@ -56,7 +56,7 @@ def test_of_two_who_read_the_same_the_second_is_shown_both_and_loses_nothing(cli
     state = state_on(page_of(client, EDIT_MEMORY))
     documents.append(user=alice, day=None, text="- Plays the cello", now=NOW)
     page = send(client, EDIT_MEMORY, status=409, content="- No nuts, no fish", state=state)
-    assert "It was changed meanwhile" in page
+    assert "Changed elsewhere" in page
     assert text_on(page) == "- No nuts, no fish"
     assert "- No nuts- Plays the cello" in page.replace("\n", "")
     assert content_of(alice) == "- No nuts\n- Plays the cello\n"
@@ -79,7 +79,7 @@ def test_what_was_deleted_meanwhile_can_be_written_again(client, alice):
     state = state_on(page_of(client, EDIT_MEMORY))
     documents.delete(user=alice, day=None, expected=None)
     page = send(client, EDIT_MEMORY, status=409, content="- Nuts", state=state)
-    assert "It was deleted meanwhile" in page
+    assert "Deleted elsewhere" in page
     send(client, EDIT_MEMORY, content=text_on(page), state=state_on(page))
     assert content_of(alice) == "- Nuts"
 

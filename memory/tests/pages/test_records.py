@@ -40,7 +40,7 @@ def test_a_record_is_noted_and_listed_with_what_it_is(client, alice):
 @pytest.mark.parametrize(
     ("form", "sentence"),
     [
-        ({"content": "  "}, "Write something."),
+        ({"content": "  "}, "Enter some text."),
         ({"content": "x" * (MAX_RECORD_LENGTH + 1)}, "At most 32,000 characters; this has 32,001."),
         ({"content": "a\0b"}, "NUL character"),
         ({"type": ""}, "This field is required."),
@@ -112,4 +112,4 @@ def test_a_record_is_edited_and_of_two_who_do_so_the_second_sees_what_the_first_
     assert text_on(page) == "We chose SQLite"
     send(client, path, **{**form, "content": "We chose SQLite", "state": state_on(page)})
     assert records.read(user=alice, record_id=noted.id).content == "We chose SQLite"
-    assert "Write something." in send(client, path, status=400, **{**form, "content": ""})
+    assert "Enter some text." in send(client, path, status=400, **{**form, "content": ""})

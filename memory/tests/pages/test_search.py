@@ -153,7 +153,7 @@ def test_results_that_have_none_of_the_words_are_called_the_nearest_in_meaning(c
     # To the tests' embedding model these are near each other; stop words are no terms.
     a_turn(alice, "What is it that you have with you, and for whom?")
     index.embed_pending()
-    notice = "No text has these words. Here is what comes nearest in meaning."
+    notice = "No text has these words. These are the closest in meaning."
     page = page_of(client, q="whom is it with, and what have you for that")
     assert results_on(page)
     assert notice in page
@@ -287,7 +287,7 @@ def test_tables_and_code_are_shown_as_text(text, shown):
 
 def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
     a_turn(alice, "The cello is here")
-    assert "1 text is so new that only its words can be found yet." in page_of(client, q="cello")
+    assert "1 new text is found by its words only." in page_of(client, q="cello")
     index.embed_pending()
     assert "so new" not in page_of(client, q="cello")
 
@@ -300,7 +300,7 @@ def test_a_source_that_takes_too_long_is_named_and_the_rest_is_shown(client, ali
 
     monkeypatch.setattr(Messages, "find", slow)
     page = page_of(client, q="cello")
-    assert "not everything was searched to the end: messages." in page
+    assert "Not searched completely: messages." in page
     assert len(results_on(page)) == 1
 
 
@@ -313,7 +313,7 @@ def test_an_embedding_model_that_is_away_is_said_and_can_be_tried_again(client, 
     page = response.content.decode()
     assert response.status_code == 503
     assert response["Retry-After"]
-    assert "The embedding model is away for the moment." in page
+    assert "Search by meaning is not available right now." in page
     assert '<a href="/search/?q=cello&amp;scope=memory">Try again</a>' in page
     assert 'value="cello"' in page
 
@@ -334,13 +334,13 @@ def test_a_database_that_is_away_is_a_page_too(client, monkeypatch):
         raise OperationalError("connection lost")
 
     monkeypatch.setattr(Messages, "find", away)
-    assert "away for the moment" in page_of(client, status=503, q="cello")
+    assert "not available right now" in page_of(client, status=503, q="cello")
 
 
 def test_searches_are_limited(client, settings):
     settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
     assert page_of(client, q="cello")
-    assert "A little slower, please" in page_of(client, status=429, q="cello")
+    assert "Too many requests" in page_of(client, status=429, q="cello")
     assert page_of(client)
 
 
@@ -430,7 +430,7 @@ def test_what_is_no_operator_and_what_no_text_or_title_has_is_said(client, alice
     a_turn(alice, "We eat risotto on Friday")
     index.embed_pending()
     page = page_of(client, q='risotto "on monday" before:soon')
-    assert "No text has “on monday” word for word. Here is what comes nearest." in page
+    assert "No text contains exactly “on monday”. These are the closest texts." in page
     assert "Read as plain words, because they are no operators: before:soon." in page
     assert results_on(page)
     assert "No chat has this in its title: Nowhere." in page_of(client, q="risotto in:Nowhere")
@@ -443,4 +443,4 @@ def test_a_page_without_results_says_to_take_a_condition_away(client, alice):
 
     page = page_of(client, q='"basil wilts" -basil')
 
-    assert "Take one of the conditions above away." in page
+    assert "Remove one of them." in page
