@@ -232,7 +232,7 @@ def test_what_fails_is_said_without_the_key(staff, house, caplog):
     house.follow(Refuse(401, message=f"Incorrect API key {SECRET}"))
     key = add(staff, base_url=house.address, id="llama", api_key=SECRET)
     page = act(staff, "test", key)
-    assert "refused its key" in page and "Incorrect API key …" in page
+    assert "API key for this model is not accepted" in page and "Incorrect API key …" in page
     assert SECRET not in page and SECRET not in caplog.text
 
 

@@ -117,7 +117,8 @@ def admit(invitation: str) -> None:
 def context(request: HttpRequest) -> dict[str, Any]:
     """For templates: whether to link to the registration page, and to say what does not work without HTTPS."""
     return {
-        "registration_is_open": policy() == Registration.OPEN,
+        # Called where a template names it: other pages need no database.
+        "registration_is_open": lambda: policy() == Registration.OPEN,
         "is_plain_http": not request.is_secure() and not _is_this_machine(request),
     }
 

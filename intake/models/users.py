@@ -6,6 +6,7 @@ The user model: an account with email and password, or a visitor with only a ses
 import asyncio
 import base64
 import hashlib
+import logging
 import secrets
 import threading
 import time
@@ -21,13 +22,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import InterfaceError, OperationalError, models
 from django.db.models import F
 from django.db.models.functions import Lower
 from django.utils import timezone
 
 from core.isolation.acting import acting_as_staff
 from intake import passwords
+
+logger = logging.getLogger(__name__)
 
 
 def local_time(at: datetime, zone: tzinfo) -> datetime:
@@ -251,7 +254,11 @@ def kept_setting(name: str, default: Any = None) -> Any:
             # Only one thread reads.
             _kept[0] = (time.monotonic(), values)
     if is_due:
-        read_kept_settings()
+        try:
+            read_kept_settings()
+        except (OperationalError, InterfaceError) as error:
+            # A page that needs no database is shown without one.
+            logger.warning("The settings that staff keep cannot be read (%s)", type(error).__name__)
     return _kept[0][1].get(name, default)
 
 
