@@ -19,6 +19,7 @@ from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, 
 from core.isolation.acting import Caller, acting_as
 from core.responses import as_recollect_error
 from core.text import ELLIPSIS, cut
+from core.validation import Output
 from intake.agent.prompt import ChatDeps
 from intake.models import User
 
@@ -117,7 +118,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
     kept: StoredByCall | None = None if tool.kept is None else tool.kept(tool.read(data), output)
     if kept is not None:
         metadata |= {"stored": kept.text, "place": kept.place}
-    return ToolReturn(_for_reading(output.as_data()), metadata=metadata)
+    return ToolReturn(_for_reading(output), metadata=metadata)
 
 
 def _as_retry(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
@@ -144,9 +145,13 @@ def _sentence(error: RecollectError) -> str:
     return " ".join([f"{error.code}: {error.detail}", *fields])
 
 
-def _for_reading(data: dict[str, Any]) -> dict[str, Any]:
-    """Without the `text` that repeats the same, and with long texts cut so that all together fit."""
-    if len(data) > 1:
+def _for_reading(output: Output) -> dict[str, Any]:
+    """Without the `text` that repeats the same, and with long texts cut so that all together fit.
+
+    A field of another name that is only published as `text` repeats nothing: that of a file.
+    """
+    data = output.as_data()
+    if len(data) > 1 and "text" in type(output).model_fields:
         data = {name: value for name, value in data.items() if name != "text"}
     return shortened(data, characters=CHARACTERS)
 

@@ -79,6 +79,9 @@ class Memory(Protocol):
         most relevant first; empty if the search fails. It searches as the user itself: call it outside a transaction.
         """
 
+    def home(self, *, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
+        """What the home page offers to go on with: name and title of each part, with its lines (path, text)."""
+
     def stored(self, user_id: int) -> Holdings:
         """What counts for the user's quotas."""
 

@@ -43,6 +43,13 @@ notes = partial(documents.beginning, day=None)
 about_me = partial(documents.beginning, day=ABOUT_ME)
 
 
+def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    # The pages import the forms, which a worker never needs.
+    from memory.pages.home import home as parts
+
+    return parts(user=user, now=now)
+
+
 def far_distance() -> float:
     return (get_embedder().calibration or UNCALIBRATED).far
 

@@ -25,12 +25,18 @@ from recollect_cli.client import Failure, Server, Shows
 
 # By product: what is wanted of its folder, by the path within it.
 WANTED = {
-    "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)",
-    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl(\.zst)?|session_index\.jsonl",
+    "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)|history\.jsonl",
+    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl(\.zst)?|(session_index|history)\.jsonl",
     "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER|memory)|memory/.+)\.md",
 }
-# Of any other folder: what exports and notes are made of. Pictures and such are named in the texts, and stay here.
-ANY = r".+\.(json|jsonl|html|md|markdown|zip)"
+# An agent's prompts with marks in the place of pasted blocks: the blocks are found in the sessions by them.
+PROMPTS = "history.jsonl"
+# Of any other folder: what exports and notes are made of, and the files of messages in ChatGPT's export and in
+# Recollect's. Pictures of notes are named in the texts, and stay here.
+ANY = (
+    r".+\.(json|jsonl|html|md|markdown|zip)|(.*/)?file[-_][0-9A-Za-z]{6,64}([^0-9A-Za-z/][^/]*)?"
+    r"|(.*/)?attachments/[0-9a-f]{12} [^/]+"
+)
 # The folder that the product calls its own, where somebody names one within it.
 INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"), "openclaw": ("agents", "workspace")}
 _PIECE = 1024 * 1024
@@ -56,7 +62,8 @@ def requested_files(folder: Path, product: str | None) -> list[FoundFile]:
     """By name. Raises `Failure` for a folder that cannot be read or has none."""
     for each in [product] if product in WANTED else WANTED if product is None else ():
         prefix = f"{folder.name}/" if folder.name in INNER[each] else ""
-        if found := _matching(WANTED[each], _files(folder, prefix)):
+        found = _matching(WANTED[each], _files(folder, prefix))
+        if any(file.name != PROMPTS for file in found):
             return found
     found = [] if product in WANTED else _matching(ANY, _files(folder, ""))
     if not found:
@@ -324,11 +331,12 @@ def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | 
     key = f"{server.address} {product} {path.resolve()}"
     found = requested_files(path, product)
     before = client.read("sync").get(key) or {}
-    changed = list(_with_their_folders(found, before))
+    prompts = [each for each in found if each.name == PROMPTS]
+    changed = list(_with_their_folders([each for each in found if each not in prompts], before))
     if not changed:
         return None
     options = ImportOptions(product=product)
-    done = import_files(server, changed, options, show, name=f"{product}.zip")
+    done = import_files(server, [*changed, *prompts], options, show, name=f"{product}.zip")
     try:
         # What grew while it was sent differs from this next time, and is sent again.
         client.write("sync", {**client.read("sync"), key: {each.name: [each.size, each.changed_ns] for each in found}})

@@ -205,7 +205,7 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
         for each in (Matcher.of(query).literal, Matcher.of(query).likely)
         if each
     ],
-    "memory.search.time_windows": lambda: [rule.pattern for rule in RULES],
+    "memory.search.time_windows": lambda: [pattern for pattern, _, _ in RULES],
     "config.ops.variables": lambda: [re.compile(f"LLM_{chosen}_MODEL") for chosen in ("[A-Z0-9_]+", "A")],
     "config.ops.doctor": lambda: [re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") for value in ("a", "a.b", "[[[")],
     "recollect_cli.importing": lambda: [

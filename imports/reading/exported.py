@@ -4,8 +4,10 @@ The export may have been edited or forged, so every field is checked.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from types import NoneType
@@ -16,11 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.text import Sentence, pg_value, sentence_of
 from core.text import gettext_noop as _
+from imports.reading.attached import ExportFiles
 from imports.reading.items import (
     ExportedConversation,
     ExportedTurn,
     ImportedConversation,
     ImportedDocument,
+    ImportedFile,
     ImportedMessage,
     ImportedRecord,
     Role,
@@ -28,7 +32,7 @@ from imports.reading.items import (
     SkippedMessage,
 )
 from imports.reading.trees import NO_WORDS
-from imports.reading.values import list_of, objects_of, text_of
+from imports.reading.values import line_of, list_of, objects_of, text_of
 
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
@@ -96,9 +100,9 @@ class _Unusable(Exception):
     """An invalid field, with the sentence for the report."""
 
 
-def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversation | Skipped:
-    """The conversation with all readable turns; it lists the others."""
-    turns, skipped = _turns(objects_of(fields.get("turns")))
+def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) -> ImportedConversation | Skipped:
+    """The conversation with all readable turns; it lists the others. `beside`: the attached files of a zip."""
+    turns, skipped = _turns(objects_of(fields.get("turns")), beside)
     try:
         title = _short(fields, "title")
         exported = ExportedConversation(
@@ -184,12 +188,14 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
         return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
 
 
-def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple[SkippedMessage, ...]]:
+def _turns(
+    found: list[dict[str, Any]], beside: ExportFiles
+) -> tuple[tuple[ExportedTurn, ...], tuple[SkippedMessage, ...]]:
     turns: dict[int, ExportedTurn] = {}
     skipped = []
     for fields in found:
         try:
-            turn = _turn(fields, before=max(turns, default=None))
+            turn = _turn(fields, beside, before=max(turns, default=None))
             if turn.turn_number in turns:
                 raise _Unusable(_("a second turn of the same number"))
             turns[turn.turn_number] = turn
@@ -198,7 +204,7 @@ def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple
     return tuple(turns[number] for number in sorted(turns)), tuple(skipped)
 
 
-def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
+def _turn(fields: dict[str, Any], beside: ExportFiles, *, before: int | None) -> ExportedTurn:
     number, status = fields.get("turn_number"), fields.get("status")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= LAST_NUMBER:
         raise _Unusable(_("its number is none that a turn can have"))
@@ -216,8 +222,23 @@ def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
         error=_stored(StoredError, fields.get("error")),
         usage=_stored(StoredUsage, fields.get("usage")),
         reasoning=_text(fields, "reasoning")[:LONGEST_THOUGHTS],
+        attachments=tuple(_attachments(fields, beside)),
         others=_others(fields, _TURN),
     )
+
+
+def _attachments(fields: Mapping[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
+    """The files that lie beside the document; the others are counted."""
+    for each in objects_of(fields.get("attachments")):
+        found = beside.find("", text_of(each.get("file")).rpartition("/")[2], line_of(each.get("media_type")))
+        if found is None:
+            continue
+        found = replace(found, name=line_of(each.get("name")) or found.name, kind=text_of(each.get("kind")))
+        # What was edited by hand comes in as a new file.
+        with suppress(_Unusable):
+            id_, created_at = _uuid(each, "id"), _time(each, "created_at")
+            found = replace(found, id=id_, proof=text_of(each.get("proof"))[:200], created_at=created_at)
+        yield found
 
 
 def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:

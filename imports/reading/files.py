@@ -110,6 +110,8 @@ _DIRECTORY_BYTES_PER_ENTRY = 400
 _SPOOL_BYTES = 8 * 1024 * 1024
 _COPIED_AT_ONCE = 1024 * 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
+# What messages have attached, in Recollect's export and in ChatGPT's: a zip among it is a file like any other.
+_ATTACHED = re.compile(r"(?:^|/)(?:attachments/[0-9a-f]{12} [^/]+|file[-_][0-9A-Za-z]{6,64}(?![0-9A-Za-z])[^/]*)\Z")
 # macOS adds these to every zip it makes.
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
 _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, and wait for the whole file.")
@@ -118,6 +120,11 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplement
 
 def _in_file(name: str, reason: str) -> Sentence:
     return Sentence(_("%(place)s: %(reason)s"), place=name, reason=Sentence(reason))
+
+
+def is_attached(name: str) -> bool:
+    """Whether it is a file of a message, by its name, and no part of the export's own texts."""
+    return _ATTACHED.search(name) is not None
 
 
 def is_zip(stream: IO[bytes]) -> bool:
@@ -175,7 +182,8 @@ class ZipEntries:
             self._entries[name] = entry
 
     def _unpack_inner(self, budget: Budget, opened: ExitStack, depth: int) -> None:
-        for name in [name for name in self._entries if name.lower().endswith(".zip")]:
+        zips = [name for name in self._entries if name.lower().endswith(".zip") and not is_attached(name)]
+        for name in zips:
             with self.open(name) as beginning:
                 if beginning.read(4) not in _BEGINNINGS:
                     continue
@@ -314,6 +322,9 @@ class Files(Protocol):
     def refused(self) -> Iterable[Skipped]:
         """Entries that are not read, each with its reason: unsafe names, symbolic links."""
 
+    def keep(self, data: bytes) -> str:
+        """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
+
 
 class SingleFile:
     """One file that is no zip, under its own name, or that of the uploaded file."""
@@ -376,6 +387,48 @@ class FolderFiles:
 
     def refused(self) -> Iterable[Skipped]:
         return self._refused
+
+
+class OpenedExport:
+    """The files of an export, and the bytes that stand in their texts.
+
+    These lie in a temporary file: a conversation may have hundreds of pictures, and memory has room for few. One thread
+    may take more of them while another reads.
+    """
+
+    def __init__(self, files: ZipEntries | SingleFile | FolderFiles, limits: Limits) -> None:
+        self.names, self.refused = files.names, files.refused
+        self._files = files
+        self._limits = limits
+        self._kept: IO[bytes] | None = None
+        self._places: dict[str, tuple[int, int]] = {}
+        self._end = 0
+
+    def size(self, name: str) -> int:
+        return self._places[name][1] if name in self._places else self._files.size(name)
+
+    def open(self, name: str) -> IO[bytes]:
+        if name not in self._places or self._kept is None:
+            return self._files.open(name)
+        start, size = self._places[name]
+        return io.BytesIO(os.pread(self._kept.fileno(), size, start))
+
+    def keep(self, data: bytes) -> str:
+        if self._kept is None:
+            self._kept = tempfile.TemporaryFile(buffering=0, dir=self._limits.temporary)  # noqa: SIM115 - closed below
+        Budget(self._limits, packed=0).check_free()
+        # No entry of a zip and no file has such a name.
+        name = f"\0{len(self._places)}"
+        start, self._end = self._end, self._end + len(data)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._kept.fileno(), data[written:], start + written)
+        self._places[name] = start, len(data)
+        return name
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
 
 
 class _AsUTF8(io.RawIOBase):
@@ -447,19 +500,25 @@ def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> I
         kind = path.stat()
     except OSError as error:
         raise UnreadableExport("There is no such file or folder.") from error
+    with ExitStack() as opened:
+        files = OpenedExport(_files_at(path, kind, limits, opened, name), limits)
+        opened.callback(files.close)
+        yield files
+
+
+def _files_at(
+    path: Path, kind: os.stat_result, limits: Limits, opened: ExitStack, name: str
+) -> ZipEntries | SingleFile | FolderFiles:
     if stat.S_ISDIR(kind.st_mode):
-        yield FolderFiles(path, limits)
-        return
+        return FolderFiles(path, limits)
     if not stat.S_ISREG(kind.st_mode):
         raise UnreadableExport("This is neither a file nor a folder.")
     if kind.st_size == 0:
         raise UnreadableExport(_("The file is empty. Download the export again and take the whole file."))
-    with ExitStack() as opened:
-        try:
-            stream = opened.enter_context(path.open("rb"))
-        except OSError as error:
-            raise UnreadableExport(_("The file cannot be opened.")) from error
-        if is_zip(stream):
-            yield ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
-        else:
-            yield SingleFile(path, limits, name)
+    try:
+        stream = opened.enter_context(path.open("rb"))
+    except OSError as error:
+        raise UnreadableExport(_("The file cannot be opened.")) from error
+    if is_zip(stream):
+        return ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
+    return SingleFile(path, limits, name)

@@ -17,6 +17,28 @@ class UnreadableExport(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedFile:
+    """A file of a message: its `text`, or the `entry` of the export that has its bytes (`Files.open`).
+
+    A text that also stands in its message, such as a pasted block, is stored as a file and taken out of the message.
+    """
+
+    name: str
+    text: str = ""
+    entry: str = ""
+    # How its message names it (`attachments`), if not by its name.
+    named_as: str = ""
+    # In bytes.
+    size: int = 0
+    media_type: str = ""
+    # Only for Recollect's own export: it keeps its id with a `proof` that it was this account's.
+    id: UUID | None = None
+    proof: str = ""
+    kind: str = ""
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessage:
     """One visible message. `parent` is the id of the nearest visible message above it, in any branch."""
 
@@ -28,10 +50,10 @@ class ImportedMessage:
     # The source has no usable time here; `at` is that of the previous message.
     at_inferred: bool = False
     model: str = ""
-    # Only names: of the files themselves their text is imported, if the export has it.
+    # The names of what was attached, also of what the export does not have.
     attachments: tuple[str, ...] = ()
-    # Texts that were attached to a message, with the names of their files: kept with it, but not part of the message.
-    attached_texts: tuple[tuple[str, str], ...] = ()
+    # What the export has of it, and what was written beside the message: an artifact, a canvas.
+    files: tuple[ImportedFile, ...] = ()
     # Calls and reasoning of an answer in the export: `{name, input?, summary?}`, shown folded, never indexed.
     tool_calls: tuple[dict[str, Any], ...] = ()
     # An answer to a program's own prompt, which is hidden: it does not belong to the message before it.
@@ -64,6 +86,7 @@ class ExportedTurn:
     error: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     reasoning: str = ""
+    attachments: tuple[ImportedFile, ...] = ()
     # Every other field of the turn, by its name, with the types of JSON.
     others: dict[str, Any] = field(default_factory=dict)
 
@@ -179,6 +202,7 @@ __all__ = [
     "ExportedTurn",
     "ImportedConversation",
     "ImportedDocument",
+    "ImportedFile",
     "ImportedMessage",
     "ImportedRecord",
     "Item",

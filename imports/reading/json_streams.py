@@ -17,7 +17,7 @@ import ijson
 
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
-from imports.reading.files import Files, Limits, as_utf8, encoding_of
+from imports.reading.files import Files, Limits, as_utf8, encoding_of, is_attached
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.values import id_of, line_of
 
@@ -168,7 +168,7 @@ def json_names(files: Files, at_most: int | None = None) -> list[str]:
     names = files.names()
     if len(names) == 1:
         return names
-    return [name for name in names if name.lower().endswith(".json")][:at_most]
+    return [name for name in names if name.lower().endswith(".json") and not is_attached(name)][:at_most]
 
 
 # A product is recognised by so many of its files.

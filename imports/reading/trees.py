@@ -26,7 +26,17 @@ from imports.reading.items import (
     SkippedMessage,
 )
 from imports.reading.json_streams import BrokenJSON, records
-from imports.reading.values import compact, line_of, list_of, object_of, objects_of, parse_time, stable_id, text_of
+from imports.reading.values import (
+    compact,
+    line_of,
+    list_of,
+    name_of_block,
+    object_of,
+    objects_of,
+    parse_time,
+    stable_id,
+    text_of,
+)
 
 Branches = tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]
 
@@ -318,11 +328,7 @@ def texts_of(content: Any) -> list[str]:
 
 def pictures_in(content: Any) -> list[str]:
     """Names of attached files, or the kinds of those without one."""
-    return [
-        line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block["type"])
-        for block in objects_of(content)
-        if block.get("type") in _PICTURES
-    ]
+    return [name_of_block(block) for block in objects_of(content) if block.get("type") in _PICTURES]
 
 
 def unknown_kinds(content: Any) -> list[str]:

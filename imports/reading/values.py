@@ -44,6 +44,11 @@ def objects_of(value: Any) -> list[dict[str, Any]]:
     return [each for each in list_of(value) if isinstance(each, dict)]
 
 
+def name_of_block(block: dict[str, Any]) -> str:
+    """What a message calls the file of a block: its name, or else its kind."""
+    return line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block.get("type"))
+
+
 def joined(texts: Iterable[str]) -> str:
     """The texts as paragraphs, without empty ones."""
     return "\n\n".join(text for text in texts if text.strip()).strip()

@@ -6,20 +6,22 @@ Reads an import's export in batches, and counts the skipped items.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Literal, Self, get_args
 
 from core.text import kept, pg_text, pg_value
 from imports.models import EntryKind, Import, ImportedChange, ImportedItem
 from imports.reading import products
 from imports.reading.exported import path_of
-from imports.reading.files import open_files
+from imports.reading.files import Files, open_files
 from imports.reading.items import (
     ExportedTurn,
     ImportedConversation,
     ImportedDocument,
+    ImportedFile,
     ImportedMessage,
     ImportedRecord,
     Notice,
@@ -141,8 +143,7 @@ class PlannedTurn:
     said_at: datetime
     model: str = ""
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
-    # Become files of the turn: their names and texts.
-    attached_texts: list[tuple[str, str]] = field(default_factory=list)
+    files: tuple[ImportedFile, ...] = ()
     # For a copy of an account: the fields of its turn.
     exported: ExportedTurn | None = None
     # Its number here, once it is known; None for one that was deleted here.
@@ -179,7 +180,8 @@ def first_words(turns: Iterable[PlannedTurn]) -> str:
     turns = list(turns)
     user_texts = (turn.user_message.strip() for turn in turns)
     assistant_texts = (turn.assistant_message.strip() for turn in turns)
-    return next(filter(None, user_texts), "") or next(filter(None, assistant_texts), "")
+    names = (file.name for turn in turns for file in turn.files)
+    return next(chain(filter(None, user_texts), filter(None, assistant_texts), names), "")
 
 
 def nearest_number(turn: PlannedTurn | None) -> int | None:
@@ -269,22 +271,34 @@ def _planned(
     of_conversation = (conversation.product, "turn", conversation.external_id)
     question = exchange.question.id if exchange.question else ""
     said_at = next((message.at for message in exchange.messages if message.at), None)
-    answers = [pg_text(answer.text) for answer in exchange.answers]
+    answers = [_without_files(answer) for answer in exchange.answers]
     return PlannedTurn(
         key=key_of(*of_conversation, question, exchange.answer_id),
         key_unanswered=key_of(*of_conversation, question, ""),
         parent=parent,
         product=conversation.product,
         is_current=exchange.is_current,
-        user_message=pg_text(exchange.question.text) if exchange.question else "",
+        user_message=_without_files(exchange.question) if exchange.question else "",
         assistant_message=BETWEEN_ANSWERS.join(answer for answer in answers if answer),
         said_at=said_at or (parent.said_at if parent else fallback),
         model=pg_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
         tool_calls=list(_calls(exchange)),
-        attached_texts=[
-            (pg_text(name), pg_text(text)) for message in exchange.messages for name, text in message.attached_texts
-        ],
+        files=tuple(
+            replace(file, name=pg_text(file.name), text=pg_text(file.text))
+            for message in exchange.messages
+            for file in message.files
+        ),
     )
+
+
+def _without_files(message: ImportedMessage) -> str:
+    """The message's words. A text that becomes a file, as a pasted block does, would be found twice."""
+    text = message.text
+    for block in filter(None, (file.text.strip() for file in message.files)):
+        before, found, after = text.partition(block)
+        if found:
+            text = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))
+    return pg_text(text)
 
 
 def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
@@ -323,6 +337,7 @@ def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
             said_at=turn.said_at,
             tool_calls=pg_value(list(turn.tool_calls)),
             exported=turn,
+            files=tuple(replace(file, name=pg_text(file.name)) for file in turn.attachments),
         )
         yield planned[turn.turn_number]
 
@@ -344,6 +359,8 @@ class SkippedCounts:
     count: int = 0
     listed: list[dict[str, Any]] = field(default_factory=list)
     notices: list[Any] = field(default_factory=list)
+    # Of the files that would come in.
+    file_bytes: int = 0
 
     def add(self, item: Skipped | Notice) -> None:
         if isinstance(item, Notice):
@@ -390,13 +407,18 @@ def product_of(batch: Import) -> str:
     """The product, as the user named it or else as recognised. Raises `UnreadableExport`."""
     if batch.product:
         return batch.product
-    with open_files(upload_path(batch), reading_limits(), name=batch.filename) as files:
+    with open_export(batch) as files:
         return products.recognise(files).product
 
 
-def read(batch: Import, left_out: SkippedCounts) -> Iterator[Wanted]:
+def open_export(batch: Import) -> AbstractContextManager[Files]:
+    """The files of the upload, which are read while it is open. Raises `UnreadableExport`."""
+    return open_files(upload_path(batch), reading_limits(), name=batch.filename)
+
+
+def read(files: Files, batch: Import, left_out: SkippedCounts) -> Iterator[Wanted]:
     """All items that can be imported. Raises `UnreadableExport`."""
-    for item in products.read(upload_path(batch), batch.product or None, reading_limits(), name=batch.filename):
+    for item in products.read_files(files, batch.product or None):
         if isinstance(item, Skipped | Notice):
             left_out.add(item)
         else:

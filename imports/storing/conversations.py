@@ -1,6 +1,7 @@
 """Writes imported conversations: an exported turn becomes one turn here, however often it is imported.
 
-1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch.
+1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch, also by the bytes
+   of its files.
 2. `write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were imported
    before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted with their
    conversation.
@@ -16,11 +17,12 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from core.ids import uuid7
-from core.isolation.acting import insert_many
+from core.isolation.acting import Caller, insert_many
 from core.text import cut, pg_text
 from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
+from imports.reading.files import Files
 from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import contents
 from imports.storing.contents import (
@@ -36,9 +38,11 @@ from imports.storing.contents import (
     planned_turns,
     short_id,
 )
-from imports.storing.files import attach_texts
+from imports.storing.files import attach_files, place_of, size_of
+from intake.attachments.services import attachments_of
 from intake.chats import changes as history
 from intake.chats import exporting
+from intake.chats.deleting import delete_attachment
 from intake.chats.quotas import Usage
 from intake.chats.services import title_from
 from intake.chats.tree import leads_to
@@ -46,10 +50,14 @@ from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 
 BATCH_TURNS = 400
+# Of files, in one transaction.
+BATCH_BYTES = 64 * 1024 * 1024
 # Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
 NO_ORIGIN = _("it says that it continues a conversation that is not here before it: it came in as one of its own")
 
+# In the state of a turn before it was changed: the ids of the files that it had.
+FILES = "files"
 _QUESTION = ("conversation_id", "said_at", "user_message")
 
 ItemsByKey = dict[bytes, ImportedItem]
@@ -62,6 +70,8 @@ class TurnStretch:
     conversation: ImportedConversation
     key: bytes
     turns: list[PlannedTurn]
+    # Of their files, in bytes.
+    size: int = 0
 
 
 @dataclass(kw_only=True)
@@ -72,18 +82,25 @@ class BatchOutcome:
     turns: int = 0
     versions: int = 0
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
-    # By the external id of a conversation, why it is no branch here.
-    without_origin: dict[str, str] = field(default_factory=dict)
+    # What is reported as skipped: the place, the reason, and the external id of its conversation.
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
     account: TurnAccount = field(default_factory=TurnAccount)
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
     """`otherwise`: the time of items without one."""
-    turns = planned_turns(conversation, otherwise=otherwise)
-    for start in range(0, len(turns), BATCH_TURNS):
-        yield TurnStretch(
-            conversation=conversation, key=conversation_key(conversation), turns=turns[start : start + BATCH_TURNS]
-        )
+    key = conversation_key(conversation)
+    turns: list[PlannedTurn] = []
+    size = 0
+    for turn in planned_turns(conversation, otherwise=otherwise):
+        of_files = sum(map(size_of, turn.files))
+        if len(turns) >= BATCH_TURNS or (turns and size + of_files > BATCH_BYTES):
+            yield TurnStretch(conversation=conversation, key=key, turns=turns, size=size)
+            turns, size = [], 0
+        turns.append(turn)
+        size += of_files
+    if turns:
+        yield TurnStretch(conversation=conversation, key=key, turns=turns, size=size)
 
 
 def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
@@ -153,14 +170,18 @@ def _is_of_several(planned: PlannedTurn, answer: str) -> bool:
     return at == len(answer)
 
 
-def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
-    """Store the items that are not here yet. Must run in a transaction that acts as `user`."""
-    return _Batch(batch, user, brought_by).write()
+def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import, export: Files | None = None) -> BatchOutcome:
+    """Store the items that are not here yet, with their files, which are read from `export`.
+
+    Must run in a transaction that acts as `user`.
+    """
+    return _Batch(batch, user, brought_by, export).write()
 
 
 class _Batch:
-    def __init__(self, batch: Sequence[TurnStretch], user: User, brought_by: Import) -> None:
+    def __init__(self, batch: Sequence[TurnStretch], user: User, brought_by: Import, export: Files | None) -> None:
         self._batch = batch
+        self._export = export
         self._user = user
         self._import = brought_by
         self._known = known_items(user, batch)
@@ -170,6 +191,8 @@ class _Batch:
         self._made: list[Conversation] = []
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
+        # Also turns that were here before.
+        self._with_files: list[tuple[TurnStretch, PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
         self._outcome = BatchOutcome()
 
@@ -184,10 +207,14 @@ class _Batch:
         history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
         insert_many(self._new_items)
-        for planned, turn in self._new_turns:
-            if planned.attached_texts:
-                attach_texts(turn, planned.attached_texts, user=self._user)
+        for stretch, planned, turn in self._with_files:
+            self._attach(stretch, planned, turn)
         return self._outcome
+
+    def _attach(self, stretch: TurnStretch, planned: PlannedTurn, turn: Turn) -> None:
+        title, external_id = self._here[stretch.key].title, stretch.conversation.external_id
+        for file, why in attach_files(turn, planned.files, user=self._user, export=self._export):
+            self._outcome.refused.append((place_of(file, title, turn.said_at), why, external_id))
 
     def _conversations(self) -> dict[bytes, Conversation]:
         """By the key of each that is here: the one it became, or one that has its name already."""
@@ -275,7 +302,8 @@ class _Batch:
         origin = self._origin_here(made.branched_from)
         if origin is None or leads_to(origin, made.pk):
             made.branched_from = made.branched_after = None
-            self._outcome.without_origin[stretch.conversation.external_id] = NO_ORIGIN
+            external_id = stretch.conversation.external_id
+            self._outcome.refused.append((external_id, NO_ORIGIN, external_id))
         else:
             made.branched_from = origin.pk
 
@@ -293,7 +321,7 @@ class _Batch:
             item = item_of(planned, self._known)
             if item is not None:
                 planned.number = self._turns_here.get(item.turn_id or 0)
-                is_changed = self._bring_up_to_date(planned, item, conversation)
+                is_changed = self._bring_up_to_date(planned, item, stretch, conversation)
                 added += is_changed
                 self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
                 continue
@@ -316,6 +344,8 @@ class _Batch:
             if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
                 conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
+            if planned.files:
+                self._with_files.append((stretch, planned, turn))
             self._outcome.account.add("stored", planned)
             self._outcome.versions += not planned.is_current
             added += 1
@@ -334,7 +364,9 @@ class _Batch:
         # A worker that takes over finds the turns of the one before it.
         return "stored" if item.batch_id == self._import.pk else "here"
 
-    def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem, conversation: Conversation) -> bool:
+    def _bring_up_to_date(
+        self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
+    ) -> bool:
         """Whether the turn was as imported, and has more text now, or the same without a program's words."""
         if planned.number is None or bytes(item.content_hash) == planned.content_hash:
             return False
@@ -343,7 +375,11 @@ class _Batch:
             return False
         fields = _fields_of(planned)
         self._mend_title(planned, turn, conversation)
-        contents.note(item, brought_by=self._import, before={name: getattr(turn, name) for name in fields})
+        files = [str(each.pk) for each in attachments_of([turn])[turn.pk]]
+        before = {name: getattr(turn, name) for name in fields} | {FILES: files}
+        contents.note(item, brought_by=self._import, before=before)
+        if planned.files:
+            self._with_files.append((stretch, planned, turn))
         for name, value in fields.items():
             setattr(turn, name, value)
         # Which indexes it again.
@@ -380,8 +416,13 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
     if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
         return
     for name, value in change.before.items():
-        setattr(turn, name, value)
+        if name != FILES:
+            setattr(turn, name, value)
     turn.save()
+    for file in attachments_of([turn])[turn.pk]:
+        # A change of an earlier version of Recollect brought no files.
+        if str(file.pk) not in change.before.get(FILES, [str(file.pk)]):
+            delete_attachment(caller=Caller(user_id=user.pk), attachment_id=str(file.pk))
     item.key, item.content_hash = change.key, change.content_hash
     item.save(update_fields=["key", "content_hash"])
 

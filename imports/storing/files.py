@@ -1,76 +1,168 @@
-"""Texts that were attached to imported messages become files of their turns: found by searches, and readable.
+"""Files of imported messages become files of their turns: found by searches, shown, and readable.
 
-Other files of an export are named and not stored.
+A text is indexed with its turn. Bytes are read by the worker that reads every file. What cannot come in is listed with
+its reason, in the preview where it is known before, and its text stays folded below the turn.
 """
 
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from io import BytesIO
+from pathlib import PurePosixPath
+from uuid import UUID
 
+from django.conf import settings
+from django.db.models import F
+from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 
 from core.errors import RecollectError
-from core.ids import id_at
+from core.ids import id_at, uuid7
 from core.isolation.acting import Caller
+from core.text import Sentence, sentence_of
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import ImportedFile, UnreadableExport
 from intake.attachments import services as attachments
 from intake.attachments.reading.parts import lines_of, reading_of, sections_of
-from intake.chats import quotas
+from intake.chats import exporting, quotas
 from intake.models import Attachment, Turn, User
 from memory.index import attachments as index
 
-AttachedText = tuple[str, str]
-"""The name of the file, and its text."""
+# By which a text is known as what it is, besides those whose type says so.
+_TEXTS = {
+    "cpp", "cs", "go", "js", "json", "jsx", "kt", "mmd", "php", "rb", "rs", "sh", "sql", "svg", "tex", "toml", "ts",
+    "tsx", "xml", "yaml", "yml",
+}  # fmt: skip
+
+TOO_MANY = _("a message has at most %(count)s files here")
+TOO_LARGE = _("the file is larger than %(size)s")
+MISSING = _("the export does not have this file any more")
 
 
-def attach_texts(turn: Turn, texts: Sequence[AttachedText], *, user: User) -> None:
-    """In the transaction that saved the turn, as `user`. What does not fit the quota stays folded in the turn."""
-    kept: list[tuple[Attachment, str]] = []
-    left: list[str] = []
-    for name, text in texts:
-        attachment = _store(turn, name, text, user) if len(kept) < attachments.MOST_OF_A_MESSAGE else None
-        if attachment is None:
-            left.append(text)
+def refusals_of(files: Sequence[ImportedFile]) -> Iterator[tuple[ImportedFile, Sentence]]:
+    """The files of a turn of which it is known before that they cannot come in, and why."""
+    fitting = 0
+    for file in files:
+        if size_of(file) > settings.ATTACHMENT_BYTES:
+            yield file, Sentence(TOO_LARGE, size=filesizeformat(settings.ATTACHMENT_BYTES).replace("\xa0", " "))
+        elif fitting >= attachments.MOST_OF_A_MESSAGE:
+            yield file, Sentence(TOO_MANY, count=attachments.MOST_OF_A_MESSAGE)
         else:
-            kept.append((attachment, text))
-    if left:
-        numbers = range(len(turn.tool_calls) + 1, len(turn.tool_calls) + 1 + len(left))
-        turn.tool_calls += [
-            {"id": f"imported-{number}", "name": "attachment", "input": {"text": text}}
-            for number, text in zip(numbers, left, strict=True)
-        ]
-    turn.attachment_count = len(kept)
+            fitting += 1
+
+
+def place_of(file: ImportedFile, title: str, at: datetime) -> str:
+    """Where the report says that it is."""
+    return f"{title or 'Untitled'}, {at:%Y-%m-%d %H:%M}: {file.name}"
+
+
+def size_of(file: ImportedFile) -> int:
+    return file.size or len(file.text.encode())
+
+
+def attach_files(
+    turn: Turn, files: Sequence[ImportedFile], *, user: User, export: Files | None
+) -> list[tuple[ImportedFile, str]]:
+    """In the transaction that saved the turn, as `user`; returns what else than `refusals_of` cannot come in, and why.
+
+    A turn that was imported before gets only what it does not have. `export`: the files that entries are read from.
+    """
+    here = {each.sha256 for each in attachments.attachments_of([turn])[turn.pk]}
+    left = [file for file, _why in refusals_of(files)]
+    kept: list[tuple[Attachment, ImportedFile]] = []
+    refused: list[tuple[ImportedFile, str]] = []
+    for file in files:
+        if any(file is each for each in left):
+            continue
+        try:
+            data = _bytes_of(file, export)
+            if here and attachments.measured(data)[1] in here:
+                _unfold(turn, file)
+                continue
+            if len(here) + len(kept) >= attachments.MOST_OF_A_MESSAGE:
+                raise UnreadableExport(Sentence(TOO_MANY, count=attachments.MOST_OF_A_MESSAGE))
+            kept.append((_store(turn, file, data, user), file))
+            _unfold(turn, file)
+        except (RecollectError, UnreadableExport) as error:
+            refused.append((file, sentence_of(error)))
+    _fold(turn, [file.text for file in (*left, *(file for file, _why in refused)) if file.text])
+    turn.attachment_count += len(kept)
     # Not `save`, which would index the turn again.
     Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, attachment_count=turn.attachment_count)
     if kept:
-        attachments.claim(turn, [attachment.pk for attachment, _ in kept])
-    for attachment, text in kept:
-        parts = sections_of(text) if attachment.name.endswith(".md") else lines_of(text)
-        index.store(attachment, reading_of(parts), now=timezone.now())
+        _claim(turn, kept, user, first=len(here))
+    return refused
 
 
-def _store(turn: Turn, name: str, text: str, user: User) -> Attachment | None:
-    """None if it is too large or beyond a quota. Its id is of the time of the turn, and so are its texts."""
+def _claim(turn: Turn, kept: Sequence[tuple[Attachment, ImportedFile]], user: User, *, first: int) -> None:
+    """Give the files to the turn, after those that it has, and index the texts, which no worker has to read."""
+    ids = [attachment.pk for attachment, _file in kept]
+    attachments.claim(turn, ids)
+    if first:
+        Attachment.objects.for_user(user).filter(pk__in=ids).update(position=F("position") + first)
+    for attachment, file in kept:
+        if file.text:
+            parts = sections_of(file.text) if attachment.name.endswith(".md") else lines_of(file.text)
+            index.store(attachment, reading_of(parts), now=timezone.now())
+
+
+def _fold(turn: Turn, texts: Sequence[str]) -> None:
+    """What did not become a file is shown below the turn, and not searched."""
+    folded = (
+        {"id": f"imported-text-{number}", "name": "attachment", "input": {"text": text}}
+        for number, text in enumerate(texts, start=1)
+    )
+    turn.tool_calls = [*turn.tool_calls, *folded]
+
+
+def _unfold(turn: Turn, file: ImportedFile) -> None:
+    """Of a file that is shown, the name is not folded below the turn too. Recollect's own turns stay as they are."""
+    if file.kind:
+        return
+    names = [call.get("input", {}).get("name") if call["name"] == "attachment" else None for call in turn.tool_calls]
+    if (name := file.named_as or file.name) in names:
+        place = names.index(name)
+        turn.tool_calls = [*turn.tool_calls[:place], *turn.tool_calls[place + 1 :]]
+
+
+def _bytes_of(file: ImportedFile, export: Files | None) -> BytesIO:
+    """At most a byte more than a file may have. Raises `UnreadableExport`."""
+    if not file.entry:
+        return BytesIO(file.text.encode())
+    if export is None:
+        raise UnreadableExport(MISSING)
+    with export.open(file.entry) as stream:
+        return BytesIO(stream.read(settings.ATTACHMENT_BYTES + 1))
+
+
+def _store(turn: Turn, file: ImportedFile, data: BytesIO, user: User) -> Attachment:
+    """Its id is of the time of the turn, and so are its texts. Raises `TooLarge` and `QuotaExceeded`."""
     caller = Caller(user_id=user.pk)
-    try:
-        attachment = attachments.store(
-            caller=caller,
-            file=BytesIO(text.encode()),
-            name=_name_of_text(name),
-            media_type="text/plain",
-            kind=Attachment.Kind.IMPORTED,
-            now=turn.said_at,
-            take_room=partial(quotas.take_file, caller),
-        )
-    except RecollectError:
-        return None
-    at_its_time = id_at(turn.said_at)
-    Attachment.objects.for_user(user).filter(pk=attachment.pk).update(id=at_its_time)
-    attachment.pk = at_its_time
+    attachment = attachments.store(
+        caller=caller,
+        file=data,
+        name=_name_of_text(file.name) if file.text else file.name,
+        media_type="text/plain" if file.text else file.media_type,
+        kind=Attachment.Kind(file.kind) if file.kind in Attachment.Kind.values else Attachment.Kind.IMPORTED,
+        now=file.created_at or turn.said_at,
+        take_room=partial(quotas.take_file, caller),
+    )
+    id_ = _id_of(file, user) or id_at(turn.said_at)
+    Attachment.objects.for_user(user).filter(pk=attachment.pk).update(id=id_)
+    attachment.pk = id_
     return attachment
+
+
+def _id_of(file: ImportedFile, user: User) -> UUID | None:
+    """That of Recollect's own export, if it proves that this account had the file: links in messages lead to it."""
+    if file.id is None or not exporting.is_own(user, file.id, "", proof=file.proof):
+        return None
+    return uuid7() if Attachment.objects.for_user(user).filter(pk=file.id).exists() else file.id
 
 
 def _name_of_text(name: str) -> str:
     """What an export has of a PDF is its text alone."""
     is_text = (mimetypes.guess_type(name)[0] or "").startswith("text/")
-    return name if is_text else f"{name}.txt"
+    return name if is_text or PurePosixPath(name).suffix[1:].lower() in _TEXTS else f"{name}.txt"

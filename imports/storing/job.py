@@ -10,6 +10,7 @@ Stores the selected items of an export, one transaction per batch, so that a kil
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -23,6 +24,7 @@ from django.utils import timezone
 from core.isolation.acting import Caller, acting_as
 from core.text import kept, pg_text, pg_value
 from imports.models import EntryKind, Import, ImportedChange, ImportedItem, ImportEntry, ImportJob
+from imports.reading.files import Files
 from imports.reading.items import ImportedConversation
 from imports.storing import contents, queue
 from imports.storing import conversations as writing
@@ -37,7 +39,7 @@ from imports.storing.contents import (
     planned_turns,
     read,
 )
-from imports.storing.conversations import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
+from imports.storing.conversations import BATCH_BYTES, BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
 from imports.storing.documents import KeptItem, is_changed_here, keep_all, restore, undo_document
 from intake.chats import changes as history
 from intake.chats import deleting
@@ -80,9 +82,11 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
     # A conversation counts as much as a turn: reading it takes time too.
     # Two, because the reading thread counts too.
     account, not_stored = TurnAccount(), TurnAccount()
-    writer = _Store(job, user, total=turns + len(requested), account=account)
-    # A thread reads the next batch while the database stores the last.
-    batches = _batches(_work_of(batch, requested, passed_over, not_stored))
+    opened = ExitStack()
+    export = opened.enter_context(contents.open_export(batch))
+    writer = _Store(job, user, total=turns + len(requested), account=account, export=export)
+    # A thread reads the next batch while the database stores the last, with the files that it names.
+    batches = _batches(_work_of(export, batch, requested, passed_over, not_stored))
     beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
     try:
         upcoming = beside.submit(next, batches, None)
@@ -91,7 +95,9 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
             writer.store(together)
             yield
     finally:
-        beside.shutdown(wait=False, cancel_futures=True)
+        # After the batch that may be being read.
+        beside.submit(opened.close)
+        beside.shutdown(wait=False)
     with acting_as(user):
         batch = queue.keep(job, user=user, states=STORING_STATES)
         account += not_stored
@@ -121,10 +127,14 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
 
 
 def _work_of(
-    batch: Import, requested: set[tuple[str, str]], passed_over: Mapping[str, TurnPlace], account: TurnAccount
+    export: Files,
+    batch: Import,
+    requested: set[tuple[str, str]],
+    passed_over: Mapping[str, TurnPlace],
+    account: TurnAccount,
 ) -> Iterator[TurnStretch | KeptItem]:
     """The selected conversations in stretches, and the selected documents and records; others are counted."""
-    for item in read(batch, SkippedCounts()):
+    for item in read(export, batch, SkippedCounts()):
         if (kind_of(item), id_of(item)) not in requested:
             if isinstance(item, ImportedConversation):
                 for turn in planned_turns(item, otherwise=batch.created_at):
@@ -145,7 +155,9 @@ class _Together:
 
     @property
     def is_full(self) -> bool:
-        return len(self.others) >= MOST_KEPT or sum(len(stretch.turns) for stretch in self.stretches) >= BATCH_TURNS
+        turns = sum(len(stretch.turns) for stretch in self.stretches)
+        size = sum(stretch.size for stretch in self.stretches)
+        return len(self.others) >= MOST_KEPT or turns >= BATCH_TURNS or size >= BATCH_BYTES
 
 
 def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
@@ -165,7 +177,8 @@ def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
 class _Store:
     """Stores batches and counts the stored items."""
 
-    def __init__(self, job: ImportJob, user: User, *, total: int, account: TurnAccount) -> None:
+    def __init__(self, job: ImportJob, user: User, *, total: int, account: TurnAccount, export: Files) -> None:
+        self._export = export
         self._account = account
         self._job = job
         self._user = user
@@ -175,7 +188,7 @@ class _Store:
     def store(self, together: _Together) -> None:
         with acting_as(self._user):
             batch = queue.keep(self._job, user=self._user, states=STORING_STATES)
-            done = write(together.stretches, user=self._user, brought_by=batch)
+            done = write(together.stretches, user=self._user, brought_by=batch, export=self._export)
             kept, refused = keep_all(together.others, user=self._user, brought_by=batch)
             noted: list[tuple[str, str, Any, int]] = [
                 (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
@@ -186,7 +199,7 @@ class _Store:
                 queue.count_anew(self._job)
             self._passed += sum(len(stretch.turns) for stretch in together.stretches)
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
-            _note_refused(batch, refused | done.without_origin)
+            _note_refused(batch, [*((where, why, where) for where, why in refused.items()), *done.refused])
             self._count(batch, done, kept)
         self._account += done.account
 
@@ -206,12 +219,14 @@ class _Store:
         batch.save(update_fields=["stored", "progress", "skipped", "found", "updated_at"])
 
 
-def _note_refused(batch: Import, refused: dict[str, str]) -> None:
-    """Counts as skipped, and is reported once: a document without room in the one that it belongs to, a lost branch."""
+def _note_refused(batch: Import, refused: Sequence[tuple[str, str, str]]) -> None:
+    """Counts as skipped, and is reported once: a document without room in the one that it belongs to, a lost branch, a
+    file beyond a quota. Each with its place, the reason and the external id of what it belongs to.
+    """
     known = {each["where"] for each in batch.skipped}
     new = [
-        {"where": where, "reason": why, "external_id": where, **kept(why)}
-        for where, why in refused.items()
+        {"where": pg_text(where), "reason": why, "external_id": pg_text(external_id), **kept(why)}
+        for where, why, external_id in refused
         if where not in known
     ]
     batch.skipped = [*batch.skipped, *new][:MAX_LISTED]

@@ -20,16 +20,19 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import Count, Max, Min, Q, Sum
+from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
-from core.text import pg_text, sentence_of
+from core.isolation.acting import Caller, acting_as
+from core.text import Sentence, pg_text, sentence_of
+from core.text import gettext_noop as _
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
-from imports.reading.items import ImportedConversation, UnreadableExport
+from imports.reading.items import ImportedConversation, Notice, Skipped, UnreadableExport
 from imports.storing import job as store
 from imports.storing import job as undoing
 from imports.storing import queue
 from imports.storing.contents import (
+    PlannedTurn,
     SkippedCounts,
     TurnAccount,
     Wanted,
@@ -38,13 +41,16 @@ from imports.storing.contents import (
     first_words,
     id_of,
     kind_of,
+    open_export,
     planned_turns,
     product_of,
     read,
 )
 from imports.storing.conversations import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
 from imports.storing.documents import KeptItem, statuses_of, title_of, written_at
+from imports.storing.files import place_of, refusals_of, size_of
 from imports.storing.queue import LeaseLost
+from intake.chats.quotas import room_for_files
 from intake.models import Conversation, Turn, User
 
 # --- The preview: the contents of an export, and how much of it is here already, before anything is stored ---
@@ -53,6 +59,10 @@ from intake.models import Conversation, Turn, User
 
 # The number that is looked up together.
 BATCH = 100
+NO_ROOM = _(
+    "The files of this export have %(size)s, and there is room for %(room)s: those that come last stay out, and the "
+    "report lists them."
+)
 TELL_SECONDS = 1.0
 PREVIEW_STATES = (Import.State.READING,)
 
@@ -69,17 +79,19 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch.product = product
         batch.save(update_fields=["product"])
     left_out, reported_at, account = SkippedCounts(), time.monotonic(), TurnAccount()
-    for items in batches_of(read(batch, left_out), size=BATCH):
-        with acting_as(user):
-            batch = queue.keep(job, user=user, states=PREVIEW_STATES)
-            _add(items, user, batch, account)
-            # Counting takes longer with more data.
-            if time.monotonic() - reported_at > TELL_SECONDS:
-                _save(batch, left_out)
-                reported_at = time.monotonic()
-        yield
+    with open_export(batch) as export:
+        for items in batches_of(read(export, batch, left_out), size=BATCH):
+            with acting_as(user):
+                batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+                _add(items, user, batch, account, left_out)
+                # Counting takes longer with more data.
+                if time.monotonic() - reported_at > TELL_SECONDS:
+                    _save(batch, left_out)
+                    reported_at = time.monotonic()
+            yield
     with acting_as(user):
         batch = queue.keep(job, user=user, states=PREVIEW_STATES)
+        _note_quota(user, left_out)
         batch.state = Import.State.READY
         batch.progress = 1.0
         batch.account = account.as_data("read")
@@ -87,16 +99,23 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         queue.keep_until_expiry(batch, now=batch.updated_at)
 
 
-def _add(items: Sequence[Wanted], user: User, batch: Import, account: TurnAccount) -> None:
+def _add(items: Sequence[Wanted], user: User, batch: Import, account: TurnAccount, left_out: SkippedCounts) -> None:
     conversations = [item for item in items if isinstance(item, ImportedConversation)]
     others = [item for item in items if not isinstance(item, ImportedConversation)]
-    entries = [*_conversation_entries(conversations, user, batch, account), *_other_entries(others, user, batch)]
+    entries = [
+        *_conversation_entries(conversations, user, batch, account, left_out),
+        *_other_entries(others, user, batch),
+    ]
     # A second item with an id adds only its additional turns.
     ImportEntry.objects.bulk_create(entries, ignore_conflicts=True)
 
 
 def _conversation_entries(
-    conversations: Sequence[ImportedConversation], user: User, batch: Import, account: TurnAccount
+    conversations: Sequence[ImportedConversation],
+    user: User,
+    batch: Import,
+    account: TurnAccount,
+    left_out: SkippedCounts,
 ) -> Iterator[ImportEntry]:
     whole = [
         TurnStretch(
@@ -127,6 +146,9 @@ def _conversation_entries(
             status, new_turns = ImportEntry.Status.DELETED, 0
         else:
             status = ImportEntry.Status.LONGER if new_turns else ImportEntry.Status.HERE
+        if status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER):
+            new = [turn for turn in stretch.turns if item_of(turn, known) is None or turn.key in longer]
+            _list_files(new, stretch.conversation, left_out)
         times = [turn.said_at for turn in stretch.turns]
         first = first_words(stretch.turns)
         yield ImportEntry(
@@ -144,6 +166,29 @@ def _conversation_entries(
             is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
             conversation_id=item.conversation_id if item and item.conversation_id in here else own.get(stretch.key),
         )
+
+
+def _list_files(turns: Sequence[PlannedTurn], conversation: ImportedConversation, left_out: SkippedCounts) -> None:
+    """Adds up the files of these turns, and lists those that cannot come in."""
+    title = _title_of(conversation, turns)
+    for turn in turns:
+        left_out.file_bytes += sum(map(size_of, turn.files))
+        for file, why in refusals_of(turn.files):
+            left_out.file_bytes -= size_of(file)
+            where = place_of(file, title, turn.said_at)
+            left_out.add(Skipped(where=where, reason=why, external_id=id_of(conversation)))
+
+
+def _title_of(conversation: ImportedConversation, turns: Sequence[PlannedTurn]) -> str:
+    return _line(conversation.title or first_words(turns))
+
+
+def _note_quota(user: User, left_out: SkippedCounts) -> None:
+    """Says before the import that not all its files will have room; its report then lists those that had none."""
+    room = room_for_files(Caller(user_id=user.pk)) if left_out.file_bytes else None
+    if room is not None and left_out.file_bytes > room:
+        size, rest = (filesizeformat(each).replace("\xa0", " ") for each in (left_out.file_bytes, room))
+        left_out.add(Notice(text=Sentence(NO_ROOM, size=size, room=rest)))
 
 
 def _longer(user: User, whole: Sequence[TurnStretch], known: ItemsByKey) -> set[bytes]:

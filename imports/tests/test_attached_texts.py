@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from core.ids import time_of_id
+from imports.reading.items import ImportedFile
 from imports.storing import files
 from imports.tests.exports import SAID, message
 from imports.tests.exports import a_conversation as conversation_of
@@ -29,7 +30,11 @@ def a_chat(*texts):
     return conversation_of(
         messages=[
             message(
-                "q", "user", "Please read this", attachments=tuple(name for name, _ in texts), attached_texts=texts
+                "q",
+                "user",
+                "Please read this",
+                attachments=tuple(name for name, _ in texts),
+                files=tuple(ImportedFile(name=name, text=text) for name, text in texts),
             ),
             message("a", "assistant", "I did.", parent="q"),
         ]
@@ -46,7 +51,7 @@ def test_an_attached_text_is_a_file_of_its_turn(person):
         ("notes.md", "imported", "read"),
     ]
     assert attachments.bytes_of(kept[0]) == PASTED[0][1].encode()
-    assert [call["input"] for call in turn.tool_calls] == [{"name": "lease.pdf"}, {"name": "notes.md"}]
+    assert turn.tool_calls == []
 
 
 def test_it_is_found_as_of_the_time_when_it_was_attached(person):
@@ -75,7 +80,7 @@ def test_what_does_not_fit_a_quota_stays_folded_in_its_turn(person, settings):
     bring(person, a_chat(*PASTED))
     turn = Turn.objects.get()
     assert turn.attachment_count == 1
-    assert turn.tool_calls[-1] == {"id": "imported-3", "name": "attachment", "input": {"text": PASTED[0][1]}}
+    assert turn.tool_calls[-1] == {"id": "imported-text-1", "name": "attachment", "input": {"text": PASTED[0][1]}}
     assert AttachmentText.objects.get().text == PASTED[1][1]
 
 

@@ -1,6 +1,8 @@
 """Export, delete, import: the same export again, from JSON and from Markdown."""
 
+import io
 import json
+import zipfile
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,11 +15,16 @@ from core.isolation.acting import acting_as
 from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
 from intake.accounts import activity
+from intake.attachments.services import bytes_of
 from intake.chats import deleting, exporting
-from intake.models import Activity, Conversation, Turn
+from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Turn
+from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, records
 from memory.models.documents import ABOUT_ME
+from memory.search.history import HistoryRequest, search_history
+from memory.tests.attached import read_all, say
+from testing import files
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -188,3 +195,84 @@ def test_a_ring_cannot_be_closed_by_importing_an_origin_anew():
     assert Importer(client).bring(json.dumps(again).encode(), only=[name])["state"] == "done"
     back = Conversation.objects.filter(pk=id_here(bob, UUID(ids[1]))).first()
     assert back is None or back.branched_from is None
+
+
+# --- Attached files ---
+
+LEASE = files.pdf(["The lease ends in May.", "The deposit is paid back within six weeks."])
+WITH_FILES = {name: FORMS[name] for name in ("zip", "markdown")}
+
+
+@pytest.fixture
+def with_files(alice):
+    """Two files of one name, a zip and an export of Recollect, which are no part of the export that holds them."""
+    own = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as written:
+        written.writestr("recollect.json", own)
+    a_turn_with = {"lease.pdf": LEASE, "room.png": a_picture(), "own.json": own, "all.zip": packed.getvalue()}
+    attached = [a_file(alice, data, name) for name, data in a_turn_with.items()]
+    attached.append(a_file(alice, b"Milk, eggs", "lease.pdf", kind="pasted"))
+    say(alice, *attached, message="Keep these")
+    read_all()
+    return alice
+
+
+def bytes_by_name(user):
+    rows = Attachment.objects.for_user(user).order_by("position")
+    return [(each.name, each.kind, each.media_type, bytes_of(each)) for each in rows]
+
+
+def places(user):
+    texts = AttachmentText.objects.for_user(user).order_by("attachment__position", "number")
+    return list(texts.values_list("place", "text"))
+
+
+def found(user):
+    results = search_history(HistoryRequest(query="deposit paid back"), user=user, now=timezone.now()).results
+    return [(each.reference.file, each.reference.place) for each in results if each.reference.file]
+
+
+@pytest.mark.parametrize("form", WITH_FILES)
+def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files, importer, form):
+    before = exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)
+    assert len(before[1]) == 5 and before[3] == [("lease.pdf", "page 2")]
+    data = b"".join(FORMS[form](user=with_files, now=timezone.now()))
+    delete_all(with_files)
+    assert not AttachmentPiece.objects.exists()
+    done = importer.bring(data)
+    assert (done["state"], done["skipped"]) == ("done", [])
+    read_all()
+    assert (exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)) == before
+
+
+@pytest.mark.parametrize("form", WITH_FILES)
+def test_files_come_to_another_account_too_once_and_with_other_ids(with_files, form):
+    data = b"".join(FORMS[form](user=with_files, now=timezone.now()))
+    bob = a_person("bob@example.com")
+    client = Client()
+    client.force_login(bob)
+    for _ in range(2):
+        assert Importer(client).bring(data)["state"] == "done"
+        read_all()
+        assert bytes_by_name(bob) == bytes_by_name(with_files)
+        assert places(bob) == places(with_files)
+        assert found(bob) == [("lease.pdf", "page 2")]
+    ids = set(Attachment.objects.values_list("pk", flat=True))
+    assert len(ids) == 10
+
+
+def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_files, importer):
+    data = b"".join(exporting.account_as_json(user=with_files, now=NOW))
+    delete_all(with_files)
+    done = importer.bring(data)
+    assert any("does not have: 5." in each for each in done["notices"])
+    assert Turn.objects.get(user_message="Keep these").attachment_count == 0
+
+
+def test_undoing_takes_the_files_of_an_export_with_it(with_files, importer):
+    data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
+    delete_all(with_files)
+    done = importer.bring(data)
+    importer.undo(done["id"])
+    assert not (Attachment.objects.exists() or AttachmentPiece.objects.exists() or AttachmentText.objects.exists())

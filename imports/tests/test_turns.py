@@ -1,5 +1,6 @@
 """From messages to turns: which belong together, what follows what, and what is a version of what."""
 
+from imports.reading.items import ImportedFile
 from imports.storing.contents import planned_turns
 from imports.tests.exports import SAID, a_conversation, message
 
@@ -69,7 +70,11 @@ def test_ids_that_come_twice_stay_apart():
 
 def test_what_cannot_be_stored_is_cleaned_and_what_is_attached_is_kept_folded():
     asked = message(
-        "q", "user", "A\x00B\ud800", attachments=("photo\x00.jpg",), attached_texts=(("a\x00.txt", "pasted\x00"),)
+        "q",
+        "user",
+        "A\x00B\ud800",
+        attachments=("photo\x00.jpg",),
+        files=(ImportedFile(name="a\x00.txt", text="pasted\x00"),),
     )
     answered = message(
         "a", "assistant", "Yes", tool_calls=({"name": "search", "input": {"q": "\x00x"}},), model="gpt-4o"
@@ -77,7 +82,7 @@ def test_what_cannot_be_stored_is_cleaned_and_what_is_attached_is_kept_folded():
     (turn,) = plan(asked, answered)
     assert turn.user_message == "AB\ufffd"
     assert turn.model == "gpt-4o"
-    assert turn.attached_texts == [("a.txt", "pasted")]
+    assert turn.files == (ImportedFile(name="a.txt", text="pasted"),)
     assert turn.tool_calls == [
         {"id": "imported-1", "name": "attachment", "input": {"name": "photo.jpg"}},
         {"id": "imported-2", "name": "search", "input": {"q": "x"}},

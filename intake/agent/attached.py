@@ -4,15 +4,17 @@ Everything in a file is data of unknown origin: it stands between the marks of `
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic_ai.messages import BinaryContent
 
 from core.errors import InvalidInput, NotFound
+from core.isolation.acting import Caller
 from core.text import cut
 from intake.agent.models import tokens_of
 from intake.attachments import pictures
-from intake.attachments.services import PICTURES, attachments_of, bytes_of
+from intake.attachments.services import PICTURES, attachments_of, bytes_of, get
 from intake.models import Attachment, AttachmentText, Turn
 
 # What vendors count for a picture of this size, in tokens, at the most.
@@ -65,16 +67,28 @@ def described(turn: Turn, *, around: Callable[[str], str], tokens: int, sees_pic
 
 
 def pictures_of(turn: Turn, *, at_most: int) -> list[BinaryContent]:
-    """The pictures of a turn in the size that models read. One that cannot be decoded is left out."""
-    found: list[BinaryContent] = []
-    for file in attachments_of([turn])[turn.pk]:
-        if file.media_type in PICTURES and len(found) < at_most:
-            try:
-                data, media_type = pictures.scaled(bytes_of(file), pictures.MODEL_PIXELS)
-            except (InvalidInput, NotFound):
-                continue
-            found.append(BinaryContent(data=data, media_type=media_type))
-    return found
+    """The pictures of a turn, still without their bytes: `scaled` fills them in, once no transaction is open."""
+    pictures = (file for file in attachments_of([turn])[turn.pk] if file.media_type in PICTURES)
+    return [
+        BinaryContent(b"", media_type=file.media_type, identifier=str(file.pk)) for file in islice(pictures, at_most)
+    ]
+
+
+def bytes_of_picture(caller: Caller, attachment_id: str) -> bytes | None:
+    """None if it was deleted meanwhile."""
+    try:
+        return bytes_of(get(caller=caller, attachment_id=attachment_id))
+    except NotFound:
+        return None
+
+
+def scaled(data: bytes) -> BinaryContent | None:
+    """A picture in the size that models read; None if it cannot be decoded. It takes up to a second."""
+    try:
+        smaller, media_type = pictures.scaled(data, pictures.MODEL_PIXELS)
+    except InvalidInput:
+        return None
+    return BinaryContent(data=smaller, media_type=media_type)
 
 
 def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_pictures: bool, has_tools: bool) -> str:

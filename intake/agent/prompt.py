@@ -1,10 +1,11 @@
 """The context and the prompt of one answer, fitted into the model's window, and the events that come back."""
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     TextPart,
     UserContent,
@@ -303,7 +305,7 @@ def user_content(turn: Turn, deps: ChatDeps) -> str:
 
 
 def _pictures(turn: Turn, deps: ChatDeps, at_most: int) -> tuple[BinaryContent, ...]:
-    """The pictures of a turn, for a model that sees them."""
+    """The pictures of a turn, for a model that sees them; their bytes come last (`with_pictures`)."""
     if not turn.attachment_count or deps.model is None or not deps.model.sees_pictures:
         return ()
     return tuple(attached.pictures_of(turn, at_most=at_most))
@@ -490,6 +492,37 @@ def with_left_out(asked: Asked, *, turn: Turn, beginning: str, passages: Iterabl
     if recalled:
         text += RECALLED.format(passages=deps.untrusted.around("\n\n".join(recalled)))
     return replace(asked, deps=replace(deps, left_out=text), tokens=asked.tokens + tokens_of(text))
+
+
+def pictures_in(asked: Asked) -> list[str]:
+    """The ids of all pictures of the prompt, which have no bytes yet."""
+    contents = [*asked.pictures, *chain.from_iterable(map(_contents, asked.history))]
+    return [each.identifier for each in contents if isinstance(each, BinaryContent)]
+
+
+def with_pictures(asked: Asked, pictures: Mapping[str, BinaryContent | None]) -> Asked:
+    """The prompt with these pictures; without those that cannot be decoded."""
+    history = [
+        replace(each, parts=[_with_pictures(part, pictures) for part in each.parts])
+        if isinstance(each, ModelRequest)
+        else each
+        for each in asked.history
+    ]
+    own = tuple(found for each in asked.pictures if (found := pictures.get(each.identifier)))
+    return replace(asked, pictures=own, history=history)
+
+
+def _contents(message: ModelMessage) -> Iterator[UserContent]:
+    for part in message.parts:
+        if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
+            yield from part.content
+
+
+def _with_pictures(part: ModelRequestPart, pictures: Mapping[str, BinaryContent | None]) -> ModelRequestPart:
+    if not isinstance(part, UserPromptPart) or isinstance(part.content, str):
+        return part
+    filled = (pictures.get(each.identifier) if isinstance(each, BinaryContent) else each for each in part.content)
+    return replace(part, content=[each for each in filled if each is not None])
 
 
 def beginning_of(asked: Asked, caller: Caller) -> str:

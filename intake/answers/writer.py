@@ -23,12 +23,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DataError, InterfaceError, OperationalError, connections
 from django.utils import timezone
+from pydantic_ai.messages import BinaryContent
 
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
 from core.text import gettext_noop as _
-from intake.agent import loop, prompt
+from intake.agent import attached, loop, prompt
 from intake.agent.attached import is_being_read
 from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
 from intake.agent.prompt import (
@@ -339,7 +340,18 @@ class AnswerWriter:
             deps, asked, beginning = await as_caller(self.caller, self._fitted, deps)
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
         self.log.set_sent(not_sent=len(asked.left_out), sent=asked.sent)
-        return prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=await self._recalled(asked))
+        passages = await self._recalled(asked)
+        return await self._with_pictures(
+            prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=passages)
+        )
+
+    async def _with_pictures(self, asked: Asked) -> Asked:
+        """Scales the pictures one after the other, each read in a transaction that has ended before."""
+        pictures: dict[str, BinaryContent | None] = {}
+        for id_ in prompt.pictures_in(asked):
+            data = await as_caller(self.caller, attached.bytes_of_picture, self.caller, id_)
+            pictures[id_] = await asyncio.to_thread(attached.scaled, data) if data is not None else None
+        return prompt.with_pictures(asked, pictures) if pictures else asked
 
     async def _until_read(self) -> None:
         """A file that was just uploaded is read within seconds; the answer waits so long, and then goes without it."""

@@ -171,17 +171,17 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "is_recall": turn.is_recall,
             "error": turn.error and without_values(turn.error),
             "usage": turn.usage,
-            **_attachments(turn),
+            **_attachments(turn, user),
         }
 
 
-def _attachments(turn: Turn) -> dict[str, Any]:
+def _attachments(turn: Turn, user: User) -> dict[str, Any]:
     """The files of a turn that has some, each with its name in the zip."""
     found = attachments_of([turn])[turn.pk]
-    return {"attachments": [_attachment(each) for each in found]} if found else {}
+    return {"attachments": [_attachment(each, user) for each in found]} if found else {}
 
 
-def _attachment(attachment: Attachment) -> dict[str, Any]:
+def _attachment(attachment: Attachment, user: User) -> dict[str, Any]:
     return {
         "id": attachment.pk,
         "name": attachment.name,
@@ -191,6 +191,7 @@ def _attachment(attachment: Attachment) -> dict[str, Any]:
         "kind": attachment.kind,
         "file": attached_name(attachment),
         "created_at": attachment.created_at,
+        "proof": proof_of(user, attachment.pk, ""),
     }
 
 

@@ -50,6 +50,14 @@ def take_file(caller: Caller, size: int) -> None:
         _take(caller.user_id, Holdings(file_bytes=size), most_of_files=most)
 
 
+def room_for_files(caller: Caller) -> int | None:
+    """How many bytes of new files fit the quota; None without one."""
+    most: int = settings.VISITOR_FILE_BYTES if caller.is_visitor else settings.QUOTA_FILE_BYTES
+    if not most or caller.user_id is None:
+        return None
+    return max(0, most - measure(caller.user_id).file_bytes)
+
+
 def _take(user_id: int | None, added: Holdings, *, fills_queue: bool = False, most_of_files: int = 0) -> None:
     if user_id is None:
         return

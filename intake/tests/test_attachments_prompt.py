@@ -3,15 +3,22 @@
 import base64
 import io
 import json
+import re
+import sys
 
 import pytest
+from django.db import connections
+from django.db.backends.utils import CursorWrapper
 from PIL import Image
 
+from intake.attachments import pictures
 from intake.models import Attachment, AttachmentText
 from intake.tests.attached import a_file, a_picture
 from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+MOST_MORE_WITH_FILES = 8
 
 
 def read(attachment, *parts):
@@ -121,6 +128,29 @@ def test_pictures_go_scaled_down_to_a_model_that_sees_and_by_name_to_others(alic
     assert "“floor.png”" in prompt_of(model)[0]
 
 
+def test_no_transaction_is_open_while_pictures_are_scaled(alices, person, language_model, settings, monkeypatch):
+    model = language_model(Say(("Two.",)), Say(("Still.",)))
+    settings.LLM_VISION = "on"
+    is_open = []
+
+    def scaled(data, longest):
+        is_open.append(any(each.in_atomic_block for each in connections.all(initialized_only=True)))
+        return data, "image/png"
+
+    monkeypatch.setattr(pictures, "scaled", scaled)
+    begun = send(alices, "What are they?", *[a_file(person, a_picture(each), f"{each}.png") for each in (4, 5)])
+    alices.events("Sure?", conversation_id=begun["conversationId"])
+    assert is_open == [False] * 4
+    assert [prompt_of(model, at)[0].count("image_url") for at in (0, 1)] == [4, 4]
+
+
+def test_a_picture_that_cannot_be_decoded_is_left_out_of_the_prompt(alices, person, language_model, settings):
+    model = language_model(Say(("One.",)))
+    settings.LLM_VISION = "on"
+    send(alices, "What?", a_file(person, a_picture()[:40], "broken.png"), a_file(person, a_picture(), "whole.png"))
+    assert prompt_of(model)[0].count('"type": "image_url"') == 1
+
+
 @pytest.mark.parametrize(
     ("id_", "sees"),
     [
@@ -165,3 +195,40 @@ def test_recall_mode_looks_for_the_name_of_a_file_that_was_sent_without_words(al
     events = alices.events(None, attachments=[str(a_file(person, name="lease.txt").pk)])
     assert events[-1].name == "done"
     assert "lease.txt" in json.dumps([each.data for each in events if each.name == "tool_call"])
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """Those of all threads."""
+    seen = []
+    execute = CursorWrapper._execute
+
+    def counted(self, sql, params, *context):
+        seen.append(str(sql))
+        return execute(self, sql, params, *context)
+
+    monkeypatch.setattr(CursorWrapper, "_execute", counted)
+    return seen
+
+
+def test_a_turn_without_files_asks_nothing_about_files_and_a_turn_with_some_little(
+    alices, person, language_model, statements, settings
+):
+    """Counted on the second turn of a chat: the first one also makes the chat."""
+    settings.ATTACHMENT_WAIT_SECONDS = 0
+    language_model(*[Say(("Done.",)) for _ in range(4)])
+
+    def counted(*files):
+        begun = send(alices, "First")
+        statements.clear()
+        send(alices, "Second", *files, conversation_id=begun["conversationId"])
+        return list(statements)
+
+    attached = a_file(person), a_file(person, b"Salt", "salt.txt")
+    for each in attached:
+        read(each, ("", "Milk, eggs"))
+    without, with_files = counted(), counted(*attached)
+    sys.stdout.write(f"{len(without)} statements without files, {len(with_files)} with two\n")
+    assert [each for each in without if re.search(r"\battachment(s|_pieces|_texts)\b", each)] == []
+    # Claimed in one; then their rows, and the texts of each, are read for the prompt and for the page.
+    assert 0 < len(with_files) - len(without) <= MOST_MORE_WITH_FILES

@@ -32,8 +32,8 @@ from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
 from core.validation import position_in_address
 from intake.accounts import activity
-from intake.accounts.identity import caller_of, is_registered
-from intake.agent.language_models import ask_servers, offered_choices
+from intake.accounts.identity import caller_of, is_registered, person_of
+from intake.agent.language_models import ask_servers, is_recall_mode, offered_choices
 from intake.attachments.services import attachments_of
 from intake.chats import arranging, deleting, reading
 from intake.chats.exporting import chats_as_json
@@ -55,6 +55,7 @@ from intake.chats.services import MAX_MESSAGE_LENGTH
 from intake.chats.tree import Tree, conversation_path
 from intake.models import Activity, Conversation, Turn, User
 from intake.models.users import may_visitors_chat
+from intake.ports import memory
 from intake.web.forms import RenameForm
 from intake.web.middleware import log_in_to_see
 from intake.web.staff import REGISTRATIONS, is_to_choose_who_registers
@@ -136,6 +137,13 @@ EXAMPLES = [
     _("I decided to learn the cello. Suggest a plan for the first month."),
     _("Which decisions have I talked through here, and what did I decide?"),
 ]
+# Without a language model a chat keeps what is written and quotes it.
+EXAMPLES_WITHOUT_MODEL = [
+    _("The spare key is with our neighbour on the second floor."),
+    _("Where is the spare key?"),
+    _("I decided to learn the cello, with one lesson a week."),
+    _("What did I decide to learn?"),
+]
 
 
 def personal_page(view: View[P]) -> View[P]:
@@ -159,10 +167,14 @@ def personal_page(view: View[P]) -> View[P]:
 
 @personal_page
 def home(request: HttpRequest) -> HttpResponse:
-    shown: dict[str, Any] = {"examples": EXAMPLES, "is_temporary": "temporary" in request.GET}
+    shown: dict[str, Any] = {**_shell(request), "is_temporary": "temporary" in request.GET}
+    shown["has_no_model"] = is_recall_mode()
+    if is_registered(request):
+        shown["parts"] = memory.get().home(user=person_of(request), now=timezone.now())
     if is_to_choose_who_registers(request):
         shown["registrations"] = REGISTRATIONS
-    return render(request, "intake/chat.html", {**_shell(request), **shown})
+    shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
+    return render(request, "intake/chat.html", shown)
 
 
 @personal_page

@@ -24,13 +24,14 @@ from django.db.models import Exists, OuterRef, QuerySet
 from core.citus.routing import about
 from core.isolation.acting import insert_many
 from core.logs import request_id
+from intake.models import Attachment
 from memory.backends.embedders import Embedder, EmbedderError, get_embedder
 from memory.chunking import PassageSpan
 from memory.index import terms, vectors
 from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut, line_spans, passages_of
 from memory.index.terms import RULES, configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
-from memory.models.documents import Place
+from memory.models.documents import Corpus, Place
 
 # --- Wakes a worker after a save, from its own thread, so that a dead or silent broker delays no request ---
 # The message contains only the id of a request: the pending rows are the queue. Many calls become one message, and the
@@ -249,8 +250,21 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     fitting = {place for place, one in requested.items() if place in known and one.is_that_of(known[place])}
     stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
     missing = [passage for place, passage in requested.items() if place not in fitting]
-    _replace(rows, stale, missing, model=model, now=now)
+    _replace(rows, stale, missing, _twins(entry.place, model), model=model, now=now)
     return bool(missing)
+
+
+def _twins(place: Place, model: EmbeddingModel) -> EmbeddingQuerySet:
+    """The rows of the same part of the same file in another message: a version of a message has the files of the first.
+
+    Their vectors are those of the same words, so the model need not read a long file again for each version.
+    """
+    if place.corpus != Corpus.ATTACHMENT:
+        return Embedding.objects.none()
+    mine = Attachment.objects.filter(user=place.user_id)
+    same = mine.filter(sha256__in=mine.filter(pk=place.source_id).values("sha256")).exclude(pk=place.source_id)
+    rows = Embedding.objects.in_corpus(Corpus.ATTACHMENT).filter(user_id=place.user_id, model=model)
+    return rows.filter(source_id__in=same.values("pk"), chunk_index=place.chunk_index)
 
 
 def _under_other_headings(texts: Sequence[Text], rows: Collection[Embedding], embedder: Embedder) -> set[int]:
@@ -267,10 +281,17 @@ def _under_other_headings(texts: Sequence[Text], rows: Collection[Embedding], em
 
 
 def _replace(
-    rows: EmbeddingQuerySet, stale: list[int], missing: list[Passage], *, model: EmbeddingModel, now: datetime
+    rows: EmbeddingQuerySet,
+    stale: list[int],
+    missing: list[Passage],
+    twins: EmbeddingQuerySet,
+    *,
+    model: EmbeddingModel,
+    now: datetime,
 ) -> None:
-    """Replace the stale rows by the missing ones; a text that only moved keeps its vector."""
+    """Replace the stale rows by the missing ones; a text that only moved keeps its vector, and twins share theirs."""
     made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
+    made |= _vectors(twins, missing) if missing else {}
     if stale:
         vectors.delete(rows.filter(pk__in=stale))
     Embedding.objects.bulk_create(
@@ -282,8 +303,8 @@ def _replace(
         transaction.on_commit(wake_worker, robust=True)
 
 
-def _vectors(stale: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
-    embedded = stale.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
+def _vectors(rows: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
+    embedded = rows.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
     return {
         bytes(row.content_hash): {"vector": row.vector, "embedded_at": row.embedded_at, "attempts": row.attempts}
         for row in embedded

@@ -15,6 +15,7 @@ from intake.models import Attachment, AttachmentText, User
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import a_person, a_visitor, caller_for
 from memory import index, tasks
+from memory.backends.embedders import FakeEmbedder
 from memory.index import attachments
 from memory.models import Corpus, Embedding, IndexedText
 from memory.tests.attached import attach, read_all, say
@@ -109,6 +110,25 @@ def test_the_files_of_another_version_of_a_message_are_indexed_too(alice):
         versions.begin(request, caller=caller_for(alice), now=timezone.now())
     read_all()
     assert len(indexed()) == 2
+
+
+def test_the_same_file_of_another_message_has_the_vectors_of_the_first(alice, monkeypatch):
+    data = b"The lease ends in May.\n\nThe rent is 900."
+    first = attach(alice, data, "lease.md")
+    with as_a_worker():
+        index.embed_pending()
+    read = []
+    embed = FakeEmbedder.embed_documents
+    monkeypatch.setattr(FakeEmbedder, "embed_documents", lambda self, texts: read.extend(texts) or embed(self, texts))
+    second, other = attach(alice, data, "again.md"), attach(a_person("bob@example.com"), data)
+    with as_a_worker():
+        index.embed_pending()
+    # Another user's vectors are not shared.
+    assert len([text for text in read if "lease" in text]) == 1
+    rows = Embedding.objects.in_corpus(Corpus.ATTACHMENT).exclude(vector=None)
+    mine = [list(rows.filter(source_id=each.pk).order_by("part").values_list("vector")) for each in (first, second)]
+    assert mine[0] == mine[1] != []
+    assert rows.filter(source_id=other.pk).exists()
 
 
 def test_a_file_that_cannot_be_read_says_why(alice):

@@ -123,7 +123,10 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     (folder / "settings.json").write_text('{"secret": "s3cret"}')
     (path.parent / "notes.txt").write_text("s3cret")
     (path.parent / "linked.jsonl").symlink_to(folder / "settings.json")
-    assert [each.name for each in importing.requested_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
+    (folder / "history.jsonl").write_text("{}")
+    session = "projects/-home-alice-shop/0000-1.jsonl"
+    assert [each.name for each in importing.requested_files(folder, None)] == ["history.jsonl", session]
+    assert [each.name for each in importing.requested_files(folder / "projects", None)] == [session]
     for inside in (folder, folder / "projects"):
         status, _, err = recollect("import", inside)
         assert status == 0, err
@@ -137,6 +140,20 @@ def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path)
         path.write_text("x")
     found = importing.requested_files(tmp_path / "vault", None)
     assert [each.name for each in found] == ["a.md", "b/c.markdown", "conversations.json"]
+
+
+def test_an_unpacked_export_is_packed_with_the_files_of_its_messages(tmp_path):
+    attached = [
+        "attachments/0123456789ab lease.pdf",
+        "file-AAAAAAAAAA-kiln.png",
+        "file_0000abcdef.dat",
+        "recollect.json",
+    ]
+    for name in (*attached, "attachments/holiday.png", "picture.png"):
+        path = tmp_path / "export" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    assert [each.name for each in importing.requested_files(tmp_path / "export", None)] == attached
 
 
 @pytest.mark.parametrize(
@@ -184,13 +201,15 @@ def test_sync_brings_what_changed_and_nothing_else(recollect, alice, tmp_path, m
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "nowhere"))
     claude_code(folder)
     assert recollect("sync")[1] == "claude-code: 1 conversation, 1 turn\n"
+    # Prompts alone are nothing that was said.
+    (folder / "history.jsonl").write_text("{}\n")
     assert recollect("sync", "claude-code")[1] == "claude-code: nothing new\n"
     assert Import.objects.count() == 1
     claude_code(folder, session="0000-2", text="And squash?", project="-home-alice-other")
     sent = []
     monkeypatch.setattr(importing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
     recollect("sync")
-    assert [each.name for each in sent] == ["projects/-home-alice-other/0000-2.jsonl"]
+    assert [each.name for each in sent] == ["projects/-home-alice-other/0000-2.jsonl", "history.jsonl"]
 
 
 def test_sync_says_where_it_looked_if_there_is_nothing(recollect, tmp_path, monkeypatch):

@@ -69,11 +69,16 @@ def read(path: Path, product: str | None = None, limits: Limits | None = None, *
 
     `name`: that of an uploaded file, by which the report names positions in it.
     """
-    chosen = _named(product) if product else None
     with open_files(path, limits, name=name) as files:
-        for refused in files.refused():
-            yield Skipped(where=refused.where, reason=refused.reason)
-        yield from (chosen or recognise(files)).read(files)
+        yield from read_files(files, product)
+
+
+def read_files(files: Files, product: str | None = None) -> Items:
+    """Everything in these files, which stay open: what messages name of them is read afterwards."""
+    reader = _named(product) if product else recognise(files)
+    for refused in files.refused():
+        yield Skipped(where=refused.where, reason=refused.reason)
+    yield from reader.read(files)
 
 
 def _named(product: str) -> ExportReader:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from imports.reading.attached import ExportFiles, written
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped, UnreadableExport
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, members, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, nearest_visible
 from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, parse_time, text_of
@@ -39,7 +40,24 @@ def _names(files: Files, at_most: int | None = None) -> list[str]:
 def _read(files: Files) -> Items:
     names = _names(files)
     latest = _latest(files, names)
-    return items_of(files, names, lambda where, record, unknown: _conversation(where, record, latest, unknown))
+    beside = ExportFiles(files, names=_asset_names(files))
+    yield from items_of(
+        files, names, lambda where, record, unknown: _conversation(where, record, latest, unknown, beside)
+    )
+    yield from beside.notice()
+
+
+def _asset_names(files: Files) -> dict[str, str]:
+    """The names of files as their sender had them, by those in the export."""
+    found: dict[str, str] = {}
+    for name in files.names():
+        if name.rpartition("/")[2] == "conversation_asset_file_names.json":
+            try:
+                with files.open(name) as stream:
+                    found |= {entry.rpartition("/")[2]: line_of(shown) for entry, shown in members(stream)}
+            except (BrokenJSON, UnreadableExport):
+                continue  # They have the names that their entries have.
+    return found
 
 
 def _latest(files: Files, names: list[str]) -> dict[str, str]:
@@ -64,16 +82,20 @@ def _external_id(record: dict[str, Any]) -> str:
     return id_of(record.get("conversation_id")) or id_of(record.get("id"))
 
 
-def _conversation(where: str, record: Any, latest: dict[str, str], unknown: UnknownKinds) -> Iterator[Item]:
+def _conversation(
+    where: str, record: Any, latest: dict[str, str], unknown: UnknownKinds, beside: ExportFiles
+) -> Iterator[Item]:
     if not isinstance(record, dict) or not isinstance(record.get("mapping"), dict):
         yield Skipped(where=where, reason=NO_MESSAGES)
         return
     external_id = _external_id(record)
     if latest.get(external_id, where) == where:
-        yield _draft(where, record, external_id, unknown).finished()
+        yield _draft(where, record, external_id, unknown, beside).finished()
 
 
-def _draft(where: str, record: dict[str, Any], external_id: str, unknown: UnknownKinds) -> ConversationDraft:
+def _draft(
+    where: str, record: dict[str, Any], external_id: str, unknown: UnknownKinds, beside: ExportFiles
+) -> ConversationDraft:
     gizmo = id_of(record.get("gizmo_id"))
     draft = ConversationDraft(
         product="chatgpt",
@@ -91,18 +113,22 @@ def _draft(where: str, record: dict[str, Any], external_id: str, unknown: Unknow
     model = text_of(record.get("default_model_slug"))
     above = _parents(record["mapping"])
     pictures: dict[str, ImportedMessage] = {}
+    texts: dict[str, ImportedFile] = {}
     for key, value in record["mapping"].items():
         node, message = id_of(key), object_of(object_of(value).get("message"))
         draft.parents[node] = above[node]
         if message:
             at = parse_time(message.get("create_time"))
-            draft.add(node, draft.parents[node], at, _message(node, message, model))
+            draft.add(node, draft.parents[node], at, _message(node, message, model, beside))
             draft.calls[node] = tuple(_calls(message))
-            if picture := _picture(node, message):
+            if picture := _picture(node, message, beside):
                 pictures[node] = picture
+            if text := _text_of_a_file(message):
+                texts[node] = text
             for kind in _unknown_kinds(message):
                 unknown.note(kind, f"{where} {node}")
     _show_pictures(draft, pictures)
+    _attach_texts(draft, texts)
     return draft
 
 
@@ -121,13 +147,38 @@ def _parents(mapping: dict[str, Any]) -> dict[str, str | None]:
     return found
 
 
-def _picture(node: str, message: dict[str, Any]) -> ImportedMessage | None:
+def _picture(node: str, message: dict[str, Any], beside: ExportFiles) -> ImportedMessage | None:
     """The pictures that a tool made."""
-    names = _attachments({}, object_of(message.get("content")))
-    if object_of(message.get("author")).get("role") != "tool" or not names:
+    if object_of(message.get("author")).get("role") != "tool":
         return None
-    at = parse_time(message.get("create_time"))
-    return ImportedMessage(id=node, parent=None, role="assistant", text="[image]", at=at, attachments=names)
+    named = _attachments({}, object_of(message.get("content")))
+    names, at = _names_of(named), parse_time(message.get("create_time"))
+    if not names:
+        return None
+    files = _files_of(named, {}, beside)
+    return ImportedMessage(
+        id=node, parent=None, role="assistant", text="[image]", at=at, attachments=names, files=files
+    )
+
+
+def _text_of_a_file(message: dict[str, Any]) -> ImportedFile | None:
+    """The text that was read from an attached file: a tool quotes it, by the file's id instead of an address."""
+    content = object_of(message.get("content"))
+    is_file = line_of(content.get("url")).startswith(("file-", "file_"))
+    name = line_of(content.get("title")) or line_of(content.get("domain"))
+    text = text_of(content.get("text")).strip()
+    if content.get("content_type") != "tether_quote" or not (is_file and name and text):
+        return None
+    return ImportedFile(name=name, text=text)
+
+
+def _attach_texts(draft: ConversationDraft, texts: dict[str, ImportedFile]) -> None:
+    """Read texts belong to the message above them, unless the export has the file itself."""
+    above = nearest_visible(draft.parents, draft.visible) if texts else {}
+    for node, text in texts.items():
+        asked = draft.visible.get(above[node] or "")
+        if asked and text.name not in {each.name for each in asked.files if each.entry}:
+            draft.visible[asked.id] = replace(asked, files=(*asked.files, text))
 
 
 def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage]) -> None:
@@ -136,16 +187,18 @@ def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage
         return
     above = nearest_visible(draft.parents, [*draft.visible, *pictures])
     asked = nearest_visible(draft.parents, draft.visible)
-    with_answer = {above[node] for node, message in draft.visible.items() if message.role == "assistant"}
+    with_answer = {above[node]: node for node, message in draft.visible.items() if message.role == "assistant"}
     for node, picture in pictures.items():
         kept = tuple({"name": "attachment", "input": {"name": name}} for name in picture.attachments)
         # A report that stands in a tool's message is shown with its pictures.
         if node in draft.visible:
             continue
-        if node in with_answer:
+        if answer := draft.visible.get(with_answer.get(node, "")):
             draft.calls[node] = kept
+            draft.visible[answer.id] = replace(answer, files=(*picture.files, *answer.files))
         elif shown := draft.visible.get(asked[node] or ""):
-            draft.visible[shown.id] = replace(shown, tool_calls=(*shown.tool_calls, *kept))
+            calls, files = (*shown.tool_calls, *kept), (*shown.files, *picture.files)
+            draft.visible[shown.id] = replace(shown, tool_calls=calls, files=files)
         else:
             draft.skipped.pop(node, None)
             draft.visible[node] = picture
@@ -163,7 +216,7 @@ def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"name": "thinking", "summary": thoughts}
 
 
-def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:
+def _message(node: str, message: dict[str, Any], model: str, beside: ExportFiles) -> ImportedMessage | str:
     """The visible message, or the reason why it is hidden."""
     metadata = object_of(message.get("metadata"))
     content = object_of(message.get("content"))
@@ -172,9 +225,13 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
     if not report and (why := _hidden(message, metadata, content)):
         return why
     text = report or (_canvas(_text(content)) if _is_canvas(recipient) else _text(content))
-    attachments = _attachments(metadata, content)
+    named = _attachments(metadata, content)
+    attachments = _names_of(named)
     if not text and not attachments:
         return "empty"
+    files = _files_of(named, metadata, beside)
+    if _is_canvas(recipient) and not report:
+        files += _document(_text(content))
     role = _ROLES.get(message["author"]["role"], "assistant")
     return ImportedMessage(
         id=node,
@@ -184,6 +241,7 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         at=parse_time(message.get("create_time")),
         model=(text_of(metadata.get("model_slug")) or model) if role == "assistant" else "",
         attachments=attachments,
+        files=files,
     )
 
 
@@ -204,6 +262,16 @@ def _canvas(text: str) -> str:
     ]
     name = line_of(fields.get("name"))
     return joined([f"**{name}**" if name else "", text_of(fields.get("content")), *changes]) or text
+
+
+def _document(text: str) -> tuple[ImportedFile, ...]:
+    """The document that was written in a canvas; a change of one stays a message."""
+    try:
+        fields = object_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return ()
+    content = text_of(fields.get("content"))
+    return (written(text_of(fields.get("name")), content, text_of(fields.get("type"))),) if content.strip() else ()
 
 
 def _report(message: dict[str, Any], metadata: dict[str, Any], content: dict[str, Any]) -> str:
@@ -282,8 +350,8 @@ def _recording(part: dict[str, Any]) -> dict[str, Any] | None:
     return (inner or part) if part.get("content_type") == "real_time_user_audio_video_asset_pointer" else None
 
 
-def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> tuple[str, ...]:
-    """Names of attached files; a picture that is among them already is not named twice."""
+def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> dict[str, str]:
+    """Names of attached files by their ids; a picture that is among them already is not named twice."""
     listed = {
         id_of(each.get("id")): line_of(each.get("name")) or id_of(each.get("id"))
         for each in objects_of(metadata.get("attachments"))
@@ -295,7 +363,20 @@ def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> tuple[str
         if recording is not None or part.get("content_type") == "image_asset_pointer":
             pointer = text_of((recording or part).get("asset_pointer")).rpartition("://")[2]
             listed.setdefault(pointer, pointer or "image")
-    return tuple(name for name in listed.values() if name)
+    return listed
+
+
+def _names_of(attached: dict[str, str]) -> tuple[str, ...]:
+    return tuple(name for name in attached.values() if name)
+
+
+def _files_of(attached: dict[str, str], metadata: dict[str, Any], beside: ExportFiles) -> tuple[ImportedFile, ...]:
+    """Those that lie in the export."""
+    types = {id_of(each.get("id")): line_of(each.get("mime_type")) for each in objects_of(metadata.get("attachments"))}
+    found = (
+        (beside.find(id_, "" if name == id_ else name, types.get(id_, "")), name) for id_, name in attached.items()
+    )
+    return tuple(replace(file, named_as=name) for file, name in found if file)
 
 
 def _has_words(parts: list[Any]) -> bool:

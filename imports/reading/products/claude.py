@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.attached import PASTED, ExportFiles, written
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import ImportedDocument, ImportedFile, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
@@ -22,6 +23,7 @@ from imports.reading.trees import (
 from imports.reading.values import id_of, joined, line_of, object_of, objects_of, parse_time, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
+UNNAMED = "attachment"
 _SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
 
 
@@ -32,10 +34,13 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    return items_of(files, names_with(files, *_SHAPES), _items)
+    beside = ExportFiles(files)
+    names = names_with(files, *_SHAPES)
+    yield from items_of(files, names, lambda where, record, unknown: _items(where, record, unknown, beside))
+    yield from beside.notice()
 
 
-def _items(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
+def _items(where: str, record: Any, unknown: UnknownKinds, beside: ExportFiles) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
     elif "conversations_memory" in record or "project_memories" in record:
@@ -43,7 +48,7 @@ def _items(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
     elif "docs" in record or "prompt_template" in record:
         yield from _project(record)
     elif isinstance(record.get("chat_messages"), list):
-        yield _draft(where, record, unknown).finished()
+        yield _draft(where, record, unknown, beside).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
@@ -79,7 +84,7 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
             )
 
 
-def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds) -> ConversationDraft:
+def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds, beside: ExportFiles) -> ConversationDraft:
     draft = ConversationDraft(
         product="claude",
         where=where,
@@ -97,7 +102,7 @@ def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds) -> Convers
             node = f"{node}#{place}"
         named = id_of(message.get("parent_message_uuid"))
         parent = (None if named in NO_PARENTS else named) if is_tree else before
-        draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message))
+        draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message, beside))
         for kind in _unknown_kinds(message):
             unknown.note(kind, f"{where} {node}")
         before = node
@@ -113,7 +118,7 @@ def _newest(draft: ConversationDraft) -> str | None:
     return max(dated, key=lambda each: each[0])[1]
 
 
-def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
+def _message(node: str, message: dict[str, Any], beside: ExportFiles) -> ImportedMessage | str:
     role = _ROLES.get(text_of(message.get("sender")))
     if role is None:
         return "neither of the person nor of Claude"
@@ -122,7 +127,7 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
     # Beside blocks this repeats them, or says that a block is not supported.
     text = text or _words(role, [text_of(message.get("text"))]) or _only_result(blocks)
     attached = objects_of(message.get("attachments"))
-    names = tuple(line_of(each.get("file_name")) or "attachment" for each in [*attached, *_files(message)])
+    names = tuple(line_of(each.get("file_name")) or UNNAMED for each in [*attached, *_files(message)])
     if not text and not names:
         return "empty"
     return ImportedMessage(
@@ -132,13 +137,38 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         text=text,
         at=parse_time(message.get("created_at")),
         attachments=names,
-        attached_texts=tuple(
-            (line_of(each.get("file_name")) or "attachment", text)
-            for each in attached
-            if (text := text_of(each.get("extracted_content"))).strip()
-        ),
+        files=(*_extracted(attached), *_stored(message, beside), *_documents(blocks)),
         tool_calls=calls_in(blocks),
     )
+
+
+def _extracted(attached: list[dict[str, Any]]) -> Iterator[ImportedFile]:
+    """The texts that were read from attached files, or pasted."""
+    for each in attached:
+        if (text := text_of(each.get("extracted_content"))).strip():
+            name = line_of(each.get("file_name"))
+            yield ImportedFile(name=name or PASTED, text=text, named_as=name or UNNAMED)
+
+
+def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
+    """The files that lie in the export."""
+    for each in _files(message):
+        id_ = id_of(each.get("file_uuid")) or id_of(each.get("uuid"))
+        if found := beside.find(id_, line_of(each.get("file_name"))):
+            yield found
+
+
+def _documents(blocks: list[dict[str, Any]]) -> Iterator[ImportedFile]:
+    """The artifacts and files that an answer wrote, as they are at its end; a change of a part is a folded call."""
+    found: dict[str, ImportedFile] = {}
+    for block in blocks:
+        fields = object_of(block.get("input"))
+        name = line_of(fields.get("title")) or line_of(fields.get("path")).rpartition("/")[2]
+        text = text_of(fields.get("content")) or text_of(fields.get("file_text"))
+        if block.get("type") == "tool_use" and block.get("name") in ("artifacts", "create_file") and text.strip():
+            key = id_of(fields.get("id")) or line_of(fields.get("path")) or name
+            found[key] = written(name, text, text_of(fields.get("language")) or text_of(fields.get("type")))
+    yield from found.values()
 
 
 def _words(role: Role, texts: list[str]) -> str:

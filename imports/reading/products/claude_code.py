@@ -8,9 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.attached import PromptsByMinute, embedded, from_base64, prompts_in, with_pasted
 from imports.reading.envelopes import OpenedText, opened, title_without
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import (
+    ImportedConversation,
+    ImportedDocument,
+    ImportedFile,
+    ImportedMessage,
+    Item,
+    Items,
+    Role,
+    Skipped,
+)
 from imports.reading.json_streams import json_lines
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
@@ -26,7 +36,7 @@ from imports.reading.trees import (
     unknown_kinds,
     with_missing_links,
 )
-from imports.reading.values import id_of, line_of, list_of, object_of, parse_time
+from imports.reading.values import id_of, line_of, list_of, object_of, parse_time, text_of
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/(?P<id>[^/]+)\.jsonl\Z")
@@ -56,6 +66,11 @@ class _Queued:
 class _Sessions:
     """The lines of all sessions, because sessions repeat each other's."""
 
+    # Of the export, where pictures are taken from.
+    export: Files
+    prompts: PromptsByMinute = field(default_factory=dict)
+    # Files that the user named in a message, each by the node of its own line.
+    mentioned: dict[str, tuple[ImportedFile, ...]] = field(default_factory=dict)
     tree: SessionTree = field(default_factory=SessionTree)
     # A message that is repeated under another id: the node that it is.
     same: dict[str, str] = field(default_factory=dict)
@@ -78,7 +93,10 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    sessions = _Sessions()
+    sessions = _Sessions(export=files)
+    for name in files.names():
+        if name.rpartition("/")[2] == "history.jsonl":
+            sessions.prompts |= prompts_in(files, name, "display", "timestamp")
     for name in files.names():
         if memory := _MEMORY.match(name):
             yield from _memory(files, name, memory["path"])
@@ -87,6 +105,7 @@ def _read(files: Files) -> Items:
     yield from _add_queued(sessions)
     _link(sessions)
     _show_commands_with_answers(sessions)
+    _attach_mentioned(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
     yield from sessions.unknown.listed()
@@ -198,6 +217,8 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
     attachment = object_of(line.get("attachment"))
     if role == "attachment" and attachment.get("type") == "queued_command":
         role, message = "user", {"content": attachment.get("prompt")}
+    elif role == "attachment" and (mentioned := _mentioned(attachment, sessions.export)):
+        sessions.mentioned[node] = mentioned
     mark = next((mark for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage") if line.get(mark)), None)
     if role not in ("user", "assistant") or mark:
         return mark or role or "unknown"
@@ -208,7 +229,32 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
         sessions.unknown.note(kind, where)
     asker: Role = "user" if role == "user" else "assistant"
     shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
-    return shown if shown.text or shown.attachments else _hidden(node, shown, words, content, sessions)
+    if not (shown.text or shown.attachments):
+        return _hidden(node, shown, words, content, sessions)
+    return with_pasted(replace(shown, files=embedded(sessions.export, content)), sessions.prompts)
+
+
+def _mentioned(attachment: dict[str, Any], export: Files) -> tuple[ImportedFile, ...]:
+    """The text of a file that the user named in a message, or its picture."""
+    content = object_of(attachment.get("content"))
+    file = object_of(content.get("file"))
+    name = (line_of(file.get("filePath")) or line_of(attachment.get("filename"))).replace("\\", "/").rpartition("/")[2]
+    if attachment.get("type") != "file" or not name:
+        return ()
+    if (text := text_of(file.get("content"))).strip():
+        return (ImportedFile(name=name, text=text),)
+    found = from_base64(export, text_of(file.get("base64")), line_of(file.get("type")), name)
+    return (found,) if found else ()
+
+
+def _attach_mentioned(sessions: _Sessions) -> None:
+    """A mentioned file belongs to the message above its line."""
+    tree = sessions.tree
+    above = nearest_visible(tree.parents, tree.visible) if sessions.mentioned else {}
+    for node, mentioned in sessions.mentioned.items():
+        asked = tree.visible.get(above.get(node) or "")
+        if asked and asked.role == "user":
+            tree.visible[asked.id] = replace(asked, files=(*asked.files, *mentioned))
 
 
 def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, sessions: _Sessions) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.attached import PromptsByMinute, embedded, prompts_in, with_pasted
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
@@ -54,6 +55,9 @@ class _Rollout:
     unknown: UnknownKinds = field(default_factory=UnknownKinds)
     hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
     where: str = ""
+    # Where pictures are taken from; None while only texts are compared.
+    files: Files | None = None
+    prompts: PromptsByMinute = field(default_factory=dict)
     # A program's own prompt came last.
     is_prompted: bool = False
 
@@ -70,11 +74,15 @@ def _read(files: Files) -> Items:
     titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
     chosen = _one_file_each(files)
     unknown, hidden = UnknownKinds(), HiddenPrompts()
+    prompts: PromptsByMinute = {}
+    for name in files.names():
+        if name.rpartition("/")[2] == "history.jsonl":
+            prompts |= prompts_in(files, name, "text", "ts")
     for name in files.names():
         if (found := _ROLLOUT.match(name)) and chosen[found["id"]] != name:
             yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=found["id"])
         elif found:
-            rollout = _rollout(files, name, _Rollout(unknown=unknown, hidden=hidden))
+            rollout = _rollout(files, name, _Rollout(unknown=unknown, hidden=hidden, files=files, prompts=prompts))
             yield from _session(files, name, found, titles, chosen, rollout)
     yield from unknown.listed()
     yield from hidden.notice()
@@ -241,9 +249,11 @@ def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout)
         return
     if not is_user:
         message = replace(message, tool_calls=tuple(rollout.calls), is_unasked=rollout.is_prompted)
+    if rollout.files is not None:
+        message = replace(message, files=embedded(rollout.files, content))
     rollout.calls.clear()
     rollout.is_prompted = False
-    rollout.messages.append(message)
+    rollout.messages.append(with_pasted(message, rollout.prompts))
 
 
 READER = ExportReader(product=PRODUCT, label="Codex", recognises=_recognises, read=_read)

@@ -5,7 +5,7 @@ from typing import Any
 
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Skipped
+from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
@@ -111,8 +111,8 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         at=parse_time(message.get("createdAt")),
         model="" if is_user else text_of(message.get("model")) or model,
         attachments=tuple(line_of(each.get("filename")) or "file" for each in files),
-        attached_texts=tuple(
-            (line_of(each.get("filename")) or "file", attached)
+        files=tuple(
+            ImportedFile(name=line_of(each.get("filename")) or "file", text=attached)
             for each in files
             if (attached := text_of(each.get("text"))).strip()
         ),

@@ -1,11 +1,13 @@
 """Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from imports.reading.attached import from_url
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
 from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, texts_of, unknown_kinds
@@ -31,19 +33,20 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    return items_of(files, names_with(files, *_SHAPES), _conversation)
+    names = names_with(files, *_SHAPES)
+    return items_of(files, names, lambda where, record, unknown: _conversation(where, record, unknown, files))
 
 
-def _conversation(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
+def _conversation(where: str, record: Any, unknown: UnknownKinds, files: Files) -> Iterator[Item]:
     fields = object_of(record)
     chat = object_of(fields.get("chat")) or fields
     messages = object_of(chat.get("history")).get("messages")
     if isinstance(messages, dict) and messages:
-        yield _draft(where, fields, chat, messages, unknown).finished()
+        yield _draft(where, fields, chat, messages, unknown, files).finished()
     elif listed := _listed(chat.get("messages")):
-        yield _draft(where, fields, chat, listed, unknown).finished()
+        yield _draft(where, fields, chat, listed, unknown, files).finished()
     elif isinstance(messages, dict):
-        yield _draft(where, fields, chat, messages, unknown).finished()
+        yield _draft(where, fields, chat, messages, unknown, files).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("id")) or None)
 
@@ -61,7 +64,12 @@ def _listed(messages: Any) -> dict[str, Any]:
 
 
 def _draft(
-    where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any], unknown: UnknownKinds
+    where: str,
+    record: dict[str, Any],
+    chat: dict[str, Any],
+    messages: dict[str, Any],
+    unknown: UnknownKinds,
+    files: Files,
 ) -> ConversationDraft:
     draft = ConversationDraft(
         product="open-webui",
@@ -78,7 +86,7 @@ def _draft(
         node, message = id_of(key), object_of(value)
         at = parse_time(message.get("timestamp"))
         parent = id_of(message.get("parentId")) or None
-        draft.add(node, merged.get(parent or "", parent), at, _message(node, message))
+        draft.add(node, merged.get(parent or "", parent), at, _message(node, message, files))
         if node in merged:
             answer = ImportedMessage(id=merged[node], parent=None, role="assistant", text=_merged(message), at=at)
             draft.add(merged[node], node, at, answer)
@@ -93,7 +101,7 @@ def _merged(message: dict[str, Any]) -> str:
     return text_of(object_of(message.get("merged")).get("content")).strip()
 
 
-def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
+def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessage | str:
     role = _ROLES.get(text_of(message.get("role")))
     if role is None:
         return f"role {text_of(message.get('role'))}"
@@ -102,8 +110,8 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         # Newer versions keep an answer's blocks beside an empty text.
         texts = [text for item in objects_of(message.get("output")) for text in _texts_of_item(item)]
     text = opened(texts, "open-webui", is_answer=role == "assistant").text
-    files = objects_of(message.get("files"))
-    if not text and not files:
+    attached = objects_of(message.get("files"))
+    if not text and not attached:
         return "error" if message.get("error") else "empty"
     return ImportedMessage(
         id=node,
@@ -112,8 +120,8 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         text=text,
         at=parse_time(message.get("timestamp")),
         model=text_of(message.get("model")) if role == "assistant" else "",
-        attachments=tuple(_name(each) for each in files),
-        attached_texts=tuple((_name(each), attached) for each in files if (attached := _attached_text(each)).strip()),
+        attachments=tuple(_name(each) for each in attached),
+        files=tuple(found for each in attached if (found := _file(each, files))),
     )
 
 
@@ -132,6 +140,14 @@ def _unknown_kinds(message: dict[str, Any]) -> list[str]:
 
 def _name(file: dict[str, Any]) -> str:
     return line_of(file.get("name")) or line_of(object_of(file.get("file")).get("filename")) or "image"
+
+
+def _file(file: dict[str, Any], files: Files) -> ImportedFile | None:
+    """The text that was read from it, or the picture itself."""
+    if (text := _attached_text(file)).strip():
+        return ImportedFile(name=_name(file), text=text)
+    found = from_url(files, text_of(file.get("url")), line_of(file.get("name")))
+    return found and replace(found, named_as=_name(file))
 
 
 def _attached_text(file: dict[str, Any]) -> str:

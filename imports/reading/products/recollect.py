@@ -5,11 +5,13 @@ Every exported field is imported: ids, numbers, statuses, times. The module that
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from core.text import Sentence, read_head, read_sections, sentence_of
 from core.text import gettext_noop as _
+from imports.reading.attached import ExportFiles
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
@@ -55,19 +57,26 @@ def _notes(files: Files) -> list[str]:
 
 
 def _read(files: Files) -> Items:
+    beside = ExportFiles(files)
     for name in json_names(files):
         if _is_ours(files, name):
-            yield from _whole_document(files, name)
+            yield from _whole_document(files, name, beside)
     for name in _notes(files):
         if name.endswith(".md"):
-            yield from _conversation_file(files, name)
+            yield from _conversation_file(files, name, beside)
+    yield from beside.notice()
     yield from _documents(files)
     for name in filter(_RECORDS_NAME.match, files.names()):
         yield from _records(files, name)
 
 
-def _whole_document(files: Files, name: str) -> Iterator[Item]:
-    makers = {"conversations": conversation_of, "documents": document_of, "records": record_of}
+def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
+    one_conversation = partial(conversation_of, beside=beside)
+    makers: dict[str, Callable[[dict[str, Any], str], Item]] = {
+        "conversations": one_conversation,
+        "documents": document_of,
+        "records": record_of,
+    }
     counts = dict.fromkeys(makers, 0)
     try:
         with files.open(name) as stream:
@@ -85,7 +94,7 @@ def _whole_document(files: Files, name: str) -> Iterator[Item]:
         yield Skipped(where=name, reason=sentence_of(error))
 
 
-def _conversation_file(files: Files, name: str) -> Iterator[Item]:
+def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
     text = _text(files, name)
     if isinstance(text, Skipped):
         yield text
@@ -96,7 +105,7 @@ def _conversation_file(files: Files, name: str) -> Iterator[Item]:
         return
     head.pop("turn_count", None)
     fields = {**head, "turns": list(_turns(text))}
-    yield conversation_of(fields, name)
+    yield conversation_of(fields, name, beside)
     yield from left_out(fields, name)
     yield from _instructions(fields)
 

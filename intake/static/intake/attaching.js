@@ -155,7 +155,7 @@ export class Attaching {
     const element = clone("attached");
     item.element = element;
     this.#items.set(element, item);
-    part(element, "file-name").textContent = item.name;
+    part(element, "file-name").textContent = part(element, "file-name").title = item.name;
     part(element, "file-about").textContent = sizeInWords(item.size);
     const remove = part(element, "file-remove");
     remove.ariaLabel = remove.title = gettext("Remove %(name)s", { name: item.name });

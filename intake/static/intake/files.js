@@ -20,7 +20,7 @@ export function fileElement(file) {
   const address = `${FILES}${file.id}/content`;
   Object.assign(element.dataset, { file: file.id, state: file.state, type: file.type });
   part(element, "file-link").href = address;
-  part(element, "file-name").textContent = file.name;
+  part(element, "file-name").textContent = part(element, "file-link").title = file.name;
   part(element, "file-about").textContent = sizeInWords(file.size);
   element.classList.toggle("is-picture", isPicture);
   const picture = part(element, "file-picture");

@@ -1,0 +1,113 @@
+"""The home page of a person: what it offers to go on with."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from intake.models import Conversation, User
+from intake.tests.factories import a_person, a_turn
+from memory import documents, records
+from memory.pages.home import LINES, home
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
+
+
+def parts_of(user: User, now: datetime = NOW) -> dict[str, list[str]]:
+    with acting_as(user):
+        return {name: [text for _, text in lines] for name, _, lines in home(user=user, now=now)}
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice")
+
+
+def a_chat(user: User, at: datetime, message: str, **of_chat: object) -> Conversation:
+    turn = a_turn(user, message, said_at=at)
+    Conversation.objects.filter(pk=turn.conversation_id).update(last_active_at=at, **of_chat)
+    return turn.conversation
+
+
+def test_a_new_person_has_no_parts(alice):
+    assert parts_of(alice) == {}
+
+
+def test_the_last_three_chats_come_first_the_newest_first(alice):
+    for number in range(5):
+        a_chat(alice, NOW - timedelta(days=9 - number), f"Chat {number}", title=f"Chat {number}")
+    a_chat(alice, NOW, "Archived", title="Archived", archived_at=NOW)
+    assert parts_of(alice)["last"] == ["Chat 4", "Chat 3", "Chat 2"]
+
+
+@pytest.mark.parametrize(
+    ("now", "at"),
+    [(NOW, "2025-03-05 23:30"), (datetime(2028, 2, 29, 12, tzinfo=UTC), "2027-02-28 10:00")],
+    ids=["a day", "29 February"],
+)
+def test_what_was_written_a_year_ago_today_is_shown_once_a_chat(alice, now, at):
+    moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    chat = a_chat(alice, moment, "We planted the pear tree")
+    a_turn(alice, "And an apple tree", conversation=chat, said_at=moment + timedelta(minutes=5))
+    a_chat(alice, moment - timedelta(days=1), "The day before")
+    assert parts_of(alice, now)["year"] == ["We planted the pear tree"]
+
+
+def test_a_year_ago_is_by_the_persons_own_day(alice):
+    User.objects.filter(pk=alice.pk).update(time_zone="Pacific/Auckland")
+    alice.refresh_from_db()
+    a_chat(alice, datetime(2025, 3, 5, 20, tzinfo=UTC), "In the morning of 6 March over there")
+    assert parts_of(alice)["year"] == ["In the morning of 6 March over there"]
+
+
+def test_open_lines_of_notes_and_logs_and_open_records_are_shown(alice):
+    documents.append(user=alice, day=None, text="- [ ] Renew the passport\n- [x] Pay the rent\n- [ ]", now=NOW)
+    documents.append(user=alice, day=NOW.date(), text="  * [ ] Call the roofer", now=NOW + timedelta(minutes=1))
+    records.create(user=alice, content="Which oil does the car take?", type="question", tags=(), now=NOW)
+    assert sorted(parts_of(alice)["open"]) == [
+        "Call the roofer",
+        "Renew the passport",
+        "Which oil does the car take?",
+    ]
+
+
+def test_what_agents_brought_since_yesterday_is_new_and_what_was_chatted_is_not(alice):
+    a_chat(alice, NOW - timedelta(hours=20), "From an agent", title="From an agent", source="claude-code")
+    a_chat(alice, NOW - timedelta(hours=20), "In the chat", title="In the chat")
+    a_chat(alice, NOW - timedelta(days=3), "Long ago", title="Long ago", source="codex")
+    records.create(user=alice, content="The gate code is 4711", type="fact", tags=(), now=NOW - timedelta(hours=1))
+    assert parts_of(alice)["new"] == ["The gate code is 4711", "From an agent"]
+
+
+def test_nobody_sees_a_line_of_anybody_else(alice):
+    bob = a_person("bob")
+    a_chat(bob, NOW - timedelta(days=365), "Bob's year", title="Bob's year")
+    documents.append(user=bob, day=None, text="- [ ] Bob's task", now=NOW)
+    assert parts_of(alice) == {}
+
+
+def test_the_home_page_reads_all_parts_in_one_statement(client, alice):
+    for number in range(2 * LINES):
+        a_chat(alice, timezone.now(), f"Chat {number}", title=f"Chat {number}")
+    client.force_login(alice)
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        page = client.get("/").text
+    assert sum("memory_documents" in query["sql"] for query in queries) == 1
+    assert "Continue" in page and "Chat 5" in page and "Help me plan a dinner" not in page
+
+
+def test_without_a_language_model_the_home_page_says_so_and_its_examples_work(client, alice, settings):
+    settings.LLM_MODEL = ""
+    client.force_login(alice)
+    page = client.get("/").text
+    assert "No language model is connected." in page
+    assert "Where is the spare key?" in page
+    settings.LLM_MODEL = "openai:gpt"
+    assert "No language model is connected." not in client.get("/").text
