@@ -1,7 +1,9 @@
 """The first person administers a new installation, and chooses who may register afterwards."""
 
 import threading
+from contextlib import nullcontext
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,6 +13,7 @@ from django.urls import reverse
 
 from config.public_url import is_within_reach
 from config.settings import base
+from config.stack import preflight
 from core.errors import InvalidInput
 from core.ids import first_code
 from intake.accounts import registration
@@ -136,6 +139,24 @@ def test_the_terminal_prints_the_code_until_somebody_has_registered(settings):
     a_person()
     with pytest.raises(CommandError, match="registered already"):
         call_command("invite", "--first")
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_first", "expected"),
+    [
+        ({}, True, "administers this Recollect."),
+        ({"PUBLIC_URL": "https://memory.example"}, True, f"needs the code {first_code('a key')}."),
+        ({"ALLOWED_HOSTS": "localhost,192.168.1.5"}, True, f"needs the code {first_code('a key')}."),
+        ({"ALLOWED_HOSTS": "localhost,192.168.1.5", "FIRST_PERSON_CODE": "off"}, True, "administers this Recollect."),
+        ({"PUBLIC_URL": "https://memory.example"}, False, ""),
+    ],
+)
+def test_make_up_says_who_is_first(monkeypatch, environment, is_first, expected):
+    server = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: (not is_first,)))
+    monkeypatch.setattr(preflight, "connected", lambda *_, **__: nullcontext(server))
+    sentence = preflight.about_the_first_person({"DATABASE_OWNER_URL": "", "SECRET_KEY": "a key", **environment})
+    assert sentence.endswith(expected) if expected else sentence == ""
+    assert ("code" in sentence) is ("code" in expected)
 
 
 # -- The page of settings ------------------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from config.ops import doctor
 from core.isolation.acting import Caller
 from intake.agent import language_models, model_servers
 from intake.agent.language_models import LanguageModel, is_recall_mode, offered
 from intake.models import InstallationSetting, User, users
-from intake.tests.factories import a_person
+from intake.tests.factories import NOW, a_person
 from intake.web import staff as staff_pages
+from testing.examiner import as_the_application
 from testing.model_server import CallTool, Hang, Refuse, Say, ScriptedModel
 from testing.serving import serving
 
@@ -117,6 +119,9 @@ def test_with_another_secret_key_the_page_says_what_to_enter_again(staff, settin
     staff.force_login(person)
     assert "SECRET_KEY has changed" in staff.get(MODELS).content.decode()
     assert offered(SOMEBODY)[0].api_key == ""
+    with as_the_application():
+        problems = [what for what, _ in doctor.examine(now=NOW).problems]
+    assert "SECRET_KEY does not open 1 of the keys of language models that staff have entered." in problems
     settings.SECRET_KEY_FALLBACKS = [former]
     assert "SECRET_KEY has changed" not in staff.get(MODELS).content.decode()
     assert offered(SOMEBODY)[0].api_key == SECRET

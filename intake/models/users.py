@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import InterfaceError, OperationalError, models
+from django.db import DatabaseError, InterfaceError, models
 from django.db.models import F
 from django.db.models.functions import Lower
 from django.utils import timezone
@@ -256,7 +256,7 @@ def kept_setting(name: str, default: Any = None) -> Any:
     if is_due:
         try:
             read_kept_settings()
-        except (OperationalError, InterfaceError) as error:
+        except (DatabaseError, InterfaceError) as error:
             # A page that needs no database is shown without one.
             logger.warning("The settings that staff keep cannot be read (%s)", type(error).__name__)
     return _kept[0][1].get(name, default)
