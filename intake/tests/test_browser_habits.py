@@ -177,7 +177,7 @@ def test_the_manifest_names_icons_that_are_there():
 def test_an_operators_advice_is_for_staff(person, log_in, is_staff):
     type(person).objects.update(is_staff=is_staff)
     log_in(person).events("Hello there")
-    assert ("LLM_MODEL" in Turn.objects.get().assistant_message) == is_staff
+    assert ("/staff/models/" in Turn.objects.get().assistant_message) == is_staff
     assert "recall mode" in Turn.objects.get().assistant_message
 
 
