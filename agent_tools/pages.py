@@ -28,7 +28,7 @@ from agent_tools.authentication import (
     revoke_token,
 )
 from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
-from agent_tools.oauth.addresses import MCP_PATH
+from agent_tools.oauth.addresses import MCP_PATH, origin_of
 from agent_tools.oauth.connections import ConnectionInfo, end_connection, list_connections
 from agent_tools.tools.context import (
     LONGEST_QUERY,
@@ -253,7 +253,7 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
 
 
 def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = origin_of(request)
     context = {
         "form": form,
         "made": made,

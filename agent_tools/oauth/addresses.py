@@ -38,7 +38,10 @@ def tokens_resource_of(request: HttpRequest) -> str:
 
 
 def metadata_of(request: HttpRequest) -> str:
-    """The address of the endpoint's metadata (RFC 9728, section 3.1), with the final slash that the client used."""
+    """The address of the endpoint's metadata (RFC 9728, section 3.1), with the final slash that the client used.
+
+    Below the path of `PUBLIC_URL`, which every proxy passes on. It is also at the root, before that path.
+    """
     return f"{origin_of(request)}{METADATA_PATH}{final_slash_of(request)}"
 
 
@@ -47,7 +50,8 @@ def final_slash_of(request: HttpRequest) -> str:
 
 
 def origin_of(request: HttpRequest) -> str:
-    return request.build_absolute_uri("/").rstrip("/")
+    """The issuer (RFC 8414), below the path of `PUBLIC_URL`."""
+    return f"{request.build_absolute_uri('/').rstrip('/')}{settings.FORCE_SCRIPT_NAME or ''}"
 
 
 def is_resource(named: str, resource: str) -> bool:

@@ -15,6 +15,7 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from oauth2_provider.cimd import is_cimd_client_id
@@ -230,7 +231,7 @@ class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[
         return [scope for scope in super().get_scopes_supported() if scope != TokenScope.CAPTURE]
 
     def get_resource_documentation(self) -> str:
-        return str(self.request.build_absolute_uri("/settings/tokens/"))
+        return str(self.request.build_absolute_uri(reverse("agent_tools:tokens")))
 
 
 class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]

@@ -45,7 +45,7 @@ class Endpoint:
 
     @property
     def is_staffs(self) -> bool:
-        return self.route.startswith("admin/")
+        return self.route.startswith(("admin/", "staff/"))
 
 
 def shows(**options: Any) -> Probe:
@@ -637,12 +637,22 @@ ADMIN = [
     staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
 ]
 
+# A model needs no server to be added or removed.
+A_MODEL = {"name": "fast", "id": "gpt-5-mini"}
+STAFF = [
+    endpoint("staff/settings/", GET=answers(), POST=changes(form={"registration": "closed", "visitors": "no"})),
+    endpoint("staff/invite/", POST=changes(form={})),
+    endpoint("staff/models/", GET=answers(), POST=closed(form={"do": "remove", "key": "none"})),
+    endpoint("staff/models/<str:key>/", "staff/models/new/", GET=answers(), POST=changes(form=A_MODEL)),
+]
+
 ENDPOINTS = {
     each.route: each
     for each in [
         *PAGES,
         *(Endpoint(f"api/v1/{each.route}", f"api/v1/{each.at}", each.probes) for each in API),
         *ADMIN,
+        *STAFF,
     ]
 }
 
