@@ -342,7 +342,7 @@ def _environment() -> dict[str, str]:
 
 
 def program(name: str, *, at_least: int = 0, at_most: int = NEWEST, oldest: bool = False) -> str:
-    """The path of `pg_dump` or `pg_restore`, the newest of these major versions or the oldest; raises `CommandError`."""
+    """The path of `pg_dump` or `pg_restore`, the newest of these majors or the oldest. Raises `CommandError`."""
     # In this order: of two of one version the embedded one is taken.
     found = {_major_of(path): path for path in reversed(_installed(name))}
     fitting = [major for major in found if at_least <= major <= at_most]

@@ -68,7 +68,8 @@ def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
         if backup.major() < made_with:
             raise CommandError(
                 f"The backup is of PostgreSQL {made_with}, and this server is PostgreSQL {backup.major()}, which "
-                f"cannot read it: restore it into PostgreSQL {made_with} or later. `make up` and Compose run PostgreSQL 18."
+                f"cannot read it: restore it into PostgreSQL {made_with} or later. `make up` and Compose run "
+                "PostgreSQL 18."
             )
         if User._meta.db_table in connection.introspection.table_names(cursor) and User.objects.exists():
             raise CommandError("This product has users already: a backup is restored into an empty one.")
