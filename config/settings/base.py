@@ -353,7 +353,7 @@ SPECTACULAR_SETTINGS = {
     # Two different things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
+        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import", "capture"],
     },
     # Below which the paths of the document begin.
     **({"SERVERS": [{"url": FORCE_SCRIPT_NAME}]} if FORCE_SCRIPT_NAME else {}),
@@ -373,8 +373,13 @@ TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
-# Whether clients may be known by the address of a metadata document, which this server then fetches. Claude Code and
-# Codex prefer that to a registration, so turn it off on a server without access to the internet.
+# Whether clients may be known by the address of a metadata document, which this server then fetches, by HTTPS_PROXY if
+# that is set: on, off or auto. Claude Code and Codex prefer that to a registration. With auto, a server that could not
+# fetch a document stops offering it for ten minutes, so that clients register.
+OAUTH_METADATA_DOCUMENTS = env.str("OAUTH_METADATA_DOCUMENTS", default="auto")
+if OAUTH_METADATA_DOCUMENTS not in ("on", "off", "auto"):
+    raise ImproperlyConfigured("OAUTH_METADATA_DOCUMENTS is one of on, off, auto.")
+# The earlier name: off is the same as OAUTH_METADATA_DOCUMENTS=off.
 OAUTH_CLIENT_DOCUMENTS = env.bool("OAUTH_CLIENT_DOCUMENTS", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
@@ -382,8 +387,8 @@ OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "
 # and take no cookie. "*" is every page. Origins in CSRF_TRUSTED_ORIGINS may do so too.
 CORS_ORIGINS = env.list("CORS_ORIGINS", default=[])
 OAUTH2_PROVIDER = {
-    # The scopes that tools need; the other scopes open nothing at /mcp.
-    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
+    # The scopes that tools and hooks need; the other scopes open nothing to a connected agent.
+    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change", "capture": "Append to sessions"},
     "DEFAULT_SCOPES": ["search", "write"],
     "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
     "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.addresses.access_token",
@@ -400,7 +405,7 @@ OAUTH2_PROVIDER = {
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
-    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS,
+    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS and OAUTH_METADATA_DOCUMENTS != "off",
     "CIMD_METADATA_FETCHER": "agent_tools.oauth.clients.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,

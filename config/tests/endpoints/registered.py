@@ -114,16 +114,23 @@ TOOLS: dict[str, list[Probe]] = {
     "get_context": [
         shows(body={"for": "session", "maxTokens": 4000}),
         shows(body={"for": "prompt", "query": TOPIC}),
+        shows(body={"for": "session", "project": "{project}", "session": "{conversation}"}),
+        shows(body={"for": "prompt", "query": TOPIC, "project": "{project}"}),
     ],
     "search_chat_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "mode": "hybrid", "limit": 20}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "mode": "hybrid", "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "scope": "memory"}),
         shows(body={"query": TOPIC, "scope": "daily_log", "date_from": "{day}", "date_to": "{day}"}),
         shows(body={"query": TOPIC, "scope": "sessions"}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_memory": [
         shows(body={"query": TOPIC, "tags": ["{project}"]}),
@@ -238,6 +245,7 @@ PAGES = [
     *both("settings/account/factors/codes/new/", changes_it=True),
     endpoint("settings/account/factors/codes/file/", GET=answers()),
     *both("settings/account/services/"),
+    endpoint("settings/agents/", GET=shows()),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     endpoint(
@@ -510,6 +518,16 @@ API = [
     endpoint("imports/<str:import_id>/cancel/", "imports/{import_}/cancel/", POST=changes()),
     endpoint("imports/<str:import_id>/undo/", "imports/{imported}/undo/", POST=changes(body={"force": True})),
     endpoint("imports/<str:import_id>/events/", "imports/{import_}/events/", GET=shows(is_streamed=True)),
+    endpoint(
+        "sessions/append/",
+        POST=changes(
+            body={
+                "product": "claude-code",
+                "session": "s1",
+                "turns": [{"uuid": "u1", "saidAt": "2026-02-03T10:00:00Z", "user": A_LINE, "answer": A_LINE}],
+            }
+        ),
+    ),
     endpoint("schema/", GET=answers()),
 ]
 

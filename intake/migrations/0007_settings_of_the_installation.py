@@ -8,7 +8,7 @@ from core.isolation.policies import EVERYTHING, READ, grant
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("intake", "0005_attachments"),
+        ("intake", "0006_projects_of_conversations"),
     ]
 
     operations = [
