@@ -80,22 +80,21 @@ def _installed(lock: Path, folder: Path) -> str:
         if not python.exists():
             # Made by a Python that is gone, or not at all.
             shutil.rmtree(folder, ignore_errors=True)
-            _do(uv, "venv", "--quiet", "--python", sys.executable, str(folder))
+            _do(*uv, "venv", "--quiet", "--python", sys.executable, str(folder))
         only = ("--only-binary", ":all:", "--require-hashes")
-        _do(uv, "pip", "sync", "--quiet", "--python", str(python), *only, str(lock))
+        _do(*uv, "pip", "sync", "--quiet", "--python", str(python), *only, str(lock))
         shutil.copyfile(lock, mark)
     except OSError as error:
         raise Failure(f"The server's packages cannot be installed into {folder}: {error.strerror}.") from None
     return str(python)
 
 
-def _uv() -> str:
+def _uv() -> list[str]:
+    """The one beside this package, or the one on the PATH. Raises `Failure`."""
     if find_spec("uv"):
-        import uv
-
-        return str(uv.find_uv_bin())
+        return [sys.executable, "-m", "uv"]
     if found := shutil.which("uv"):
-        return found
+        return [found]
     raise Failure("The server's packages are missing, and so is uv, which installs them: `pip install uv`.")
 
 
