@@ -10,6 +10,7 @@ import { listenForFiles } from "./files.js";
 import { foldLong } from "./folding.js";
 import { Following } from "./following.js";
 import { gettext } from "./language.js";
+import { listenForMenus } from "./menus.js";
 import { listenForOutline } from "./outline.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
@@ -330,6 +331,7 @@ addEventListener("popstate", () => {
 });
 
 watchTemporary(main, { csrfToken: () => composer.csrfToken });
+listenForMenus();
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
