@@ -19,7 +19,7 @@ import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
 import { listenForUndo } from "./undoing.js";
 import { followingSiblings, listenForBranching, listenForVersions, rephrase } from "./versions.js";
-import { chooseModel, tellSent, watchWindow } from "./window.js";
+import { chooseModel, offerModels, tellSent, watchWindow } from "./window.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -275,6 +275,10 @@ const ACTIONS = {
   retry: (turn) => answer(turn),
   edit,
   regenerate: (turn) => answer(addVersion(turn, turn.message, { regenerate: turn.number })),
+  "regenerate-with": (turn, button) => {
+    choices.use(button.value);
+    ACTIONS.regenerate(turn);
+  },
   continue: (turn) => {
     turn.about = { continue: turn.number };
     answer(turn);
@@ -292,10 +296,16 @@ const ACTIONS = {
 };
 
 thread.addEventListener("click", (event) => {
-  const act = ACTIONS[event.target.closest("[data-action]")?.dataset.action];
+  const button = event.target.closest("[data-action]");
+  const act = ACTIONS[button?.dataset.action];
   if (act === chooseModel) act();
-  else if (act && !request) act(new Turn(event.target.closest(".turn")));
+  else if (act && !request) act(new Turn(button.closest(".turn")), button);
 });
+
+// Models come and go while the page is open.
+thread.addEventListener("beforetoggle", ({ target, newState }) => {
+  if (newState === "open" && target.matches("[data-models-menu]")) offerModels(target, choices.otherModels);
+}, true);
 
 // Another model may read what this one could not.
 document.querySelector("#model")?.addEventListener("change", () => {
