@@ -135,9 +135,43 @@ def test_deleting_from_here_says_how_much_it_is_and_takes_exactly_that(open_page
     page = open_chat(open_page, person, "One.", "Two.", "Three.")
     press(page, "More", turn=page.locator(".turn").nth(1))
     page.get_by_role("menuitem", name="Delete this turn").click()
-    page.get_by_role("button", name="Delete all 2 turns from here on").click()
+    dialog = page.get_by_role("dialog", name="Delete this message?")
+    expect(dialog).to_contain_text("Message 2")
+    expect(dialog).to_contain_text("this turn and 1 more")
+    dialog.get_by_role("button", name="Delete all 2 turns from here on").click()
     expect(page.get_by_text("2 turns are deleted.")).to_be_visible()
     assert answers_shown(page) == ["One."]
+
+
+def test_a_turn_is_deleted_in_a_dialog_that_can_be_left_by_escape(open_page, person):
+    page = open_chat(open_page, person, "One.", "Two.")
+    address = page.url
+    press(page, "More")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    dialog = page.get_by_role("dialog", name="Delete this message?")
+    expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
+    expect(dialog.get_by_role("button", name="from here on")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(last_turn(page).get_by_role("button", name="More")).to_be_focused()
+    assert answers_shown(page) == ["One.", "Two."]
+    page.keyboard.press("Enter")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("The message and its answer are deleted.")).to_be_visible()
+    assert answers_shown(page) == ["One."]
+    assert page.url == address
+
+
+def test_on_a_phone_with_the_chats_closed_the_dialog_is_there_too(open_page, person):
+    turn = a_turn(person, "Only one")
+    path = f"/c/{turn.conversation_id}/"
+    page = open_page(path, user=person, viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
+    press(page, "More")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    page.wait_for_url("**/")
+    assert not Conversation.objects.exists()
 
 
 def test_a_link_to_a_version_opens_the_path_on_which_it_lies_and_what_is_said_there_goes_on_there(

@@ -83,12 +83,20 @@ function showTitleOf(id, title) {
   document.title = `${title} · Recollect`;
 }
 
-/** Asks yes or no; a question that another one takes the place of is answered with no. */
-function confirm({ title, text }) {
+/**
+ * Asks yes or no; a question that another one takes the place of is answered with no. `excerpt`: what it is about;
+ * `more`: the words of a button that goes further, explained by `hint`, for which the answer is "more".
+ */
+export function confirm({ title, text, excerpt = "", hint = "", more = "" }) {
   answer(false);
-  const dialog = sidebarElement.querySelector("[data-confirm]");
+  const dialog = document.querySelector("[data-confirm]");
   dialog.querySelector("[data-confirm-title]").textContent = title;
   dialog.querySelector("[data-confirm-text]").textContent = text;
+  for (const [name, words] of Object.entries({ excerpt, hint, more })) {
+    const element = dialog.querySelector(`[data-confirm-${name}]`);
+    element.textContent = words;
+    element.hidden = !words;
+  }
   dialog.returnValue = "";
   // Escape belongs to the dialog alone, and stops no answer behind it.
   dialog.onkeydown = (event) => event.stopPropagation();
@@ -96,6 +104,6 @@ function confirm({ title, text }) {
   return new Promise((resolve) => {
     answer = resolve;
     // The end of an earlier question may be told when this one is already open.
-    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
+    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "more" ? "more" : dialog.returnValue === "yes");
   });
 }
