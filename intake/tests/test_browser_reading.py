@@ -98,6 +98,46 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, person):
         assert overflow(page) == 0, path
 
 
+def test_tables_and_code_may_be_wider_than_the_text_which_keeps_its_measure(open_page, person):
+    text = f"{WIDE_ANSWER}\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    turn = a_turn(person, "A table?", text)
+    page = open_page(conversation_path(turn.conversation_id), user=person, viewport={"width": 1600, "height": 900})
+    rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    width = {name: page.locator(name).first.bounding_box()["width"] / rem for name in (".prose > p", ".code-frame")}
+    wide, small = (box["width"] / rem for box in map(box_of, page.locator(".table-scroll").all()))
+    assert (width[".prose > p"], width[".code-frame"]) == (44, 56)
+    assert (wide, small) == (56, 44)
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert (
+        page.locator(".code-frame").bounding_box()["width"] == page.locator(".prose > p").first.bounding_box()["width"]
+    )
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_headings_of_answers_differ_in_size_and_not_in_family(open_page, person):
+    turn = a_turn(person, "Headings?", "# One\n\n## Two\n\n### Three\n\n#### Four")
+    page = open_page(conversation_path(turn.conversation_id), user=person)
+    fonts = page.locator(".prose :is(h3, h4, h5, h6)").evaluate_all(
+        "all => all.map(one => [getComputedStyle(one).fontFamily, parseFloat(getComputedStyle(one).fontSize)])"
+    )
+    assert len({family for family, _ in fonts}) == 1
+    sizes = [size for _, size in fonts]
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
+def test_a_picture_of_an_answer_is_not_loaded_and_opens_beside_the_chat(open_page, person):
+    turn = a_turn(person, "A picture?", "Here: ![a chart](https://pictures.example/x.png)")
+    page = open_page(conversation_path(turn.conversation_id), user=person, locale="de")
+    link = page.get_by_role("link", name="Bild nicht geladen · pictures.example · a chart")
+    expect(link).to_have_attribute("target", "_blank")
+    expect(link).to_have_attribute("rel", re.compile("noreferrer"))
+    assert page.locator(".prose img").count() == 0
+
+
+def box_of(locator):
+    return locator.bounding_box()
+
+
 def test_on_a_phone_the_chats_are_a_drawer(open_page, person):
     turn = a_turn(person, "An older chat")
     page = open_page(user=person, **PHONE)
