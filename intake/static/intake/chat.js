@@ -10,7 +10,6 @@ import { listenForFiles } from "./files.js";
 import { foldLong } from "./folding.js";
 import { Following } from "./following.js";
 import { gettext } from "./language.js";
-import { listenForMenus } from "./menus.js";
 import { listenForOutline } from "./outline.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { confirm, sidebar, sidebarElement } from "./room.js";
@@ -341,7 +340,6 @@ addEventListener("popstate", () => {
 });
 
 watchTemporary(main, { csrfToken: () => composer.csrfToken });
-listenForMenus();
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForDeleting(thread, { confirm });

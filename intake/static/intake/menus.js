@@ -79,5 +79,5 @@ function buttonOf(menu) {
 }
 
 function entriesOf(menu) {
-  return [...menu.querySelectorAll('[role="menuitem"]')].filter((entry) => entry.checkVisibility());
+  return [...menu.querySelectorAll('[role^="menuitem"]')].filter((entry) => entry.checkVisibility());
 }

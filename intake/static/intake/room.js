@@ -3,6 +3,7 @@ import { answering } from "./answering.js";
 import { tellWhatIsCutOff } from "./cut_off.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
+import { listenForMenus } from "./menus.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { Filter } from "./sidebar_filter.js";
 import { ItemMenu } from "./sidebar_items.js";
@@ -18,8 +19,8 @@ const WORKER_AFTER_MS = 4000;
 export const sidebarElement = document.querySelector("[data-sidebar]");
 export const sidebar = new Sidebar(sidebarElement);
 
-listenToDrawer(sidebarElement);
-listenForShortcuts();
+listenForShortcuts({ toggleChats: listenToDrawer(sidebarElement) });
+listenForMenus();
 listenForTheme();
 tellWhatIsCutOff();
 const selection = new Selection(sidebar, { confirm, tell });
