@@ -60,9 +60,13 @@ setTimeout(() => navigator.serviceWorker?.register("/worker.js").catch(() => {})
 let hiding = 0;
 let answer = () => {};
 
-/** A line under the list, with a way back if there is one. */
+const status = document.querySelector("[data-sidebar-status]");
+const below = status.nextElementSibling;
+
+/** A line under the list, or over the page where the list is not to be seen; with a way back if there is one. */
 function tell(words, undo = null, renamed = null) {
-  const status = sidebarElement.querySelector("[data-sidebar-status]");
+  if (sidebarElement.checkVisibility({ visibilityProperty: true })) below.before(status);
+  else document.body.append(status);
   const button = status.querySelector("button");
   status.hidden = false;
   status.querySelector("span").textContent = words;
