@@ -26,7 +26,7 @@ help: ## Show this list.
 
 export PYTHONUTF8 := 1
 
-up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
+up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 PUBLIC_URL=https://… DEMO=1 for sample data).
 	@exec $(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
 
 down: ## Stop what `make up` started.

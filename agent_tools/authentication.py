@@ -25,12 +25,12 @@ from rest_framework.request import Request
 
 from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, AccessToken, TokenScope, secret_hash
 from agent_tools.oauth import connections
-from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of
+from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import node_loss_as_unavailable
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
-from core.text import Sentence, gettext_noop
+from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
 from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
@@ -64,11 +64,15 @@ class TokenRefused(AuthenticationRequired):
 
 @dataclass(frozen=True, slots=True)
 class TokenCaller:
-    """The owner of a token and its scopes. `digest` is the token's key in the database, never the token."""
+    """The owner of a token and its scopes. `digest` is the token's key in the database, never the token.
+
+    `project`: to which belongs what it appends; empty for none.
+    """
 
     user: User
     scopes: frozenset[TokenScope]
     digest: str
+    project: str = ""
 
     def is_still_valid(self, *, now: datetime) -> bool:
         return is_still_valid(self.digest, now=now)
@@ -152,7 +156,7 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
         # On a cluster this writes to every node, outside of `acting_as`.
         with node_loss_as_unavailable(connection):
             AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
-    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
+    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest, project=token.project)
 
 
 def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
@@ -202,12 +206,22 @@ class AccessTokenAuthentication(BaseAuthentication):
             caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
-            caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
+            address = client_address(request)
+            caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=_resource(request, view))
             begin_call(request, user_id=caller.user.pk)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _resource(request: Request, view: "APIView") -> str | None:
+    """Of the tokens of OAuth that are good here: an agent's, a command line's that makes its own token, or none."""
+    if getattr(view, "takes_agents", False):
+        # The address of an agent's tokens is that of this server.
+        return resource_of(request)
+    is_for_machines = request.method == "POST" and getattr(view, "makes_tokens", False)
+    return tokens_resource_of(request) if is_for_machines else None
 
 
 class Throttle(RequestThrottle):
@@ -270,6 +284,7 @@ class TokenShown(Output):
     expires_at: datetime | None
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
     last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
+    project: Annotated[str | None, Field(description="To which belongs what it appends, if to one.")] = None
 
     @classmethod
     def of(cls, token: AccessToken, **more: str) -> Self:
@@ -281,6 +296,7 @@ class TokenShown(Output):
             expires_at=token.expiry,
             last_used_at=token.last_used_at,
             last_used_from=token.last_used_from,
+            project=token.project or None,
             **more,
         )
 
@@ -290,23 +306,49 @@ class TokenMade(TokenShown):
 
 
 def create_token(
-    *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
+    *,
+    user: User,
+    name: str = "",
+    scopes: Iterable[TokenScope] = DEFAULT_SCOPES,
+    days: int = DEFAULT_DAYS,
+    project: str = "",
 ) -> TokenMade:
-    """Create a token; only the return value contains the secret.
+    """Create a token; only the return value contains the secret. `project`: to which belongs what it appends.
 
     Raises `InvalidInput` naming the wrong field.
     """
     name = " ".join(name.replace("\x00", "").split())
     requested = sorted(set(scopes))
-    _validate(name, requested, days)
+    _validate(name, requested, days, project)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
         message = gettext_noop("There are %(count)s tokens already. Revoke one that is no longer used.")
         raise InvalidInput(message, count=MOST_TOKENS)
     expiry = timezone.now() + timedelta(days=days)
-    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(requested), expiry=expiry)
+    token, secret = AccessToken.objects.issue(
+        user=user, name=name, scopes=list(requested), expiry=expiry, project=project_label(project)
+    )
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
     return TokenMade.of(token, secret=secret)
+
+
+def create_machine_token(
+    *, caller: TokenCaller, name: str, scopes: Iterable[TokenScope], days: int, project: str = ""
+) -> TokenMade:
+    """The own token of a command line that its user let in by the browser; it ends the access by OAuth.
+
+    Raises `InsufficientScope` for more than the user agreed to, `InvalidInput` and `TokenRefused`.
+    """
+    granted = connections.find(caller.digest.removeprefix(OAUTH))
+    if granted is None:
+        raise TokenRefused(Refusal.UNKNOWN)
+    requested = frozenset(scopes)
+    if not requested <= caller.scopes:
+        missing = ", ".join(sorted(requested - caller.scopes))
+        raise InsufficientScope(f"The user did not agree to the scope `{missing}`.")
+    made = create_token(user=caller.user, name=name, scopes=requested, days=days, project=project)
+    connections.end_access_of(user=caller.user, application_id=granted.application_id)
+    return made
 
 
 def list_tokens(*, user: User) -> list[TokenShown]:
@@ -322,7 +364,11 @@ def revoke_token(*, user: User, token_id: str) -> None:
     activity.note(user, Activity.TOKEN_REVOKED)
 
 
-def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
+def _validate(name: str, scopes: list[TokenScope], days: int, project: str) -> None:
+    if len(project) > LONGEST_PROJECT:
+        raise InvalidInput(
+            errors={"project": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_PROJECT)]}
+        )
     if len(name) > LONGEST_NAME:
         raise InvalidInput(
             errors={"name": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_NAME)]}

@@ -7,11 +7,11 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
+from pydantic_ai import FunctionToolset, ModelRetry, RunContext, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import StoredByCall, Tool, run_in_thread
+from agent_tools.registry import StoredByCall, Tool, run_in_thread, schema_without
 from agent_tools.tools import registry
 from agent_tools.tools.context import get_context
 from agent_tools.tools.conversations import fair_limit
@@ -25,6 +25,8 @@ from intake.models import User
 
 logger = logging.getLogger(__name__)
 
+# The argument by which a search leaves a conversation out.
+OWN_SESSION = "excludeSession"
 # The characters of all texts of one result together: some 6,000 tokens, so that a model has room for several.
 CHARACTERS = 24_000
 
@@ -81,7 +83,7 @@ def described(caller: Caller, *, uses_memory: bool = True, may_save: bool = True
 @cache
 def _described(*, is_registered: bool, may_save: bool) -> str:
     tools = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        {"name": tool.name, "description": tool.description, "parameters": _schema(tool)}
         for tool in FOR_THE_CHAT
         if may_save or tool.is_read_only
     ]
@@ -97,13 +99,27 @@ def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], 
 
 
 def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
-    async def call(**data: Any) -> ToolReturn[dict[str, Any]]:
+    async def call(ctx: RunContext[ChatDeps], **data: Any) -> ToolReturn[dict[str, Any]]:
         try:
-            return await run_in_thread(partial(_call, tool, data, caller))
+            return await run_in_thread(partial(_call, tool, data | _beside_itself(tool, ctx.deps), caller))
         except Exception as error:
             raise _as_retry(error, caller) from error
 
-    return ModelTool.from_schema(call, name=tool.name, description=tool.description, json_schema=tool.input_schema)
+    return ModelTool.from_schema(
+        call, name=tool.name, description=tool.description, json_schema=_schema(tool), takes_ctx=True
+    )
+
+
+def _schema(tool: Tool[Any, Any]) -> dict[str, Any]:
+    """The input without what the chat adds by itself."""
+    schema: dict[str, Any] = schema_without(tool.input_schema, frozenset({OWN_SESSION}))
+    return schema
+
+
+def _beside_itself(tool: Tool[Any, Any], deps: ChatDeps) -> dict[str, Any]:
+    """What was said in this chat the model reads anyway: a search would find the question that it is about."""
+    is_known = deps.conversation_id is not None and "exclude_session" in tool.input_model.model_fields
+    return {OWN_SESSION: str(deps.conversation_id)} if is_known else {}
 
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:

@@ -12,6 +12,7 @@ from django.db import models
 from django.utils.translation import gettext_noop as _
 
 from core.ids import uuid7
+from intake.models.conversations import PROJECT_LENGTH
 
 if TYPE_CHECKING:
     from intake.models import User
@@ -27,13 +28,24 @@ def default_scopes() -> list[str]:
 
 class AccessTokenManager(models.Manager["AccessToken"]):
     def issue(
-        self, *, user: "User", name: str = "", scopes: list[str] | None = None, expiry: datetime | None = None
+        self,
+        *,
+        user: "User",
+        name: str = "",
+        scopes: list[str] | None = None,
+        expiry: datetime | None = None,
+        project: str = "",
     ) -> tuple["AccessToken", str]:
         """Create a token; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(SECRET_BYTES)
         extra = {} if scopes is None else {"scopes": scopes}
         token = self.create(
-            digest=secret_hash(secret.encode()).hexdigest(), user=user, name=name, expiry=expiry, **extra
+            digest=secret_hash(secret.encode()).hexdigest(),
+            user=user,
+            name=name,
+            expiry=expiry,
+            project=project,
+            **extra,
         )
         return token, secret
 
@@ -47,6 +59,10 @@ class AccessToken(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
     name: "models.CharField[str, str]" = models.CharField(max_length=80, blank=True, default="")
     scopes: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=16), default=default_scopes)
+    # What it appends belongs to this project where the call names none. Empty: to none.
+    project: "models.CharField[str, str]" = models.CharField(
+        max_length=PROJECT_LENGTH, blank=True, default="", db_default=""
+    )
     created = models.DateTimeField(auto_now_add=True)
     expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it is worth.
@@ -95,7 +111,8 @@ class AgentConnection(models.Model):
 class TokenScope(StrEnum):
     """`search` finds and reads; `read` only reads data that its address names; `write` adds and changes.
 
-    `delete` deletes and undoes; `chat` talks with the assistant, which finds, reads and adds; `import` imports.
+    `delete` deletes and undoes; `chat` talks with the assistant, which finds, reads and adds; `import` imports;
+    `capture` appends to the sessions of agents and reads nothing. It follows from no other scope, and none from it.
     """
 
     SEARCH = "search"
@@ -104,6 +121,7 @@ class TokenScope(StrEnum):
     DELETE = "delete"
     CHAT = "chat"
     IMPORT = "import"
+    CAPTURE = "capture"
 
 
 ALL_SCOPES = frozenset(TokenScope)
@@ -117,4 +135,5 @@ MEANINGS = {
     TokenScope.DELETE: _("Delete: remove what I said and stored, for good"),
     TokenScope.CHAT: _("Chat: talk with the assistant, which searches my memory and adds to it"),
     TokenScope.IMPORT: _("Import: bring my history along from other products"),
+    TokenScope.CAPTURE: _("Capture: add what I say to agents, and read nothing"),
 }

@@ -1,10 +1,8 @@
-"""The page `/settings/tokens/`, and the configuration lines for each client.
-
-`/settings/tokens/`: creates and revokes tokens, and shows how to connect an agent.
-"""
+"""The pages `/settings/agents/`, `/settings/tokens/` and `/memory/context/`, and the configuration lines of clients."""
 
 import json
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -17,20 +15,21 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent_tools.authentication import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
     LONGEST_NAME,
     TokenMade,
+    TokenShown,
     create_token,
     list_tokens,
     revoke_token,
 )
 from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
-from agent_tools.oauth.addresses import MCP_PATH
-from agent_tools.oauth.connections import end_connection, list_connections
+from agent_tools.oauth.addresses import MCP_PATH, origin_of
+from agent_tools.oauth.connections import ConnectionInfo, end_connection, list_connections
 from agent_tools.tools.context import (
     LONGEST_QUERY,
     MOST_TOKENS,
@@ -44,9 +43,11 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import read_as
 from core.text import in_page_language
+from imports.services import sent_since
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import requires_recent_proof
 from intake.agent.models import tokens_of
+from intake.models import User
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import page_that_searches, show
 
@@ -79,7 +80,8 @@ def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[Snippet]:
 
 
 def _claude_code(address: str, secret: str) -> str:
-    return f'claude mcp add --transport http recollect {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
+    command = "claude mcp add --scope user --transport http recollect"
+    return f'{command} {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
 
 
 def _claude_desktop(address: str, secret: str) -> str:
@@ -195,6 +197,12 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Choose what the token may do.")},
     )
     days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Valid for"))
+    project = forms.CharField(
+        max_length=MAX_PROJECT_LENGTH,
+        required=False,
+        label=_("Project"),
+        help_text=_("To which belongs what an agent appends with it, if the agent names no project."),
+    )
 
 
 @never_cache
@@ -214,7 +222,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     revoke_token(user=person_of(request), token_id=token_id)
     messages.success(request, _("Revoked. Its users are cut off within seconds."))
-    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+    return HttpResponseRedirect(_page_before(request))
 
 
 @never_cache
@@ -222,7 +230,11 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
 def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
     end_connection(user=person_of(request), connection_id=connection_id)
     messages.success(request, _("Ended. The agent is out within seconds."))
-    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+    return HttpResponseRedirect(_page_before(request))
+
+
+def _page_before(request: HttpRequest) -> str:
+    return reverse("agent_tools:agents" if request.POST.get("page") == "agents" else "agent_tools:tokens")
 
 
 def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
@@ -233,6 +245,7 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
             name=requested["name"],
             scopes=[TokenScope(scope) for scope in requested["scopes"]],
             days=requested["days"],
+            project=requested["project"],
         )
     except InvalidInput as error:
         form.add_error(None, in_page_language(error.detail))
@@ -240,7 +253,7 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
 
 
 def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = origin_of(request)
     context = {
         "form": form,
         "made": made,
@@ -250,6 +263,51 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", context)
+
+
+# --- `/settings/agents/`: who is connected, what they sent, and the line that connects each client ---
+
+TOOLS, TOOLS_AND_HOOKS = _("The tools."), _("The tools, context at each session and prompt, and its sessions are kept.")
+# By the argument of `recollect install`.
+CLIENTS = [
+    ("claude-code", "Claude Code", TOOLS_AND_HOOKS),
+    ("codex", "Codex", TOOLS_AND_HOOKS),
+    ("gemini", "Gemini CLI", TOOLS_AND_HOOKS),
+    ("opencode", "opencode", TOOLS_AND_HOOKS),
+    ("cursor", "Cursor", _("The tools, and context at the beginning of a session.")),
+    ("claude-desktop", "Claude Desktop", TOOLS),
+    ("vscode", "VS Code", TOOLS),
+]
+DAYS_OF_SENT = 30
+
+
+@never_cache
+@require_safe
+def agents(request: HttpRequest) -> HttpResponse:
+    user, now = person_of(request), timezone.now()
+    address = request.build_absolute_uri("/").rstrip("/")
+    context = {
+        "agents": _connected(user, now),
+        "sent": sent_since(user=user, since=now - timedelta(days=DAYS_OF_SENT)),
+        "days": DAYS_OF_SENT,
+        "login": f"recollect login {address}",
+        "clients": [(name, f"recollect install {client}", what) for client, name, what in CLIENTS],
+        "mcp_address": f"{address}{MCP_PATH}",
+    }
+    return render(request, "agent_tools/agents.html", context)
+
+
+def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str]]:
+    """Those that still have access, the last used first, each with the address that ends it."""
+    tokens = [each for each in list_tokens(user=user) if each.expires_at is None or each.expires_at > now]
+    found: list[tuple[TokenShown | ConnectionInfo, str]] = [
+        *((each, reverse("agent_tools:revoke_token", args=[each.id])) for each in tokens),
+        *(
+            (each, reverse("agent_tools:end_connection", args=[each.id]))
+            for each in list_connections(user=user, now=now)
+        ),
+    ]
+    return sorted(found, key=lambda pair: pair[0].last_used_at or pair[0].created_at, reverse=True)
 
 
 # --- The page `/memory/context/`: what `get_context` gives an agent now ---
@@ -276,15 +334,11 @@ def context(request: HttpRequest) -> HttpResponse:
     if not form.is_bound or form.is_valid():
         asked = form.cleaned_data if form.is_bound else {}
         user, now = person_of(request), timezone.now()
-        about: dict[str, Any] = {"user": user, "session": None, "now": now}
+        about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
         about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
         query = asked.get("query", "").strip()
         rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
-        lines = (
-            prompt_context(query=query, **about)
-            if query
-            else session_context(project=asked.get("project") or None, **about)
-        )
+        lines = prompt_context(query=query, **about) if query else session_context(**about)
     tokens = tokens_of(text_of(lines))
     shown = [(line.text, line.path, in_page_language(line.why) if line.why else "") for line in lines]
     return read_as(

@@ -42,7 +42,11 @@ COMMON_KEYWORDS = frozenset(
     {"type", "description", "properties", "required", "items", "enum", "minimum", "maximum", "minItems", "maxItems"}
 )
 # Fields of one meaning: a tool that has one of them accepts the others' names for it.
-SYNONYMS = (frozenset({"limit", "maxresults", "topk", "count", "numresults", "k", "n"}), frozenset({"query", "q"}))
+SYNONYMS = (
+    frozenset({"limit", "maxresults", "topk", "count", "numresults", "k", "n"}),
+    frozenset({"query", "q"}),
+    frozenset({"project", "projectid"}),
+)
 # Other names that clients use for a value of an enumeration.
 VALUES = {
     "sessions": ("session", "messages", "message", "conversations", "conversation", "chats", "chat"),

@@ -21,10 +21,12 @@ from agent_tools.authentication import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
     LONGEST_NAME,
+    OAUTH,
     AccessTokenAuthentication,
     TokenCaller,
     TokenMade,
     TokenShown,
+    create_machine_token,
     create_token,
     list_tokens,
     revoke_token,
@@ -34,7 +36,8 @@ from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
-from core.validation import Input, Output, validate
+from core.text import LONGEST_PROJECT
+from core.validation import Input, Output, PlainText, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
@@ -59,10 +62,14 @@ class TokenWanted(Input):
             min_length=1,
             max_length=MOST_SCOPES,
             description="What it may do: `search` finds and reads, `read` reads only what is named, `write` adds and "
-            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports.",
+            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports, `capture` appends to an "
+            "agent's session and reads nothing.",
         ),
     ] = sorted(DEFAULT_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
+    project: Annotated[
+        PlainText, Field(max_length=LONGEST_PROJECT, description="To which belongs what it appends; empty for none.")
+    ] = ""
 
 
 class TokenList(BaseModel):
@@ -72,10 +79,11 @@ class TokenList(BaseModel):
 class TokenViewSet(ViewSet):
     authentication_classes = [AccessTokenAuthentication, SessionAuthentication]
     required_scope = None
+    makes_tokens = True
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
-        if isinstance(request.auth, TokenCaller):
+        if isinstance(request.auth, TokenCaller) and not _is_machine(request.auth):
             raise InsufficientScope("A token cannot manage tokens. Log in to do that.")
 
     @extend_schema(
@@ -94,9 +102,12 @@ class TokenViewSet(ViewSet):
     def create(self, request: Request) -> Response:
         refuse_without_recent_proof(request)
         requested = validate(TokenWanted, request.data)
-        made = create_token(
-            user=person_of(request), name=requested.name, scopes=requested.scopes, days=requested.expires_in_days
-        )
+        about: dict[str, Any] = {"name": requested.name, "scopes": requested.scopes, "days": requested.expires_in_days}
+        about["project"] = requested.project
+        if isinstance(request.auth, TokenCaller):
+            made = create_machine_token(caller=request.auth, **about)
+        else:
+            made = create_token(user=person_of(request), **about)
         data = made.model_dump(mode="json", by_alias=True)
         return Response(data, status=201, headers={"Cache-Control": "no-store"})
 
@@ -108,6 +119,11 @@ class TokenViewSet(ViewSet):
     def destroy(self, request: Request, token_id: str) -> Response:
         revoke_token(user=person_of(request), token_id=token_id)
         return Response(status=204)
+
+
+def _is_machine(caller: TokenCaller) -> bool:
+    """Whether it is a command line that OAuth let in to make its own token: no other OAuth token gets here."""
+    return caller.digest.startswith(OAUTH)
 
 
 # --- Describes a tool in this API's own format, and in the function-calling formats of vendors ---

@@ -31,6 +31,7 @@ def token_urls() -> list[URLPattern]:
 app_name = "agent_tools"
 
 urlpatterns = [
+    path("agents/", pages.agents, name="agents"),
     path("tokens/", pages.tokens, name="tokens"),
     # Any text, so that a malformed id gets the same answer as one that does not exist.
     path("tokens/<str:token_id>/revoke/", pages.revoke, name="revoke_token"),

@@ -41,6 +41,7 @@ from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies, refuse  # noqa: E402
+from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.errors import RateLimited  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
@@ -48,6 +49,7 @@ from core.isolation.schema import refuse_unless_fitting  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
 from core.rate_limits import too_many_calls, when_user_is_known  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
+from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.backends.rerankers import warm_up_reranker  # noqa: E402
@@ -222,7 +224,9 @@ class Streaming:
             turns: Turns = scope["state"]["turns"]
             async with turns.turn(credentials_of(scope)), scope["state"]["opening"], thread:
                 # Within this context Django makes none of its own.
-                serving = asyncio.create_task(django_asgi(scope, receive, send_on))
+                # Its path is whole for Django, which takes the prefix away itself.
+                whole = {**scope, "path": f"{settings.FORCE_SCRIPT_NAME or ''}{scope['path']}"}
+                serving = asyncio.create_task(django_asgi(whole, receive, send_on))
                 begun = asyncio.create_task(begins.wait())
                 await asyncio.wait((serving, begun), return_when=asyncio.FIRST_COMPLETED)
                 begun.cancel()
@@ -266,6 +270,7 @@ def _make_sure_of_the_database() -> None:
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))
+        read_kept_settings()
     finally:
         connections.close_all()
 
@@ -306,4 +311,10 @@ routes = [
 router = Starlette(lifespan=lifespan, routes=routes)
 # A path with a line break matches no pattern, not even "/": Django refuses it as it refuses others.
 router.router.default = serve_synchronously
-application = BoundedBodies(CrossOrigin(router))
+bounded = BoundedBodies(CrossOrigin(router))
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Every request as if it had been sent to `PUBLIC_URL`, with a path that our routes know."""
+    is_request = scope["type"] == "http" and settings.PUBLIC_URL
+    await bounded(at_public_url(scope, settings.PUBLIC_URL) if is_request else scope, receive, send)

@@ -1,5 +1,8 @@
-"""Makes identifiers for rows that users link to: unguessable, and in order of creation."""
+"""Makes identifiers for rows that users link to: unguessable, and in order of creation. And one code."""
 
+import base64
+import hashlib
+import hmac
 import secrets
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -39,3 +42,10 @@ def parse_id(text: str) -> uuid.UUID:
         return uuid.UUID(text)
     except ValueError:
         raise NotFound from None
+
+
+def first_code(secret_key: str) -> str:
+    """The code that the first person of an installation enters, such as `4PQ7-ZK2M-XW5D`: 60 bits, nowhere stored."""
+    digest = hmac.digest(secret_key.encode(), b"recollect: first person", hashlib.sha256)
+    letters = base64.b32encode(digest).decode()
+    return "-".join(letters[start : start + 4] for start in (0, 4, 8))

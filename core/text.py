@@ -43,6 +43,25 @@ def pg_value(value: Any) -> Any:
             return value
 
 
+# The address of a repository, and what a path on a disk begins with.
+_REMOTE = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}://[^/\s]+/|[^/@:\s]+@[^/@:\s]+:)(?P<path>\S+)", re.IGNORECASE)
+_FOLDER = re.compile(r"[/~\\]|[a-z]:[/\\]", re.IGNORECASE)
+LONGEST_PROJECT = 200
+
+
+def project_label(name: str) -> str:
+    """The label of a project: a repository's name at its host (`me/app`) of its address, a folder's name of its path.
+
+    Any other text is the label itself. So an import, which knows folders, and an agent agree on one label.
+    """
+    name = " ".join(pg_text(name).split())
+    if remote := _REMOTE.fullmatch(name):
+        name = remote["path"].strip("/").removesuffix(".git")
+    elif _FOLDER.match(name):
+        name = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    return name[:LONGEST_PROJECT]
+
+
 ELLIPSIS = "…"
 # How far a cut moves back to fall between two words. Scripts without spaces have none there.
 WORD_LEEWAY = 30

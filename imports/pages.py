@@ -113,7 +113,12 @@ def home(request: HttpRequest) -> HttpResponse:
     page = services.list_imports(user=person_of(request), after=position_in_address(request.GET.get("after")))
     labels = {reader.product: reader.label for reader in readers()}
     earlier = [
-        {"batch": batch, "label": labels.get(batch.product, "Export"), "state": STATES[Import.State(batch.state)]}
+        {
+            "batch": batch,
+            # Agents append under names that no export has.
+            "label": labels.get(batch.product, batch.product or "Export"),
+            "state": STATES[Import.State(batch.state)],
+        }
         for batch in page.rows
     ]
     return show(

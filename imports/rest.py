@@ -44,6 +44,7 @@ from imports.shapes import (
     StartWanted,
     UndoWanted,
 )
+from imports.storing.appending import AppendedSession, AppendOutput, append
 from imports.storing.queue import waiting_vectors
 from intake.accounts.identity import is_registered, person_of
 from intake.models import User
@@ -52,8 +53,9 @@ from intake.rest.shapes import problems
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 from intake.web.chat import event_stream, streaming
 
-# The scope by its name, because tokens belong to an app above this one.
+# The scopes by their names, because tokens belong to an app above this one.
 IMPORT_SCOPE = "import"
+CAPTURE_SCOPE = "capture"
 RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})", re.ASCII)
 LONGEST_RANGE = 60
 RANGE_SCHEMA = {"type": "string", "maxLength": LONGEST_RANGE}
@@ -92,6 +94,8 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     """The imports of a user; `imports.urls` gives the upload its own parser."""
 
     required_scope = IMPORT_SCOPE
+    # Whether an agent that is connected by OAuth may call it.
+    takes_agents = False
 
     @extend_schema(
         operation_id="list_imports",
@@ -248,6 +252,19 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         _refuse_to_remove(request, services.get(user=user, import_id=import_id))
         batch = services.undo(user=user, import_id=import_id, force=requested.force, now=timezone.now())
         return _answer(request, batch, status=HTTPStatus.ACCEPTED)
+
+    @extend_schema(
+        operation_id="append_session",
+        summary="Append turns to an agent's session",
+        description="For hooks that send what was said to an agent while it runs. Needs the scope `capture`. A turn "
+        "has the identity that an import of the session gives it: sent again, synced or imported later, it is stored "
+        "once. What a product appends on one day is one import in the list of imports, and is undone there.",
+        request=AppendedSession,
+        responses={200: AppendOutput, **problems(400, 401, 403, 409, 413, 415, 429, 503)},
+    )
+    def append(self, request: Request) -> Response:
+        project = getattr(request.auth, "project", "")
+        return Response(append(request.data, user=person_of(request), project=project, now=timezone.now()).as_data())
 
 
 def data_of(batch: Import, *, counts_vectors: bool = True, language: str = "en") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Annotated
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -25,6 +26,7 @@ from core.errors import (
     WrongState,
 )
 from core.ids import parse_id
+from core.isolation.acting import acting_as
 from core.text import gettext_noop as _
 from core.text import pg_text
 from core.validation import Input, ListPage, PlainText, Position, WrittenTime, page_of
@@ -104,6 +106,39 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
 def list_imports(*, user: User, after: Position | None) -> ListPage[Import]:
     """The newest first, 30 at a time."""
     return page_of(Import.objects.for_user(user), by="created_at", after=after, size=PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class SentByProduct:
+    """What one agent appended; `newest_id` is the last of its imports, by which it is undone."""
+
+    label: str
+    conversations: int
+    turns: int
+    last_at: datetime
+    newest_id: UUID
+
+
+def sent_since(*, user: User, since: datetime) -> list[SentByProduct]:
+    """What agents appended while their sessions ran, by product, the last first."""
+    with acting_as(user):
+        # Only what was appended has no file.
+        appended = Import.objects.for_user(user).filter(bytes=0, state=Import.State.DONE, updated_at__gte=since)
+        rows = list(appended.order_by("-updated_at"))
+    labels = {reader.product: reader.label for reader in readers()}
+    by_product: dict[str, list[Import]] = {}
+    for row in rows:
+        by_product.setdefault(row.product, []).append(row)
+    return [
+        SentByProduct(
+            label=labels.get(product, product),
+            conversations=sum(row.stored.get("conversations", 0) for row in found),
+            turns=sum(row.stored.get("turns", 0) for row in found),
+            last_at=found[0].updated_at,
+            newest_id=found[0].pk,
+        )
+        for product, found in by_product.items()
+    ]
 
 
 def get(*, user: User, import_id: str) -> Import:

@@ -25,6 +25,11 @@ def import_urls() -> list[URLPattern]:
         path("imports/<str:import_id>/cancel/", rest.ImportsViewSet.as_view({"post": "cancel"})),
         path("imports/<str:import_id>/undo/", rest.ImportsViewSet.as_view({"post": "undo"})),
         path("imports/<str:import_id>/events/", import_events),
+        path(
+            "sessions/append/",
+            rest.ImportsViewSet.as_view({"post": "append"}, required_scope=rest.CAPTURE_SCOPE, takes_agents=True),
+            name="append_session",
+        ),
     ]
 
 

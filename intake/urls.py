@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.web import account, pages
+from intake.web import account, pages, staff
 
 app_name = "intake"
 
@@ -35,6 +35,10 @@ urlpatterns = [
     path("worker.js", pages.worker, name="worker"),
     path("offline/", pages.offline, name="offline"),
     path("favicon.ico", pages.favicon, name="favicon"),
+    path("staff/settings/", staff.staff_settings, name="staff_settings"),
+    path("staff/invite/", staff.invite, name="staff_invite"),
+    path("staff/models/", staff.show_models, name="staff_models"),
+    path("staff/models/<str:key>/", staff.edit_model, name="staff_model"),
     path("register/", account.RegisterView.as_view(), name="register"),
     path("login/", account.LoginView.as_view(), name="login"),
     path("logout/", account.LogoutView.as_view(), name="logout"),

@@ -7,11 +7,9 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +17,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-TIMEOUT_SECONDS = 40
+# A search may take 30 seconds before it returns what it has; any other silence is a server that hangs.
+TIMEOUT_SECONDS = 15
+SEARCH_SECONDS = 40
+_NEAR_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 
 
 class Failure(Exception):
@@ -48,17 +49,27 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-@dataclass(frozen=True, slots=True)
 class Server:
-    """A server and the caller's token. Raises `Failure` for an address that is none."""
+    """A server and the caller's token. Raises `Failure` for an address that is none.
 
-    address: str
-    token: str
+    `seconds`: how long it may be silent; 0 for what is usual for the request. Not a dataclass, whose module takes a
+    tenth of the time in which a hook starts.
+    """
 
-    def __post_init__(self) -> None:
+    __slots__ = ("address", "seconds", "token")
+
+    def __init__(self, address: str, token: str, *, seconds: float = 0) -> None:
+        self.address, self.token, self.seconds = address, token, seconds
         parts = urlsplit(self.address)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise Failure(f"{self.address!r} is no address of a server: it begins with http:// or https://.")
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise Failure("The token is not one of Recollect's: it has characters that no token has.")
+        if parts.scheme == "http" and not _is_near(parts.hostname):
+            raise Failure(
+                f"{self.address} would get your token and your words in the clear. Use https://; http:// is for this "
+                "machine and private networks alone."
+            )
 
     def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> dict[str, Any]:
         """The tool's answer; raises `Failure`."""
@@ -66,7 +77,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: dict[str, Any] | bytes | None = None, **headers: str) -> dict[str, Any]:
         """The object that the server answers; empty for none. A body of bytes is sent as it is. Raises `Failure`."""
-        with self._open(method, path, body, headers) as response:
+        with self.opened(method, path, body, headers) as response:
             try:
                 received = response.read()
             except (OSError, HTTPException) as error:
@@ -75,7 +86,7 @@ class Server:
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:
         """The data of each server-sent event until the stream ends. Raises `Failure`."""
-        with self._open("GET", path, None, {"Accept": "text/event-stream"}) as response:
+        with self.opened("GET", path, None, {"Accept": "text/event-stream"}) as response:
             try:
                 for line in response:
                     if line.startswith(b"data:"):
@@ -83,21 +94,50 @@ class Server:
             except (OSError, HTTPException) as error:
                 raise Failure(f"{self.address} does not answer: {error}") from None
 
-    def _open(self, method: str, path: str, body: dict[str, Any] | bytes | None, headers: dict[str, str]) -> IO[bytes]:
+    def opened(self, method: str, path: str, body: dict[str, Any] | bytes | None, headers: dict[str, str]) -> IO[bytes]:
+        """The response, to be read and closed. Raises `Failure`."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = Request(  # noqa: S310 - the address was looked at above
             f"{self.address.rstrip('/')}{path}",
             data=data,
             method=method,
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers},
+            headers={
+                **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+                "Content-Type": "application/json",
+                "User-Agent": "recollect",
+                **headers,
+            },
         )
+        is_long = any(part in path for part in _LONG) or len(data or b"") > _PIECE
         try:
-            opened: IO[bytes] = build_opener(_NoRedirects).open(request, timeout=TIMEOUT_SECONDS)
+            opened: IO[bytes] = build_opener(_NoRedirects).open(
+                request, timeout=self.seconds or (SEARCH_SECONDS if is_long else TIMEOUT_SECONDS)
+            )
             return opened
         except HTTPError as error:
             raise _failure(error) from None
+        except TimeoutError:
+            raise Failure(f"{self.address} does not answer in time.") from None
         except (URLError, OSError, HTTPException) as error:
             raise Failure(f"{self.address} does not answer: {getattr(error, 'reason', error)}") from None
+
+
+_PIECE = 64 * 1024
+# Searches, streams of events, downloads.
+_LONG = ("/tools/search", "/mcp", "/events/", "/export/")
+
+
+def _is_near(host: str) -> bool:
+    """Whether it is this machine or one of a private network, by its address or by a name that only they have."""
+    import ipaddress
+
+    name = host.lower().rstrip(".")
+    if name == "localhost" or "." not in name.replace(":", ".") or name.endswith(_NEAR_NAMES):
+        return True
+    try:
+        return not ipaddress.ip_address(name).is_global
+    except ValueError:
+        return False
 
 
 def _failure(error: HTTPError) -> Failure:
@@ -151,12 +191,22 @@ def read(name: str) -> dict[str, Any]:
 
 
 def write(name: str, content: dict[str, Any]) -> None:
-    """In one step, so that a killed run leaves the old or the new one."""
-    folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
-        json.dump(content, file)
-    Path(file.name).replace(folder / f"{name}.json")
+    """Raises `OSError`."""
+    write_file(state_folder() / f"{name}.json", json.dumps(content))
+
+
+def write_file(file: Path, text: str, *, mode: int = 0o600) -> None:
+    """In one step, so that a killed run leaves the old or the new one. Raises `OSError`."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8"
+        ) as target:
+            target.write(text)
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def upload_of(key: str) -> str | None:

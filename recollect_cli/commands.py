@@ -1,28 +1,41 @@
-"""What can be typed: `recollect search "…"`, `recollect add "…"`, `recollect import PATH`, `recollect sync`."""
+"""What can be typed: `recollect search "…"`, `recollect add "…"`, `recollect sync`, `recollect install CLIENT` …
+
+The modules of a command are imported by it: an agent waits for `recollect hook`, which must start quickly.
+"""
 
 import argparse
 import json
 import os
 import sys
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from recollect_cli.client import Failure, Server, in_numbers, preview_text, printable, progress_shown, report_text
-from recollect_cli.importing import PLACES, ImportOptions, SyncedFolder, changes, folders, import_path, sync
+if TYPE_CHECKING:
+    from recollect_cli.client import Server
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 INTERRUPTED = 130  # as shells have it
+RETRY_SECONDS = 30
+HOOK_WORDS = 3
+
+Answer = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
     usage)."""
-    options = command_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["hook"] and len(words) == HOOK_WORDS:
+        from recollect_cli import hooks
+
+        hooks.run(words[1], words[2])
+    from recollect_cli.client import Failure, printable
+
+    options = command_parser().parse_args(words)
     try:
-        for answer in _answers(options):
+        for answer in _COMMANDS[options.command](options):
             _print(answer, as_json=options.json)
     except Failure as failure:
         print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
@@ -33,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _print(answer: dict[str, Any], *, as_json: bool) -> None:
+def _print(answer: Answer, *, as_json: bool) -> None:
+    from recollect_cli.client import printable
+
     try:
         text = answer.pop("text") if not as_json and "text" in answer else None
         print(printable(json.dumps(answer, ensure_ascii=False, indent=2) if text is None else text), flush=True)  # noqa: T201
@@ -42,51 +57,71 @@ def _print(answer: dict[str, Any], *, as_json: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _answers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What to print, piece by piece: an object, with its text for people as `text`."""
-    if not options.token:
-        raise Failure("Put a token into RECOLLECT_TOKEN, or give --token: make one at /settings/tokens/.")
-    server = Server(options.url, options.token)
-    if options.command == "import":
-        yield _import(server, options)
-    elif options.command == "sync":
-        yield from _sync(server, options)
-    else:
-        yield _add(server, options) if options.command == "add" else _search(server, options)
+# --- Each command yields what to print, piece by piece: an object, with its text for people as `text` ---
 
 
-def _import(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+def _server(options: argparse.Namespace) -> "Server":
+    from recollect_cli.connecting import server_of
+
+    address = options.url or os.environ.get("RECOLLECT_URL")
+    token = os.environ.get("RECOLLECT_TOKEN") if options.token is None else options.token
+    return server_of(address, token, otherwise=DEFAULT_ADDRESS)
+
+
+def _import(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli.client import preview_text, progress_shown, report_text
+    from recollect_cli.importing import ImportOptions, import_path
+
+    server = _server(options)
     requested = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
     with progress_shown(is_quiet=options.json) as show:
         answer = import_path(server, options.path.expanduser(), requested, show)
-    if options.dry_run:
-        return {**answer, **_unless_json(options, preview_text(answer))}
-    return {**answer, **_unless_json(options, report_text(answer, server.address))}
+    text = preview_text(answer) if options.dry_run else report_text(answer, server.address)
+    yield {**answer, **_unless_json(options, text)}
 
 
-def _sync(server: Server, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _sync(options: argparse.Namespace) -> Iterator[Answer]:
+    from time import monotonic
+
+    from recollect_cli.importing import changes, folders
+
+    server = _server(options)
     watched = folders(options.product, options.path and options.path.expanduser())
-    for folder in watched:
-        yield _synced(server, folder, options)
-    if options.watch:
-        for changed in changes(watched):
-            again = (_synced_again(server, each, options) for each in watched if each[1].resolve() in changed)
-            yield from (answer for answer in again if answer is not None)
+    if not options.watch:
+        for folder in watched:
+            yield _synced(server, folder, options)
+        return
+    left, next_try = set[Path](), 0.0
+    # The first batch is all of them. What could not be sent is tried again, also where nothing else changes.
+    for changed in changes(watched):
+        left |= changed
+        if not left or (not changed and monotonic() < next_try):
+            continue
+        next_try = monotonic() + RETRY_SECONDS
+        for folder in watched:
+            if folder[1].resolve() in left and (answer := _synced_again(server, folder, options)) is not None:
+                left.discard(folder[1].resolve())
+                if answer["import"] is not None:
+                    yield answer
 
 
-def _synced_again(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any] | None:
-    """None where nothing is new, or could not be sent: the next change finds what was not."""
+def _synced_again(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer | None:
+    """None where it could not be sent."""
+    from recollect_cli.client import Failure, printable
+
     try:
-        answer = _synced(server, folder, options)
+        return _synced(server, folder, options)
     except Failure as failure:
         if not failure.may_pass:
             raise
         print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
         return None
-    return None if answer["import"] is None else answer
 
 
-def _synced(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any]:
+def _synced(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer:
+    from recollect_cli.client import in_numbers, progress_shown
+    from recollect_cli.importing import sync
+
     product, _path = folder
     with progress_shown(is_quiet=options.json) as show:
         done = sync(server, folder, show)
@@ -98,32 +133,217 @@ def _unless_json(options: argparse.Namespace, text: str) -> dict[str, str]:
     return {} if options.json else {"text": text}
 
 
-def _search(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+def _search(options: argparse.Namespace) -> Iterator[Answer]:
     arguments = {
         "query": options.query,
         "scope": options.scope,
         "max_results": options.limit,
         "rerank": options.rerank,
     }
-    return server.call("search_history", arguments)
+    yield _server(options).call("search_history", arguments)
 
 
-def _add(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+def _add(options: argparse.Namespace) -> Iterator[Answer]:
     """Save a memory; the key keeps a request that a proxy repeats from being stored twice."""
-    content = sys.stdin.read() if options.content == "-" else options.content
+    import uuid
+
+    from recollect_cli.client import Failure
+
+    content = _standard_input() if options.content == "-" else options.content
+    if not content.strip():
+        raise Failure("There is nothing to save: the text is empty.")
+    if not _is_unicode(content):
+        raise Failure("The text is not in UTF-8, so it was not saved.")
     arguments = {"content": content, "type": options.type, "project_id": options.project, "tags": options.tag}
     named = {name: value for name, value in arguments.items() if value}
-    return server.call("save_memory", named, **{"Idempotency-Key": str(uuid.uuid4())})
+    yield _server(options).call("save_memory", named, **{"Idempotency-Key": str(uuid.uuid4())})
+
+
+def _standard_input() -> str:
+    from recollect_cli.client import Failure
+
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise Failure("Standard input is not in UTF-8, so it was not saved.") from None
+
+
+def _is_unicode(text: str) -> bool:
+    """Python passes bytes that are not in the terminal's encoding on as half characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _context(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli.capturing import project_of
+
+    about = {
+        "for": "session" if options.query is None else "prompt",
+        "query": options.query,
+        "project": project_of(str(Path.cwd()))[0] if options.project is None else options.project,
+        "maxTokens": options.max_tokens,
+    }
+    answer = _server(options).call("get_context", {name: value for name, value in about.items() if value})
+    yield {**answer, "text": answer["text"] or ("" if options.json else "Nothing.")}
+
+
+def _export(options: argparse.Namespace) -> Iterator[Answer]:
+    import shutil
+    from http.client import HTTPException
+
+    from recollect_cli.client import Failure
+
+    server = _server(options)
+    unfinished = options.file.expanduser().with_name(options.file.name + ".part")
+    try:
+        with server.opened("GET", f"/api/v1/account/export/?as={options.form}", None, {}) as received:
+            with unfinished.open("xb") as target:
+                shutil.copyfileobj(received, target)
+            size = unfinished.stat().st_size
+            unfinished.replace(options.file.expanduser())
+    except (OSError, HTTPException) as error:
+        raise Failure(f"The export broke off, see {unfinished}: {error}") from None
+    yield {"file": str(options.file), "bytes": size, "text": f"{options.file}: {size:,} bytes."}
+
+
+def _login(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli.client import Failure
+    from recollect_cli.connecting import log_in, read_config
+
+    address = options.address or options.url or os.environ.get("RECOLLECT_URL")
+    address = address or read_config().get("url") or DEFAULT_ADDRESS
+    token = options.token
+    if token == "-":  # noqa: S105 - the sign for standard input
+        import getpass
+
+        token = getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.read()
+        if not token.strip():
+            raise Failure("There was no token in standard input.")
+    done = log_in(address, token, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    yield {**done, "text": f"Logged in at {done['url']}. The token is in {done['file']}, which only you can read."}
+
+
+def _install(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import installing
+    from recollect_cli.connecting import read_config, write_config
+
+    config = read_config()
+    changes = installing.planned(options.client, removes=options.remove)
+    lines = [installing.shown(changes) or f"{options.client}: nothing to change."]
+    if not options.dry_run:
+        installing.apply(changes, removes=options.remove)
+        if changes:
+            lines.append(f"{options.client}: {'removed' if options.remove else 'installed'}.")
+        if not options.remove:
+            may_ask = sys.stdin.isatty() and not options.json
+            named = (options.capture, options.folder or [], options.never or [])
+            chosen = {**config, **installing.captured_folders(config, *named, may_ask=may_ask)}
+            write_config(chosen)
+            lines += installing.next_steps(options.client, chosen)
+    yield {"client": options.client, "files": [str(file) for file in changes], "text": "\n".join(lines)}
+
+
+def _status(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import capturing, installing
+    from recollect_cli.client import Failure
+    from recollect_cli.connecting import config_file, read_config
+    from recollect_cli.hooks import hook_state
+
+    config, state = read_config(), hook_state()
+    try:
+        server = _server(options)
+        address = server.address
+        server.ask("GET", "/api/v1/tools/")
+        reached = "reachable, and the token is good"
+    except Failure as failure:
+        address, reached = options.url or config.get("url", DEFAULT_ADDRESS), str(failure)
+    installed = [client for client in installing.CLIENTS if installing.is_installed(client)]
+    spool = {"waiting": len(capturing.waiting()), "refused": len(capturing.waiting(".refused"))}
+    answer = {
+        "version": version(),
+        "url": address,
+        "server": reached,
+        "config": str(config_file()),
+        "installed": installed,
+        "capture": config.get("capture", "none"),
+        "folders": config.get("folders", []),
+        "never": config.get("never", []),
+        "spool": {**spool, "bytes": capturing.spool_size()},
+        "hooks": state,
+    }
+    yield {**answer, "text": _status_text(answer)}
+
+
+def _status_text(answer: Answer) -> str:
+    from time import localtime, strftime
+
+    spool, state = answer["spool"], answer["hooks"]
+    never = [", ".join(answer["never"])] if answer["never"] else []
+    kept = {"all": "in all folders", "only": f"only in {', '.join(answer['folders'])}", "none": "in no folder"}
+    lines = [
+        f"recollect {answer['version']}",
+        f"Server: {answer['url']}: {answer['server']}",
+        f"Installed for: {', '.join(answer['installed']) or 'no client'}",
+        f"Sessions are kept {', never in '.join([kept[answer['capture']], *never])}",
+        f"Waiting to be sent: {spool['waiting']} ({spool['bytes']:,} bytes); refused by the server: {spool['refused']}",
+    ]
+    for name, words in (("succeeded", "Last success of a hook"), ("failing_since", "Hooks have failed since")):
+        if name in state:
+            lines.append(f"{words}: {strftime('%Y-%m-%d %H:%M', localtime(state[name]))}")
+    return "\n".join([*lines, *([f"Because: {state['reason']}"] if "reason" in state else [])])
+
+
+def _mcp(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli.connecting import serve_mcp
+
+    serve_mcp(_server(options))
+    yield from ()
+
+
+def _hook(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import hooks
+
+    hooks.run(options.client, options.event)
+    yield from ()
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    try:
+        return version_of(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "from its repository"
+
+
+DISTRIBUTION = "recollect-cli"
+_COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
+    "search": _search,
+    "add": _add,
+    "import": _import,
+    "sync": _sync,
+    "context": _context,
+    "export": _export,
+    "login": _login,
+    "install": _install,
+    "status": _status,
+    "mcp": _mcp,
+    "hook": _hook,
+}
 
 
 def command_parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
-    address, token = os.environ.get("RECOLLECT_URL", DEFAULT_ADDRESS), os.environ.get("RECOLLECT_TOKEN", "")
-    shared.add_argument("--url", default=address, help=f"the server (RECOLLECT_URL; {DEFAULT_ADDRESS})")
-    shared.add_argument("--token", default=token, help="an access token (RECOLLECT_TOKEN)")
+    shared.add_argument("--url", help=f"the server (RECOLLECT_URL, or that of the log-in; {DEFAULT_ADDRESS})")
+    shared.add_argument("--token", help="an access token (RECOLLECT_TOKEN, or that of the log-in)")
     shared.add_argument("--json", action="store_true", help="print the whole answer as JSON")
 
     parser = argparse.ArgumentParser(prog="recollect", description="Your memory, from a terminal.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True)
     search = _command(commands, "search", shared, "search chats, notes and memories")
     search.add_argument("query")
@@ -137,7 +357,46 @@ def command_parser() -> argparse.ArgumentParser:
     add.add_argument("--tag", action="append", help="a label; may be given several times")
     _add_import(commands, shared)
     _add_sync(commands, shared)
+    export = _command(commands, "export", shared, "download everything of yours into a file")
+    export.add_argument("file", type=Path)
+    export.add_argument(
+        "--as", dest="form", choices=["json", "zip", "markdown"], default="json", help="its form (json)"
+    )
+    _add_agents(commands, shared)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looked up only if it is asked for, which takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"recollect {version()}")  # noqa: T201
+        parser.exit()
+
+
+def _add_agents(commands: Any, shared: argparse.ArgumentParser) -> None:
+    login = _command(commands, "login", shared, "connect this machine to a server, by the browser or with --token")
+    login.add_argument("address", nargs="?", metavar="URL", help="the server, such as https://recollect.example")
+    install = _command(commands, "install", shared, "give an agent this memory: tools, hooks and instructions")
+    install.add_argument("client", choices=_CLIENTS, help="the agent's program")
+    install.add_argument("--dry-run", action="store_true", help="print what would change, and change nothing")
+    install.add_argument("--remove", action="store_true", help="take everything out again")
+    install.add_argument("--capture", choices=["all", "only", "none"], help="keep the sessions of which folders")
+    install.add_argument("--folder", action="append", help="one of the folders for --capture only; repeatable")
+    install.add_argument("--never", action="append", metavar="FOLDER", help="nothing leaves this folder; repeatable")
+    context = _command(commands, "context", shared, "print what an agent would get at the beginning of a session")
+    context.add_argument("query", nargs="?", help="or beside this prompt")
+    context.add_argument("--project", help="of this project (that of the current folder)")
+    context.add_argument("--max-tokens", type=int, default=800, help="its budget (800)")
+    _command(commands, "status", shared, "print whether the server, the hooks and the spool are well")
+    _command(commands, "mcp", shared, "serve the server's tools over standard input and output")
+    hook = _command(commands, "hook", shared, "what an agent's program calls: JSON in, JSON out, and never a failure")
+    hook.add_argument("client")
+    hook.add_argument("event")
+
+
+_CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "claude-desktop", "vscode")
+_SYNCED = ("claude-code", "codex", "openclaw")
 
 
 def _command(commands: Any, name: str, shared: argparse.ArgumentParser, what: str) -> argparse.ArgumentParser:
@@ -157,7 +416,7 @@ def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 def _add_sync(commands: Any, shared: argparse.ArgumentParser) -> None:
     keep = _command(commands, "sync", shared, "bring what agents on this machine wrote since last time")
-    keep.add_argument("product", nargs="?", choices=list(PLACES), help="all that are here, unless named")
+    keep.add_argument("product", nargs="?", choices=_SYNCED, help="all that are here, unless named")
     keep.add_argument("path", nargs="?", type=Path, help="its folder, if it is not at its usual place")
     keep.add_argument("--watch", action="store_true", help="go on, and bring each change")
 

@@ -356,9 +356,9 @@ def _folder(file: FoundFile) -> str:
 
 
 def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:
-    """The folders in which something changed, each time it has been quiet for a while. Raises `Failure`.
+    """The folders in which something changed, each time it has been quiet for a while; none about every second.
 
-    First all of them: what changed before they were watched told nobody.
+    First all of them: what changed before they were watched told nobody. Raises `Failure`.
     """
     try:
         from watchfiles import watch
@@ -377,5 +377,4 @@ def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:
         changed = {path for path in paths if any(Path(name).is_relative_to(path) for _, name in batch)}
         if not has_looked:
             has_looked, changed = True, set(paths)
-        if changed:
-            yield changed
+        yield changed

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from core.validation import strict_parts
 
 MCP_PATH = "/mcp"
+TOKENS_PATH = "/api/v1/tokens/"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LONGEST = 500
@@ -31,8 +32,16 @@ def resource_of(request: HttpRequest) -> str:
     return f"{origin_of(request)}{MCP_PATH}"
 
 
+def tokens_resource_of(request: HttpRequest) -> str:
+    """The identifier of the endpoint that makes tokens: a command line gets one of its own there, once."""
+    return f"{origin_of(request)}{TOKENS_PATH}"
+
+
 def metadata_of(request: HttpRequest) -> str:
-    """The address of the endpoint's metadata (RFC 9728, section 3.1), with the final slash that the client used."""
+    """The address of the endpoint's metadata (RFC 9728, section 3.1), with the final slash that the client used.
+
+    Below the path of `PUBLIC_URL`, which every proxy passes on. It is also at the root, before that path.
+    """
     return f"{origin_of(request)}{METADATA_PATH}{final_slash_of(request)}"
 
 
@@ -41,7 +50,8 @@ def final_slash_of(request: HttpRequest) -> str:
 
 
 def origin_of(request: HttpRequest) -> str:
-    return request.build_absolute_uri("/").rstrip("/")
+    """The issuer (RFC 8414), below the path of `PUBLIC_URL`."""
+    return f"{request.build_absolute_uri('/').rstrip('/')}{settings.FORCE_SCRIPT_NAME or ''}"
 
 
 def is_resource(named: str, resource: str) -> bool:
@@ -52,7 +62,7 @@ def is_resource(named: str, resource: str) -> bool:
     defaults = {"https": 443, "http": 80}
     same_port = (parsed.port or defaults.get(parsed.scheme)) == (own.port or defaults.get(own.scheme))
     return (
-        (parsed.scheme, parsed.hostname, parsed.path.rstrip("/")) == (own.scheme, own.hostname, own.path)
+        (parsed.scheme, parsed.hostname, parsed.path.rstrip("/")) == (own.scheme, own.hostname, own.path.rstrip("/"))
         and same_port
         and not (parsed.query or parsed.fragment)
     )
@@ -67,6 +77,12 @@ def may_send_back_to(address: str) -> bool:
         parts = strict_parts(address)
         return parts is not None and (scheme == "https" or parts.hostname in LOOPBACK)
     return scheme in settings.OAUTH_APP_SCHEMES and _is_parsed(address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it leads back to a program on the user's own computer (RFC 8252, section 7.3)."""
+    parts = strict_parts(address)
+    return parts is not None and parts.scheme == "http" and parts.hostname in LOOPBACK
 
 
 def _is_parsed(address: str) -> bool:

@@ -3,9 +3,16 @@
 Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept.
 """
 
+import ipaddress
+import json
+from contextlib import suppress
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import requests
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Exists, F, OuterRef, Q
@@ -13,7 +20,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
-from oauth2_provider.cimd import SafeMetadataFetcher
+from oauth2_provider.cimd import CIMDError, SafeMetadataFetcher
 from oauth2_provider.models import (
     clear_expired,
     get_access_token_model,
@@ -21,16 +28,20 @@ from oauth2_provider.models import (
     get_grant_model,
     get_refresh_token_model,
 )
+from oauth2_provider.settings import oauth2_settings
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from redis import Redis
+from redis.exceptions import RedisError
 
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.addresses import may_send_back_to, plain_name
 from agent_tools.oauth.connections import MARK_OF_USE
 from agent_tools.oauth.validator import HONOURED_AGAIN_FOR
+from core import resilience
 from core.errors import InvalidInput
 from core.rate_limits import client_address, take_all
 from core.resilience import steps
-from core.validation import body_of, by_field, parse_json, stated
+from core.validation import body_of, by_field, parse_json, stated, strict_parts
 
 MOST_ADDRESSES = 10
 LARGEST_DOCUMENT = 16_384
@@ -98,7 +109,12 @@ class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit
 
     def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
         """The document and the seconds for which it is fresh. Raises the toolkit's `CIMDError`."""
-        document, fresh_for = super().fetch(client_id)
+        try:
+            proxy = _proxy_for(client_id)
+            document, fresh_for = _by_proxy(client_id, proxy) if proxy else super().fetch(client_id)
+        except CIMDError as error:
+            _note_unfetched(str(error))
+            raise
         try:
             read = ClientMetadata.model_validate(document)
         except ValidationError:
@@ -108,6 +124,83 @@ class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit
         kept = {name: value for name, value in document.items() if value is not None}
         kept |= read.model_dump(include={"redirect_uris"}) | {"grant_types": ["authorization_code"]}
         return kept | {"client_name": plain_name(read.client_name)}, fresh_for
+
+
+# Until clients are offered to be known by a document again, on a server that could not fetch one.
+NOT_OFFERED_FOR = timedelta(minutes=10)
+_UNFETCHED = "recollect:oauth:document-not-fetched"
+_REDIS_SECONDS = 0.1
+
+
+def why_unfetched() -> str:
+    """Why a document could not be fetched in the last ten minutes, in English; empty if none failed.
+
+    Redis tells all processes. Without Redis the documents go on being offered.
+    """
+    try:
+        found: Any = _redis().get(_UNFETCHED)
+    except RedisError:
+        return ""
+    return found.decode(errors="replace") if found else ""
+
+
+def offers_documents() -> bool:
+    return not (settings.OAUTH_METADATA_DOCUMENTS == "auto" and why_unfetched())
+
+
+def _note_unfetched(reason: str) -> None:
+    with suppress(RedisError):
+        _redis().set(_UNFETCHED, reason[:300], ex=NOT_OFFERED_FOR)
+
+
+def _redis() -> Redis:
+    return resilience.client(settings.REDIS_URL, seconds=_REDIS_SECONDS)
+
+
+def _proxy_for(client_id: str) -> str | None:
+    """The proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`) by which this address is fetched."""
+    host = urlsplit(client_id).hostname or ""
+    return None if proxy_bypass(host) else getproxies().get("https")
+
+
+def _by_proxy(client_id: str, proxy: str) -> tuple[dict[str, Any], int]:
+    """The proxy finds the address and decides where its users may go; the rest is as strict as without one.
+
+    Raises the toolkit's `CIMDError`.
+    """
+    parts = strict_parts(client_id)
+    if (
+        parts is None
+        or parts.scheme != "https"
+        or not parts.path
+        or parts.username
+        or _is_address(parts.hostname or "")
+    ):
+        raise CIMDError("the address of the document is not one of a public server")
+    seconds, most = oauth2_settings.CIMD_FETCH_TIMEOUT_SECONDS, oauth2_settings.CIMD_MAX_DOCUMENT_SIZE
+    options: dict[str, Any] = {"proxies": {"https": proxy}, "allow_redirects": False, "stream": True}
+    try:
+        with requests.get(client_id, headers={"Accept": "application/json"}, timeout=seconds, **options) as response:
+            body = next(response.iter_content(most + 1), b"")
+    except requests.RequestException as error:
+        raise CIMDError(f"could not fetch the document by HTTPS_PROXY: {error}") from error
+    if response.status_code != HTTPStatus.OK or len(body) > most:
+        raise CIMDError(f"the document was answered with HTTP {response.status_code} and {len(body)} bytes")
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise CIMDError("the document is not JSON") from error
+    if not isinstance(document, dict):
+        raise CIMDError("the document is not an object")
+    return document, oauth2_settings.CIMD_METADATA_MIN_AGE_SECONDS
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or "." not in host
+    return True
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")

@@ -9,6 +9,7 @@ import logging
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db import transaction
 from django.db.models import Q
@@ -31,7 +32,7 @@ from oauthlib.oauth2.rfc6749.errors import (
     InvalidScopeError,
 )
 
-from agent_tools.oauth.addresses import checksum_of, is_resource, may_send_back_to
+from agent_tools.oauth.addresses import TOKENS_PATH, checksum_of, is_resource, may_send_back_to
 from agent_tools.oauth.connections import end_access_of
 from core.rate_limits import client_address, take_all
 from core.resilience import refuse_in_transaction
@@ -42,6 +43,9 @@ HONOURED_AGAIN_FOR = timedelta(seconds=60)
 # The prefix of a used code's digest in the table of codes, and how long a second use is recognised.
 USED = "used:"
 KNOWN_FOR = timedelta(days=1)
+
+# Besides those of agents, for a command line, whose token is good for the REST API.
+MACHINE_SCOPES = ("import",)
 
 # Sentences for the developer of a client: ASCII, without quotation marks (RFC 6749, section 5.2).
 CLIENT_IS_UNKNOWN = "The client is not known here, or its registration has lapsed. Register again."
@@ -68,7 +72,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no ty
 
         A client that requests only unknown ones gets the default, to which the user agrees or not.
         """
-        request.scopes = _known(scopes) or self.get_default_scopes(client_id, request)
+        request.scopes = _known(scopes, request) or self.get_default_scopes(client_id, request)
         return True
 
     def authenticate_client(self, request: Request, *args: Any, **kw: Any) -> bool:
@@ -157,8 +161,15 @@ def revoke_grant(token: Any) -> None:
     logger.info("A grant with %d refresh tokens was revoked", len(family))
 
 
-def _known(scopes: list[str]) -> list[str]:
-    return [scope for scope in oauth2_settings.SCOPES if scope in scopes]
+def _known(scopes: list[str], request: Request | None = None) -> list[str]:
+    known = [*oauth2_settings.SCOPES, *(MACHINE_SCOPES if request is not None and _is_of_machine(request) else ())]
+    return [scope for scope in known if scope in scopes]
+
+
+def _is_of_machine(request: Request) -> bool:
+    """Whether a command line asks for a token of its own."""
+    named = [value for name, value in request.uri_query_params if name == "resource"]
+    return bool(named) and (urlsplit(named[0]).path.rstrip("/") == TOKENS_PATH.rstrip("/"))
 
 
 def _locked(**which: Any) -> Any:

@@ -6,6 +6,7 @@ The page on which a user allows an agent, or refuses it.
 import json
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from csp.decorators import csp_update
 from django.contrib.auth.views import redirect_to_login
@@ -14,6 +15,7 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from oauth2_provider.cimd import is_cimd_client_id
@@ -26,7 +28,17 @@ from oauth2_provider.views.base import BaseAuthorizationView
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdError, InvalidRequestError
 
 from agent_tools.models import MEANINGS, TokenScope
-from agent_tools.oauth.addresses import final_slash_of, is_resource, origin_of, plain_name, receiver_of, resource_of
+from agent_tools.oauth.addresses import (
+    final_slash_of,
+    is_loopback,
+    is_resource,
+    origin_of,
+    plain_name,
+    receiver_of,
+    resource_of,
+    tokens_resource_of,
+)
+from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, why_unfetched
 from agent_tools.oauth.connections import AGENT_MADE
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
@@ -61,7 +73,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         error, client_id = context["error"], self.request.GET.get("client_id", "")
         # The toolkit knows no client with that id, for it could not fetch or read the client's document.
         is_unread = isinstance(error, InvalidClientIdError) and is_cimd_client_id(client_id)
-        context = {"error": error, "unread": client_id if is_unread else ""}
+        context = {"error": error, "unread": client_id if is_unread else "", "reason": why_unfetched()}
+        context["minutes"] = NOT_OFFERED_FOR.seconds // 60 if not offers_documents() else 0
         return render(self.request, "agent_tools/oauth_error.html", context, status=status)
 
     def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
@@ -78,6 +91,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
             response: HttpResponseBase = answer(client, scopes, credentials)
         except OAuthToolkitError as error:
             response = self.error_response(error, application=None)
+            if response.status_code == HTTPStatus.FOUND:
+                response["Location"] = _with_issuer(response["Location"], origin_of(request))
         return response
 
     def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
@@ -85,6 +100,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         context = {
             "name": plain_name(client.name),
             "receiver": receiver_of(sent_to),
+            "is_machine": credentials["resource"] == [tokens_resource_of(self.request)],
             "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
         }
         page = render(self.request, "agent_tools/authorize.html", context)
@@ -106,23 +122,36 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         return response
 
 
+def _with_issuer(address: str, issuer: str) -> str:
+    """An error says too which server it is from (RFC 9207): a client may have asked several."""
+    parts = urlsplit(address)
+    values = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "iss"]
+    return parts._replace(query=urlencode([*values, ("iss", issuer)])).geturl()
+
+
 def _is_included(scope: str, scopes: list[str]) -> bool:
     """An agent that may search may also read, so the page does not ask for that."""
     return scope == TokenScope.READ and TokenScope.SEARCH in scopes
 
 
 def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
-    """Requires PKCE by S256, and a token for this endpoint only (RFC 8707). Adds the endpoint to the credentials."""
+    """Requires PKCE by S256, and a token for one endpoint only (RFC 8707). Adds the endpoint to the credentials.
+
+    It is `/mcp`, or for a command line on the user's own computer the one that makes its own token.
+    """
     state, address = credentials.get("state"), credentials["redirect_uri"]
     if credentials.get("code_challenge_method") != "S256":
         wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
     named = [each for each in request.GET.getlist("resource") if each.strip()]
-    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource_of(request)) for each in named):
+    machines = tokens_resource_of(request)
+    is_machine = named and is_resource(named[0], machines) and is_loopback(address)
+    resource = machines if is_machine else resource_of(request)
+    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource) for each in named):
         sentence = f"Tokens are issued for {resource_of(request)} alone."
         wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
-    credentials["resource"] = [resource_of(request)]
+    credentials["resource"] = [resource]
 
 
 # --- The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009) ---
@@ -182,6 +211,8 @@ def _refused(error: str, description: str) -> HttpResponse:
     return JsonResponse({"error": error, "error_description": description}, status=400)
 
 
+DOCUMENTS_SUPPORTED = "client_id_metadata_document_supported"
+
 # --- The metadata documents that tell an agent where to register, authorize and exchange (RFC 9728, RFC 8414) ---
 
 
@@ -195,12 +226,19 @@ class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[
     def get_authorization_servers(self, request: HttpRequest) -> list[str]:
         return [origin_of(request)]
 
+    def get_scopes_supported(self) -> list[str]:
+        """Those of tools: clients ask for all that they find here. Hooks ask for `capture` by its name."""
+        return [scope for scope in super().get_scopes_supported() if scope != TokenScope.CAPTURE]
+
     def get_resource_documentation(self) -> str:
-        return str(self.request.build_absolute_uri("/settings/tokens/"))
+        return str(self.request.build_absolute_uri(reverse("agent_tools:tokens")))
 
 
 class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]
     """The toolkit's view, only at the root: the issuer is the origin."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return super().get(request)
+        response = super().get(request)
+        if not offers_documents():
+            response.content = json.dumps({**json.loads(response.content), DOCUMENTS_SUPPORTED: False})
+        return response

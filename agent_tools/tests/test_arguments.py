@@ -70,7 +70,12 @@ REFUSED = [
     ("search_chat_history", {"query": "cat", "rerank": "perhaps"}, "rerank", "boolean"),
     ("search_chat_history", {"query": "cat", "rerank": 2}, "rerank", "boolean"),
     ("search_chat_history", {"query": "cat", "mode": "lexical"}, "mode", "'semantic' or 'hybrid'"),
-    ("search_chat_history", {"query": "cat", "colour": 1}, "colour", "Fields: query, limit, mode, rerank."),
+    (
+        "search_chat_history",
+        {"query": "cat", "colour": 1},
+        "colour",
+        "Fields: query, limit, mode, rerank, project, excludeSession.",
+    ),
     ("search_chat_history", {"query": float("inf")}, "query", "string"),
     ("search_history", {"query": "cat", "scope": "diary"}, "scope", "Must be one of: all, memory, daily_log, sessions"),
     ("search_history", {"query": "cat", "date_from": "3/1/2026"}, "date_from", "YYYY-MM-DD"),

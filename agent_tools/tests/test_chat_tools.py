@@ -47,7 +47,9 @@ def test_the_model_is_offered_every_tool_with_its_own_schema(person, log_in, lan
     assert list(offered) == [tool.name for tool in FOR_THE_CHAT]
     for tool in FOR_THE_CHAT:
         assert offered[tool.name]["description"] == tool.description
-        assert offered[tool.name]["parameters"]["properties"].keys() == tool.input_schema["properties"].keys()
+        # The chat itself says which conversation is left out.
+        own = tool.input_schema["properties"].keys() - {"excludeSession"}
+        assert offered[tool.name]["parameters"]["properties"].keys() == own
 
 
 def test_several_rounds_and_several_calls_at_once_are_each_told_with_their_own_result(person, log_in, language_model):
@@ -68,6 +70,19 @@ def test_several_rounds_and_several_calls_at_once_are_each_told_with_their_own_r
     assert summaries["list_recent_conversations"].startswith("Listed 2 conversations: [What is my cat called?](/c/")
     assert summaries["get_conversation"] == f"Read 1 turn of [My cat is called Miso]({path})"
     assert {call["name"]: call["summary"] for call in the_turn().tool_calls} == summaries
+
+
+@pytest.mark.parametrize("tool", ["search_chat_history", "search_history"])
+def test_a_chat_does_not_find_itself(person, log_in, language_model, tool):
+    other = a_turn(person, "My cat is called Miso")
+    index.embed_pending()
+    search = CallTool(tool, {"query": "cat called", "excludeSession": str(other.conversation_id)})
+    language_model(Say(("A tabby.",)), search, Say(("Miso.",)))
+    client = log_in(person)
+    first = client.events("My cat, called Tiger")[-1].data["conversationId"]
+    (summary,) = [each["summary"] for each in results(client.events("Which cat?", conversation_id=first))]
+    assert str(other.conversation_id) in summary
+    assert first not in summary
 
 
 def test_a_wrong_call_is_shown_and_corrected_by_what_the_model_is_told(person, log_in, language_model):

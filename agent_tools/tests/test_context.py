@@ -82,10 +82,41 @@ def test_the_budget_is_kept_and_no_line_is_longer_than_two_hundred_characters(ap
     assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
 
 
-def test_only_the_projects_records_are_given_if_one_is_named(api, alice):
-    text = context(api, **{"for": "session", "project": "me/shop"})["text"]
+def two_projects(alice):
+    with acting_as(alice):
+        records.create(user=alice, content="The app's orders", type="fact", project_id="me/app", now=timezone.now())
+    turns = {name: a_turn(alice, f"{name} orders in Postgres", f"Done in {name}.") for name in ("me/shop", "me/app")}
+    for name, turn in turns.items():
+        Conversation.objects.filter(pk=turn.conversation_id).update(project=name)
+    index.embed_pending()
+
+
+@pytest.mark.parametrize("name", ["me/shop", "https://github.com/me/shop.git"])
+def test_a_session_of_a_project_gets_nothing_of_another_one(api, alice, name):
+    two_projects(alice)
+    text = context(api, **{"for": "session", "project": name})["text"]
+    assert "We moved the orders to Postgres" in text
+    assert "Done in me/shop" in text
+    assert "app" not in text
+    # Its own come before those of no project; its conversations alone.
+    assert text.index("Postgres") < text.index("Tea without sugar")
+    assert "about the garden" not in text
+
+
+def test_a_prompt_in_a_project_recalls_nothing_of_another_one(api, alice):
+    two_projects(alice)
+    about = {"for": "prompt", "query": "the orders in Postgres"}
+    assert "me/app" in context(api, **about)["text"]
+    text = context(api, **about, project="me/shop")["text"]
     assert "Postgres" in text
-    assert "Tea without sugar" not in text
+    assert "app" not in text
+    assert "app" not in context(api, **{**about, "query": "the orders of the app"}, project="me/shop")["text"]
+
+
+def test_a_prompt_in_a_project_recalls_what_is_of_none(api, alice):
+    two_projects(alice)
+    text = context(api, **{"for": "prompt", "query": "Which worktop is it, oak?", "project": "me/shop"})["text"]
+    assert "The worktop is oak" in text
 
 
 def test_the_sessions_own_conversation_is_left_out(api, alice):

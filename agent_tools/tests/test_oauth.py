@@ -93,6 +93,22 @@ def refresh(client_id, tokens, **form):
     return exchange(client_id, grant_type="refresh_token", refresh_token=tokens["refresh_token"], **form)
 
 
+def test_hooks_that_are_connected_may_append_and_other_agents_may_not(alice):
+    body = {
+        "product": "codex",
+        "session": "s",
+        "turns": [{"uuid": "1", "saidAt": "2026-02-03T10:00:00Z", "user": "Hi"}],
+    }
+    statuses = {}
+    for scope in ("capture", "search write"):
+        _, tokens = connected(alice, scope=scope, scopes=scope.split())
+        headers = {"authorization": f"Bearer {tokens['access_token']}"}
+        answer = Client().post("/api/v1/sessions/append/", body, content_type="application/json", headers=headers)
+        statuses[scope] = answer.status_code
+        assert Client().get("/api/v1/imports/", headers=headers).status_code == 401
+    assert statuses == {"capture": 200, "search write": 403}
+
+
 def test_a_code_that_is_used_twice_ends_what_it_gave(alice):
     client_id = register().json()["client_id"]
     code = agree(alice, client_id)["code"]
@@ -566,3 +582,91 @@ def test_what_nothing_came_of_is_swept():
     assert left(2) == {used}
     assert not AgentConnection.objects.exists()
     assert left(31) == set()
+
+
+# --- A command line, which gets a token of its own ---
+
+TOKENS = f"{HOST}/api/v1/tokens/"
+OWN = "http://127.0.0.1:52405/"
+OF_MACHINES = ["search", "write", "capture", "import"]
+
+
+def machine(user, *, scopes=OF_MACHINES, **parameters):
+    client_id = register(client_name="recollect on a laptop", redirect_uris=[OWN]).json()["client_id"]
+    asks = {"scope": " ".join(OF_MACHINES), "resource": TOKENS, "redirect_uri": OWN, **parameters}
+    code = agree(user, client_id, scopes=scopes, **asks)["code"]
+    return by_code(client_id, code, redirect_uri=OWN).json()["access_token"]
+
+
+def make_token(access, **body):
+    headers = {"authorization": f"Bearer {access}"}
+    return Client().post("/api/v1/tokens/", body, content_type="application/json", headers=headers)
+
+
+def test_a_command_line_makes_one_token_of_its_own_and_is_then_out():
+    alice = a_person()
+    access = machine(alice)
+    made = make_token(access, name="laptop", scopes=OF_MACHINES)
+    assert (made.status_code, sorted(made.json()["scopes"])) == (201, sorted(OF_MACHINES))
+    own = Client(headers={"authorization": f"Bearer {made.json()['token']}"})
+    assert own.get("/api/v1/tools/").status_code == 200
+    assert make_token(access, scopes=["search"]).status_code == 401
+    assert not AgentConnection.objects.exists()
+    # Its own token makes no other.
+    assert own.post("/api/v1/tokens/", {"scopes": ["search"]}, content_type="application/json").status_code == 403
+
+
+def test_a_command_lines_token_does_no_more_than_was_agreed_to():
+    access = machine(a_person(), scopes=["search"])
+    for scopes in (["search", "write"], ["delete"], ["chat"]):
+        refused = make_token(access, scopes=scopes)
+        assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
+    assert make_token(access, scopes=["search"]).status_code == 201
+
+
+def test_a_command_lines_access_opens_nothing_else():
+    access = machine(a_person())
+    client = Client(headers={"authorization": f"Bearer {access}"})
+    for path in ("/api/v1/tools/", "/api/v1/tokens/", "/api/v1/conversations/", "/api/v1/account/export/"):
+        assert client.get(path).status_code == 401
+    assert client.post("/api/v1/sessions/append/", {}, content_type="application/json").status_code == 401
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_command_lines_access_is_not_for_mcp(server):
+    access = machine(a_person())
+    AccessToken.objects.update(resource=[f"{server}/api/v1/tokens/"])
+    assert post(server, access).status_code == 401
+
+
+def test_an_agents_token_makes_no_token():
+    _, tokens = connected(a_person())
+    assert make_token(tokens["access_token"], scopes=["search"]).status_code == 401
+
+
+def test_agents_get_no_scope_of_command_lines():
+    alice = a_person()
+    client_id = register().json()["client_id"]
+    code = agree(alice, client_id, scope="search import", scopes=["search", "import"])["code"]
+    assert by_code(client_id, code).json()["scope"] == "search"
+
+
+def test_one_token_is_not_for_agents_and_command_lines_at_once():
+    query = asked(register().json()["client_id"], resource=[TOKENS, RESOURCE])
+    answer = session_of(a_person()).get("/oauth/authorize/", query_params=query)
+    assert "error=invalid_target" in answer.headers["Location"]
+
+
+def test_the_page_says_that_it_is_for_a_command_line():
+    client, client_id = session_of(a_person()), register(redirect_uris=[OWN]).json()["client_id"]
+    pages = [
+        client.get("/oauth/authorize/", query_params=asked(client_id, resource=resource, redirect_uri=OWN))
+        for resource in (TOKENS, RESOURCE)
+    ]
+    assert ["recollect login" in page.content.decode() for page in pages] == [True, False]
+
+
+def test_only_a_program_on_the_users_own_computer_asks_for_a_token_of_its_own():
+    client_id = register().json()["client_id"]
+    answer = session_of(a_person()).get("/oauth/authorize/", query_params=asked(client_id, resource=TOKENS))
+    assert "error=invalid_target" in answer.headers["Location"]

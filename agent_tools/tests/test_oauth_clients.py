@@ -3,14 +3,18 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
@@ -18,6 +22,7 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, RefreshToken
 from requests.packages import urllib3
 
+from agent_tools.oauth import clients
 from agent_tools.oauth.clients import sweep
 from agent_tools.oauth.validator import Validator
 from agent_tools.tests.test_oauth import (
@@ -307,13 +312,13 @@ def test_the_page_says_that_the_clients_document_could_not_be_read(monkeypatch, 
     answer = session_of(a_person()).get("/oauth/authorize/", asked(address))
     page = answer.content.decode()
     assert answer.status_code == 400
-    assert address in page and "OAUTH_CLIENT_DOCUMENTS=off" in page
+    assert address in page and "OAUTH_METADATA_DOCUMENTS=off" in page
     assert "tell the agent" not in page
 
 
 def test_another_wrong_client_is_not_blamed_on_a_document():
     page = session_of(a_person()).get("/oauth/authorize/", asked("nobody")).content.decode()
-    assert "Invalid client_id parameter value" in page and "OAUTH_CLIENT_DOCUMENTS" not in page
+    assert "Invalid client_id parameter value" in page and "OAUTH_METADATA_DOCUMENTS" not in page
 
 
 def test_a_server_without_internet_tells_clients_to_register():
@@ -322,13 +327,104 @@ def test_a_server_without_internet_tells_clients_to_register():
     for documents, registration, offered in (
         ("on", "on", "True True"),
         ("off", "on", "False True"),
+        ("auto", "on", "True True"),
         ("on", "off", "False False"),
     ):
-        environment = {**os.environ, "OAUTH_CLIENT_DOCUMENTS": documents, "OAUTH_REGISTRATION": registration}
+        environment = {**os.environ, "OAUTH_METADATA_DOCUMENTS": documents, "OAUTH_REGISTRATION": registration}
         run = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
         )
         assert run.stdout.split() == offered.split()
+
+
+def offered():
+    metadata = Client().get("/.well-known/oauth-authorization-server").json()
+    return metadata["client_id_metadata_document_supported"]
+
+
+@pytest.mark.parametrize(("choice", "is_offered"), [("auto", False), ("on", True)])
+def test_after_a_failed_fetch_documents_are_not_offered_for_ten_minutes(monkeypatch, settings, choice, is_offered):
+    settings.OAUTH_METADATA_DOCUMENTS = choice
+    assert offered() is True
+    the_web_has(monkeypatch, None)
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    page = session_of(a_person()).get("/oauth/authorize/", asked(address)).content.decode()
+    assert "no way out" in page
+    assert ("For 10 minutes from now" in page) != is_offered
+    assert offered() is is_offered
+    assert 0 < clients._redis().ttl(clients._UNFETCHED) <= 600
+    # Registering works all the time.
+    assert register().status_code == 201
+
+
+def test_without_redis_documents_go_on_being_offered(monkeypatch, settings):
+    settings.OAUTH_METADATA_DOCUMENTS = "auto"
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    the_web_has(monkeypatch, None)
+    session_of(a_person()).get("/oauth/authorize/", asked(f"https://agent.example/{uuid.uuid4()}.json"))
+    assert offered() is True
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    """Keeps the first line of what it is asked, and answers that it may not."""
+    asked_for = []
+
+    def serve(listener):
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    asked_for.append(connection.recv(4096).split(b"\r\n")[0].decode())
+                    connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        yield asked_for
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_a_document_is_fetched_by_the_proxy_of_the_environment(proxy, monkeypatch):
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    page = session_of(a_person()).get("/oauth/authorize/", asked(address)).content.decode()
+    assert "HTTPS_PROXY" in page
+    assert [line.rpartition(" ")[0] for line in proxy] == ["CONNECT agent.example:443"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "intranet", "169.254.169.254"])
+def test_a_proxy_is_asked_for_no_address_of_a_private_network(proxy, host):
+    session_of(a_person()).get("/oauth/authorize/", asked(f"https://{host}/{uuid.uuid4()}.json"))
+    assert proxy == []
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"x" * 20_000, b'{"client_id": "https://other.example/"}', None])
+def test_what_comes_by_the_proxy_is_read_as_strictly(proxy, monkeypatch, body):
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    good = json.dumps({"client_id": address, "redirect_uris": [CALLBACK]}).encode()
+
+    def send(*_, **__):
+        response = requests.Response()
+        response.status_code, response.raw = 200, io.BytesIO(good if body is None else body)
+        return response
+
+    monkeypatch.setattr("requests.adapters.HTTPAdapter.send", send)
+    answer = session_of(a_person()).get("/oauth/authorize/", asked(address))
+    assert answer.status_code == (200 if body is None else 400)
+
+
+def test_an_error_names_the_server_that_it_is_from():
+    alice, client_id = a_person(), register().json()["client_id"]
+    refused = agree(alice, client_id, decision="refuse")
+    assert (refused["error"], refused["iss"], refused["state"]) == ("access_denied", HOST, "s")
+    query = asked(client_id, resource="https://elsewhere.example/mcp")
+    answer = session_of(alice).get("/oauth/authorize/", query_params=query)
+    back = parse_qs(urlsplit(answer.headers["Location"]).query)
+    assert (back["error"], back["iss"]) == (["invalid_target"], [HOST])
 
 
 def test_without_documents_a_client_with_one_is_unknown_and_nothing_is_fetched(monkeypatch, settings):

@@ -22,6 +22,11 @@ from testing.model_server import Say
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SAVED = {"content": "Ana likes oaks"}
+APPENDED = {
+    "product": "claude-code",
+    "session": "s1",
+    "turns": [{"uuid": "u1", "saidAt": "2026-02-03T10:00:00Z", "user": "Which tree?", "answer": "An oak."}],
+}
 
 
 @pytest.fixture
@@ -123,6 +128,7 @@ REST = {
     "records": Endpoint("GET", "/api/v1/memory/records/", TokenScope.READ),
     "conversations": Endpoint("GET", "/api/v1/conversations/", TokenScope.READ),
     "imports": Endpoint("GET", "/api/v1/imports/", TokenScope.IMPORT),
+    "appending": Endpoint("POST", "/api/v1/sessions/append/", TokenScope.CAPTURE, APPENDED),
     "export": Endpoint("GET", "/api/v1/account/export/", TokenScope.READ),
     "chat": Endpoint("POST", "/api/v1/intake/chat", TokenScope.CHAT, {"message": "Hello"}),
 }

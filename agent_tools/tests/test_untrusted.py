@@ -82,7 +82,9 @@ def test_injected_notes_forge_no_result_over_rest_or_mcp(server, alice, api):
         rest = call(api, tool, {"query": "lighthouse"}).json()
         result = over_mcp(server, secret, tool, {"query": "lighthouse"}).json()["result"]
         lines = result["content"][0]["text"].splitlines()
-        assert [line for line in lines if not line.startswith("id: ")] == rest["text"].splitlines()
+        ours = ("id: ", "project: ")
+        assert [line for line in lines if not line.startswith(ours)] == rest["text"].splitlines()
+        assert sum(line.startswith("project: ") for line in lines) == (tool == "search_history")
         assert sum(line.startswith("id: ") for line in lines) == len(rest["results"])
         found = len(rest["results"])
         assert found >= 1

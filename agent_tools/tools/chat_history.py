@@ -4,19 +4,32 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from django.utils import timezone
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from agent_tools.registry import Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, counted, first_of, id_line, link
+from agent_tools.tools.wording import (
+    NO_CALLER,
+    NOBODY,
+    NOTHING,
+    as_one_line,
+    counted,
+    first_of,
+    id_line,
+    link,
+    project_line,
+)
 from core.text import Sentence
 from core.text import gettext_noop as _
-from core.validation import Input, Output
+from core.validation import Input, Output, refuse_nul
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
+from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.search import ChatHistory, SearchMode
 from memory.search import search_chat_history as search
 from memory.search.time_windows import TimeWindow
 
+# An id here, or a session's own in its product.
+LONGEST_SESSION = 200
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
@@ -35,6 +48,18 @@ NEAREST = "Nothing was found about this, and these results are only the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
+PROJECT = "Only what is labelled with this project: `me/app`, or a folder's name."
+OptionalProject = Annotated[
+    Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
+    Field(description=PROJECT),
+]
+OptionalSession = Annotated[
+    Annotated[str, StringConstraints(max_length=LONGEST_SESSION), AfterValidator(refuse_nul)] | None,
+    Field(alias="excludeSession", description="A conversation or agent session to leave out: your own."),
+]
+PROJECT_OF = "The project that it is labelled with, if with one."
+
+
 class SearchChatHistoryInput(Input):
     query: Annotated[
         str,
@@ -50,6 +75,8 @@ class SearchChatHistoryInput(Input):
         ),
     ] = "semantic"
     rerank: Annotated[bool, Field(description=RERANK)] = False
+    project: OptionalProject = None
+    exclude_session: OptionalSession = None
 
 
 class ChatHistoryResult(Output):
@@ -63,6 +90,7 @@ class ChatHistoryResult(Output):
         ),
     ]
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} In hybrid mode.")] = None
+    project: Annotated[str | None, Field(description=PROJECT_OF)] = None
 
 
 class InterpretedTime(Output):
@@ -97,7 +125,14 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         return _nothing(requested.query, note=NO_CALLER)
     mode = SearchMode(requested.mode)
     found = search(
-        user=user, query=requested.query, limit=requested.limit, mode=mode, now=timezone.now(), rerank=requested.rerank
+        user=user,
+        query=requested.query,
+        limit=requested.limit,
+        mode=mode,
+        now=timezone.now(),
+        rerank=requested.rerank,
+        project=requested.project or "",
+        exclude_session=requested.exclude_session or "",
     )
     if not found.matches:
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
@@ -136,6 +171,7 @@ def _output(requested: SearchChatHistoryInput, found: ChatHistory) -> SearchChat
             snippet=hit.snippet or "",
             score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
             relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
+            project=hit.project or None,
         )
         for hit in found.matches
     ]
@@ -164,6 +200,7 @@ def as_text(output: SearchChatHistoryOutput) -> str:
     for number, result in enumerate(output.results, start=1):
         lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
         lines.append(id_line(result.conversation_id, result.turn_number))
+        lines += project_line(result.project)
     notes = [output.note, NEAREST if output.nothing_relevant else None]
     return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])
 

@@ -13,10 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from redis import Redis
@@ -25,10 +23,8 @@ from redis.exceptions import RedisError
 from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
-from core.errors import NotFound
-from core.ids import parse_id
 from core.isolation.acting import read_as
-from core.text import Sentence, shortened
+from core.text import Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
@@ -39,6 +35,7 @@ from memory.chunking import HEADING_JOINT, note_lines
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import document_path, path_to, record_path
+from memory.search.chat_history import conversations_named
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import Kind, Reference
 
@@ -89,14 +86,15 @@ def session_context(
 ) -> list[ContextLine]:
     """MEMORY.md, records, the last conversations, and the logs of today and yesterday, in a few indexed statements.
 
-    `project`: only its records. `session`: a conversation that is left out, by its id here or where it was imported
-    from.
+    `project`: only its records and conversations, and records of none. `session`: a conversation that is left out, by
+    its id here or where it was imported from.
     """
+    project = project_label(project or "") or project
     budget = max_tokens - tokens_of(FRAME)
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
         (FOR_MEMORY, lambda: _memory(user)),
         (FOR_RECORDS, lambda: _records(user, project)),
-        (FOR_SESSIONS, lambda: _sessions(user, session)),
+        (FOR_SESSIONS, lambda: _sessions(user, project, session)),
         (FOR_LOGS, lambda: _logs(user, user.local_time(now).date())),
     ]
 
@@ -113,11 +111,15 @@ def session_context(
     return read_as(user, read)
 
 
-def prompt_context(*, user: User, query: str, session: str | None, max_tokens: int, now: datetime) -> list[ContextLine]:
-    """At most three texts that are likely about the prompt, none of the session itself, and none that it got before;
-    usually none at all.
+def prompt_context(
+    *, user: User, query: str, project: str | None, session: str | None, max_tokens: int, now: datetime
+) -> list[ContextLine]:
+    """At most three texts that are likely about the prompt, none of the session itself or of another project, and none
+    that the session got before; usually none at all.
     """
-    request = HistoryRequest(query=query, max_results=MOST_LOOKED_AT)
+    request = HistoryRequest(
+        query=query, max_results=MOST_LOOKED_AT, project=project or "", is_open=True, exclude_session=session or ""
+    )
     likely = [
         each
         for each in search_history(request, user=user, now=now).results
@@ -125,26 +127,13 @@ def prompt_context(*, user: User, query: str, session: str | None, max_tokens: i
     ]
     if not likely:
         return []
-    own = read_as(user, lambda: _own(user, session))
     key = _key(user, session)
     known = _received(key)
-    others = [
-        each for each in likely if each.reference.conversation_id not in own and _id_of(each.reference) not in known
-    ]
+    others = [each for each in likely if _id_of(each.reference) not in known]
     blocks = ([_recalled(each)] for each in others[:MOST_RECALLED])
     lines, _ = _fitting(blocks, max_tokens - tokens_of(FRAME))
     _remember(key, ids_of(lines))
     return lines
-
-
-def _own(user: User, session: str | None) -> set[UUID]:
-    """The conversation of a session, if it is here."""
-    if session is None:
-        return set()
-    named = Q(external_id=session)
-    with suppress(NotFound):
-        named |= Q(pk=parse_id(session))
-    return set(Conversation.objects.for_user(user).filter(named).values_list("pk", flat=True))
 
 
 # --- What a session got before, kept in Redis for a day; without Redis it may get something twice ---
@@ -219,17 +208,22 @@ def _memory(user: User) -> Iterator[list[ContextLine]]:
 
 
 def _records(user: User, project: str | None) -> Iterator[list[ContextLine]]:
-    page = records.list_records(user=user, project_id=project, limit=MOST_RECORDS)
-    for number, record in enumerate(page.rows):
+    """The newest; of a project its own first, then those of none."""
+    rows = records.list_records(user=user, project_id=project, limit=MOST_RECORDS).rows
+    if project is not None:
+        rows += records.list_records(user=user, project_id="", limit=MOST_RECORDS).rows
+    for number, record in enumerate(rows):
         about = f"{as_one_line(record.type)}, {user.local_time(record.created_at):%Y-%m-%d}"
         line = ContextLine(_line(f"- {record.content} ({about})"), str(record.id), SAVED, record_path(record.id))
         yield [line] if number else [ContextLine("# Saved"), line]
 
 
-def _sessions(user: User, session: str | None) -> Iterator[list[ContextLine]]:
+def _sessions(user: User, project: str | None, session: str | None) -> Iterator[list[ContextLine]]:
     """The last ones, and how they ended."""
-    found = Conversation.objects.for_user(user).kept().newest_first().exclude(pk__in=_own(user, session))[:SESSIONS]
-    last = {(row.pk, row.turn_count): row for row in found}
+    found = Conversation.objects.for_user(user).kept().newest_first()
+    found = found if project is None else found.filter(project=project)
+    found = found if session is None else found.exclude(pk__in=conversations_named(user, session))
+    last = {(row.pk, row.turn_count): row for row in found[:SESSIONS]}
     turns = Turn.objects.for_user(user).with_keys(last).exclude(status=Turn.Status.STREAMING)
     ends = {turn.conversation_id: turn for turn in turns}
     for number, row in enumerate(last.values()):
@@ -296,7 +290,7 @@ class GetContextInput(Input):
     ] = None
     project: Annotated[
         Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Only records of this project."),
+        Field(description="Nothing of other projects: `me/app`, or a folder's name."),
     ] = None
     session: Annotated[
         Annotated[str, StringConstraints(max_length=LONGEST_REFERENCE), AfterValidator(refuse_nul)] | None,
@@ -324,14 +318,12 @@ class GetContextOutput(Output):
 def run(requested: GetContextInput, user: User | None) -> GetContextOutput:
     if user is None:
         return GetContextOutput(text="", tokens=0, ids=[], nothing=True)
-    now, session = timezone.now(), requested.session
+    about: dict[str, Any] = {"user": user, "project": requested.project, "session": requested.session}
+    about |= {"max_tokens": requested.max_tokens, "now": timezone.now()}
     if requested.purpose == "session":
-        lines = session_context(
-            user=user, project=requested.project, session=session, max_tokens=requested.max_tokens, now=now
-        )
+        lines = session_context(**about)
     else:
-        query, budget = requested.query or "", requested.max_tokens
-        lines = prompt_context(user=user, query=query, session=session, max_tokens=budget, now=now)
+        lines = prompt_context(query=requested.query or "", **about)
     text = text_of(lines)
     return GetContextOutput(text=text, tokens=tokens_of(text), ids=ids_of(lines), nothing=not lines)
 

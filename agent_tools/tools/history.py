@@ -19,10 +19,13 @@ from agent_tools.tools.chat_history import (
     NOTHING_RELEVANT,
     ONLY_NEAREST,
     OPERATORS,
+    PROJECT_OF,
     RELEVANCE,
     RERANK,
     RERANKED,
     InterpretedTime,
+    OptionalProject,
+    OptionalSession,
     interpreted,
 )
 from agent_tools.tools.wording import (
@@ -34,6 +37,7 @@ from agent_tools.tools.wording import (
     first_of,
     id_line,
     link,
+    project_line,
     without_our_lines,
 )
 from core.text import Sentence
@@ -127,6 +131,8 @@ class SearchHistoryInput(Input):
         Field(description=f"How many results at most, up to {MAX_RESULTS}; 0 or less means {DEFAULT_RESULTS}."),
     ] = DEFAULT_RESULTS
     rerank: Annotated[bool, Field(description=RERANK)] = False
+    project: OptionalProject = None
+    exclude_session: OptionalSession = None
 
     @field_validator("date_to")
     @classmethod
@@ -169,6 +175,7 @@ class HistoryResult(Output):
     attachment_id: Annotated[UUID | None, Field(description="The file, for `read_attachment`.")] = None
     part: Annotated[int | None, Field(description="Which part of the file: `from` of `read_attachment`.")] = None
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
+    project: Annotated[str | None, Field(description=PROJECT_OF)] = None
 
 
 class HistoryDay(Output):
@@ -204,6 +211,8 @@ def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput
         date_to=requested.date_to,
         max_results=requested.max_results,
         rerank=requested.rerank,
+        project=requested.project or "",
+        exclude_session=requested.exclude_session or "",
     )
     history = search(request, user=user, now=timezone.now())
     return _output(requested, history, note="; ".join(_left_out(history)) or None)
@@ -274,6 +283,7 @@ def _result(found: HistoryMatch) -> HistoryResult:
         place=reference.place,
         attachment_id=reference.attachment_id,
         part=reference.part,
+        project=reference.project or None,
     )
 
 
@@ -290,7 +300,7 @@ def history_text(
     """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last."""
     header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
     blocks = [
-        "\n".join([_block(number, result), *([_id_of(result)] if with_ids else [])])
+        "\n".join([_block(number, result), *([_id_of(result), *project_line(result.project)] if with_ids else [])])
         for number, result in enumerate(results, start=1)
     ] or [NOTHING_FOUND]
     return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
@@ -338,8 +348,8 @@ search_history = Tool(
         "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
         "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
         "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their "
-        "source and date, best first. If nothing is found, try broader keywords or another scope. Only the caller's "
-        "own history is searched."
+        "source and date, best first. With `project` notes and logs are left out: they have none. If nothing is found, "
+        "try broader keywords or another scope. Only the caller's own history is searched."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,
@@ -347,6 +357,6 @@ search_history = Tool(
     acts_itself=True,
     run=run,
     as_text=as_text,
-    in_text=frozenset({"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note"}),
+    in_text=frozenset({"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note", "project"}),
     summarise=summarise,
 )

@@ -72,7 +72,7 @@ class SearchMemoryInput(Input):
     types: Annotated[Labels | None, Field(description="Only records of any of these types.")] = None
     project_id: Annotated[
         Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Only records of this project."),
+        Field(description="Only records of this project; `project` is the same."),
     ] = None
     tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
 

@@ -50,7 +50,7 @@ def first_of(places: Sequence[str]) -> Value:
 # beside those.
 
 # The beginnings of a tool's own lines: a result's header, the list's, and a note.
-_OURS = re.compile(r"-{2,}|\[\s*search results|note\s*:|id\s*:|no matching|</?\s*data\b", re.IGNORECASE)
+_OURS = re.compile(r"-{2,}|\[\s*search results|note\s*:|id\s*:|project\s*:|no matching|</?\s*data\b", re.IGNORECASE)
 _LINES_DRAWN = str.maketrans(dict.fromkeys("\u2500\u2501\u2550\u2212\u00af", "-"))
 _UNSEEN = ("Cf", "Cc", "Mn")
 
@@ -58,6 +58,11 @@ _UNSEEN = ("Cf", "Cc", "Mn")
 def id_line(*parts: object) -> str:
     """The id of a result on a line of its own, as `get_conversation` and `fetch` take it: `id: CONVERSATION/TURN`."""
     return f"id: {'/'.join(str(part) for part in parts if part is not None)}"
+
+
+def project_line(project: str | None) -> list[str]:
+    """The project of a result on a line of its own after the id, if it has one."""
+    return [f"project: {as_one_line(project)}"] if project else []
 
 
 def file_id(attachment_id: object, part: int | None) -> str:

@@ -31,7 +31,7 @@ from config.ops.variables import CHOSEN, names_set, variables
 from core.isolation import schema
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
-from intake.agent.language_models import is_recall_mode, small_windows
+from intake.agent.language_models import is_recall_mode, kept_models, opened_key, small_windows
 from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
 
@@ -252,6 +252,12 @@ def _look_at_the_disk(report: Report) -> None:
 
 def _look_at_the_models(report: Report, *, has_database: bool) -> None:
     report.say("Chat", "recall mode" if is_recall_mode() else "has a language model")
+    unreadable = sum(opened_key(kept["sealed"]) is None for kept in kept_models())
+    if unreadable:
+        report.complain(
+            f"SECRET_KEY does not open {unreadable} of the keys of language models that staff have entered.",
+            "Enter them again at /staff/models/, or put the former key into SECRET_KEY_FALLBACKS.",
+        )
     # Its name is a setting's value.
     for sentence in small_windows("A language model"):
         what, _, remedy = sentence.partition(". ")

@@ -13,6 +13,7 @@ from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
 import config
+from config.public_url import is_within_reach, settings_for
 from core.isolation.roles import DEFAULT_PREFIX, Roles
 from core.resilience import broker_settings
 
@@ -50,12 +51,26 @@ DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")
 # Former keys, for reading data that they signed or encrypted.
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+# The address by which people reach this site, such as "https://memory.example" or "https://memory.example/recollect":
+# scheme, host and path of every link, cookie and name in OAuth. Empty: the name in the request, without a path.
+PUBLIC_URL = env.str("PUBLIC_URL", default="")
+_OF_PUBLIC_URL = settings_for(
+    PUBLIC_URL,
+    # The names that requests may use, beside that of PUBLIC_URL.
+    hosts=env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"]),
+    # Origins of forms beside the site's own.
+    origins=env.list("CSRF_TRUSTED_ORIGINS", default=[]),
+)
+PUBLIC_URL = _OF_PUBLIC_URL["PUBLIC_URL"]
+ALLOWED_HOSTS = _OF_PUBLIC_URL["ALLOWED_HOSTS"]
+CSRF_TRUSTED_ORIGINS = _OF_PUBLIC_URL["CSRF_TRUSTED_ORIGINS"]
+FORCE_SCRIPT_NAME = _OF_PUBLIC_URL["FORCE_SCRIPT_NAME"]
 CSRF_FAILURE_VIEW = "intake.web.middleware.csrf_failure"
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
-# The address of this site, such as "https://recollect.example", for the links in emails and invitations. Empty: the
-# name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
+# The scheme and host of links in emails and invitations, such as "https://recollect.example". Empty: those of
+# PUBLIC_URL, or the name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
 SITE_ADDRESS = env.str("SITE_ADDRESS", default="").rstrip("/")
+if PUBLIC_URL and not SITE_ADDRESS:
+    SITE_ADDRESS = "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL))
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -137,7 +152,7 @@ USE_TZ = True
 # The folder of the embedded server's data, named by `make up`: its disk may be full.
 DATABASE_FOLDER = env.str("RECOLLECT_DATA", default="")
 
-STATIC_URL = "/static/"
+STATIC_URL = _OF_PUBLIC_URL["STATIC_URL"]
 # Swagger UI, without the rest of the package that carries it.
 STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
@@ -149,6 +164,9 @@ STORAGES = {
 # Sessions, and the browser's restrictions
 
 SESSION_ENGINE = "intake.accounts.identity"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = _OF_PUBLIC_URL["SESSION_COOKIE_NAME"], _OF_PUBLIC_URL["CSRF_COOKIE_NAME"]
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = _OF_PUBLIC_URL["SESSION_COOKIE_PATH"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _OF_PUBLIC_URL["SESSION_COOKIE_SECURE"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 # The contact for security reports: "mailto:…" or "https://…", several separated by commas.
@@ -193,10 +211,18 @@ PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
-# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed").
-REGISTRATION = env.str("REGISTRATION", default="open")
-# Whether visitors may chat before they register.
-VISITORS = env.bool("VISITORS", default=True)
+# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed"). Empty: as staff
+# choose at /staff/settings/; everybody, until they do.
+REGISTRATION = env.str("REGISTRATION", default="")
+# Whether visitors may chat before they register. Without a value: as staff choose there; yes, until they do.
+VISITORS = env.bool("VISITORS", default=None)
+# Whether the first person to register, who becomes the administrator, needs the code that `make up` and
+# `manage.py invite --first` print: by default where somebody else could be faster.
+FIRST_PERSON_CODE = env.bool(
+    "FIRST_PERSON_CODE", default=is_within_reach(PUBLIC_URL, env.list("ALLOWED_HOSTS", default=[]))
+)
+# Every process reads what staff have chosen at least so often.
+KEPT_SETTINGS_SECONDS = 2.0
 # The number of days after which a silent visitor is removed, with all messages.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 # The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them.
@@ -327,8 +353,10 @@ SPECTACULAR_SETTINGS = {
     # Two different things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
+        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import", "capture"],
     },
+    # Below which the paths of the document begin.
+    **({"SERVERS": [{"url": FORCE_SCRIPT_NAME}]} if FORCE_SCRIPT_NAME else {}),
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "intake.rest.shapes.add_chat",
@@ -345,8 +373,13 @@ TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
-# Whether clients may be known by the address of a metadata document, which this server then fetches. Claude Code and
-# Codex prefer that to a registration, so turn it off on a server without access to the internet.
+# Whether clients may be known by the address of a metadata document, which this server then fetches, by HTTPS_PROXY if
+# that is set: on, off or auto. Claude Code and Codex prefer that to a registration. With auto, a server that could not
+# fetch a document stops offering it for ten minutes, so that clients register.
+OAUTH_METADATA_DOCUMENTS = env.str("OAUTH_METADATA_DOCUMENTS", default="auto")
+if OAUTH_METADATA_DOCUMENTS not in ("on", "off", "auto"):
+    raise ImproperlyConfigured("OAUTH_METADATA_DOCUMENTS is one of on, off, auto.")
+# The earlier name: off is the same as OAUTH_METADATA_DOCUMENTS=off.
 OAUTH_CLIENT_DOCUMENTS = env.bool("OAUTH_CLIENT_DOCUMENTS", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
@@ -354,8 +387,8 @@ OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "
 # and take no cookie. "*" is every page. Origins in CSRF_TRUSTED_ORIGINS may do so too.
 CORS_ORIGINS = env.list("CORS_ORIGINS", default=[])
 OAUTH2_PROVIDER = {
-    # The scopes that tools need; the other scopes open nothing at /mcp.
-    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
+    # The scopes that tools and hooks need; the other scopes open nothing to a connected agent.
+    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change", "capture": "Append to sessions"},
     "DEFAULT_SCOPES": ["search", "write"],
     "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
     "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.addresses.access_token",
@@ -372,7 +405,7 @@ OAUTH2_PROVIDER = {
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
-    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS,
+    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS and OAUTH_METADATA_DOCUMENTS != "off",
     "CIMD_METADATA_FETCHER": "agent_tools.oauth.clients.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,
@@ -444,8 +477,8 @@ RATE_LIMITS = {
 CONCURRENT_CALLS = env.int("CONCURRENT_CALLS", default=8)
 CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # The number of trusted proxies in front of this server, each of which appends to X-Forwarded-For. With none, the header
-# is the client's own claim and is not read.
-TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
+# is the client's own claim and is not read. With an https PUBLIC_URL one ends TLS.
+TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1 if PUBLIC_URL.startswith("https:") else 0)
 
 # The quotas of one user: turns, bytes of text in UTF-8, bytes of attached files, passages that wait for a vector. 0 is
 # no quota. Beyond one of the first three, requests get 413; beyond the last, 429 for records and imports.

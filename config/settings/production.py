@@ -1,9 +1,15 @@
 """For production behind a TLS proxy: secrets have no default, cookies and redirects require HTTPS."""
 
+from django.core.exceptions import ImproperlyConfigured
+
 from config.settings.base import *
 
 SECRET_KEY = env.str("SECRET_KEY")
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
+if not PUBLIC_URL:
+    # PUBLIC_URL names the host; without it there is no default.
+    ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
+    if not ALLOWED_HOSTS:
+        raise ImproperlyConfigured("Set PUBLIC_URL to the address of the site, or ALLOWED_HOSTS to its names.")
 
 # The links in emails let their reader into an account, so no log may hold them.
 EMAIL_IS_REQUIRED = True
@@ -18,8 +24,11 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 # A domain is hard to remove from the browsers' built-in list, so its owner has to ask for `preload`.
 SECURE_HSTS_PRELOAD = env.bool("SECURE_HSTS_PRELOAD", default=False)
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "security.W021"]
-# A browser accepts cookies with these names only from this host, over HTTPS and for all its paths.
-SESSION_COOKIE_NAME = "__Host-sessionid"
-CSRF_COOKIE_NAME = "__Host-csrftoken"
-SESSION_COOKIE_SECURE = True
-CSRF_COOKIE_SECURE = True
+if not PUBLIC_URL:
+    # A browser accepts cookies with these names only from this host, over HTTPS and for all its paths.
+    SESSION_COOKIE_NAME = "__Host-sessionid"
+    CSRF_COOKIE_NAME = "__Host-csrftoken"
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+elif not PUBLIC_URL.startswith("https:"):
+    raise ImproperlyConfigured("PUBLIC_URL begins with https:// in production: cookies and passkeys need it.")

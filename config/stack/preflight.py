@@ -4,6 +4,7 @@ It creates the roles on a given server if necessary.
 """
 
 import errno
+import ipaddress
 import os
 import secrets
 import socket
@@ -13,11 +14,14 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import environ
+import psutil
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 
+from config.public_url import is_within_reach, settings_for
 from config.stack import StackError
 from config.stack.paths import BASE_DIR, write_secret
+from core.ids import first_code
 from core.isolation.roles import DEFAULT_PREFIX, Roles, ServerConnection, existing, make_roles
 
 OLDEST_POSTGRES = 15
@@ -41,6 +45,50 @@ def check_port(host: str, port: int) -> None:
         else:
             hint = f"{host} is not an address of this machine: choose another, as in `make up HOST=127.0.0.1`."
         raise StackError(hint) from error
+
+
+def check_public_url(environment: Mapping[str, str]) -> None:
+    """Raise StackError unless PUBLIC_URL is empty or an address of a site."""
+    try:
+        settings_for(environment.get("PUBLIC_URL", ""))
+    except ImproperlyConfigured as error:
+        raise StackError(str(error)) from error
+
+
+def about_the_first_person(environment: Mapping[str, str]) -> str:
+    """A sentence while nobody has registered: who is first, and with which code; empty afterwards."""
+    with connected(environment["DATABASE_OWNER_URL"], name="DATABASE_OWNER_URL") as server:
+        row = server.execute("SELECT EXISTS (SELECT FROM users WHERE email IS NOT NULL)").fetchone()
+    if row is None or row[0]:
+        return ""
+    hosts = [host for host in environment.get("ALLOWED_HOSTS", "").split(",") if host]
+    asks = environment.get("FIRST_PERSON_CODE")
+    needs_code = is_within_reach(environment.get("PUBLIC_URL", ""), hosts) if asks is None else _is_true(asks)
+    sentence = "Nobody has registered yet: the first account administers this Recollect"
+    return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() in environ.Env.BOOLEAN_TRUE_STRINGS
+
+
+def names_of(host: str) -> list[str]:
+    """The names by which others on the network reach this machine at `host`; for every address, all that it has."""
+    if host not in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
+        return [f"[{host}]" if ":" in host else host]
+    name = socket.gethostname().lower()
+    # Link-local addresses come with the name of an interface, which no browser sends.
+    own = [each.address.partition("%")[0] for found in psutil.net_if_addrs().values() for each in found]
+    numbers = [f"[{one}]" if ":" in one else one for one in own if _is_ip(one)]
+    local = [] if "." in name else [f"{name}.local"]
+    return list(dict.fromkeys([*numbers, name, *local]))
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 @contextmanager

@@ -16,11 +16,14 @@ from pathlib import Path
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
 from config.stack.paths import BASE_DIR, make_private, remember_data_folder, servers_dir, write_secret
 from config.stack.preflight import (
+    about_the_first_person,
     addresses,
     as_housekeeper,
     as_importer,
     as_worker,
     check_broker,
+    check_public_url,
+    names_of,
     read_environment,
     roles_named,
 )
@@ -131,6 +134,7 @@ class Supervisor:
     def start(self, *, demo: bool) -> None:
         """Start every part and return when the address answers; raises StackError if something prevents it."""
         began, web_processes = time.monotonic(), _web_processes(read_environment())
+        check_public_url(read_environment())
         self._environment = self._make_environment()
         say("Starting …")
         self._start_web("web")
@@ -146,10 +150,12 @@ class Supervisor:
             self._load_demo()
         self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
-        address = self._address.for_a_browser
+        address = self._environment.get("PUBLIC_URL") or self._address.for_a_browser
         say(f"Recollect answers at {address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
+        elif sentence := about_the_first_person(self._environment):
+            say(sentence)
 
     def watch(self) -> None:
         """Keep every part running."""
@@ -189,7 +195,10 @@ class Supervisor:
             self._start_service(broker, must_start=False)
             made["REDIS_URL"] = broker.url
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in environment:
-            made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
+            made["ALLOWED_HOSTS"] = ",".join(["localhost", "127.0.0.1", "[::1]", *names_of(self._address.host)])
+        if "PUBLIC_URL" in environment:
+            # For commands beside it, whose links lead there too.
+            made["PUBLIC_URL"] = environment["PUBLIC_URL"]
         write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
         # A command makes backups: no serving process may bypass row-level security.
         own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}

@@ -6,12 +6,13 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from agent_tools.authentication import create_token
+from agent_tools.authentication import create_token, effective
 from agent_tools.models import TokenScope
 from config.tests.endpoints.house import move_in
 from config.tests.endpoints.matrix import undone
 from config.tests.endpoints.registered import ENDPOINTS
 from core.isolation.checks import personal_models
+from intake.models import Conversation
 
 pytestmark = pytest.mark.django_db
 WORD = "rumpelstiltskin"
@@ -80,6 +81,51 @@ def test_what_removes_something_needs_the_scope_delete(alice):
         if lost or (is_undo and answer.status_code < 400):
             removed.append(f"{method} /{endpoint.route}: {answer.status_code} {sorted(lost)}")
     assert not removed, "\n".join(removed)
+
+
+APPENDED = {
+    "product": "codex",
+    "session": "s1",
+    "turns": [{"uuid": "1", "saidAt": "2026-02-03T10:00:00Z", "user": "Hi"}],
+}
+
+
+def append(secret, **fields):
+    headers = {"authorization": f"Bearer {secret}"}
+    return Client().post("/api/v1/sessions/append/", {**APPENDED, **fields}, "application/json", headers=headers)
+
+
+def test_what_a_token_appends_belongs_to_its_project_unless_the_call_names_one(alice):
+    secret = create_token(user=alice.user, scopes=[TokenScope.CAPTURE], project="git@github.com:me/app.git").secret
+    assert append(secret, cwd="/home/me/src").json() == {"stored": 1, "here": 0}
+    append(secret, session="s2", project="me/other")
+    found = Conversation.objects.filter(source="codex").values_list("external_id", "project")
+    assert dict(found) == {"s1": "me/app", "s2": "me/other"}
+
+
+def test_a_token_that_captures_does_that_alone_and_gets_no_word(alice):
+    secret = secret_of(alice, [TokenScope.CAPTURE])
+    told, before = {}, counts(alice.user)
+    for endpoint in ENDPOINTS.values():
+        for method, probes in endpoint.probes.items():
+            for probe in probes:
+                if endpoint.route.startswith("api/") and not probe.is_streamed:
+                    with undone():
+                        answer = ask(secret, alice, endpoint, method, probe)
+                        changed = counts(alice.user) != before
+                    if WORD in answer.text.lower() or changed or answer.status_code < 400:
+                        told[f"{method} /{endpoint.route}"] = answer.status_code
+    assert told == {"POST /api/v1/sessions/append/": 200, **ABOUT_NOBODY}
+
+
+# What says nothing about anybody: the list of tools, the document and its page.
+ABOUT_NOBODY = {"GET /api/v1/tools/": 200, "GET /api/v1/schema/": 200, "GET /api/docs/": 200}
+
+
+def test_capture_is_no_other_scope_and_none_contains_it(alice):
+    secret = secret_of(alice, [scope for scope in TokenScope if scope != TokenScope.CAPTURE])
+    assert append(secret).json()["code"] == "insufficient_scope"
+    assert effective(["capture"]) == {TokenScope.CAPTURE}
 
 
 def test_a_token_takes_back_the_import_that_it_began_itself(alice):

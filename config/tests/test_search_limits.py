@@ -205,9 +205,9 @@ def test_while_the_model_is_left_alone_words_answer_and_the_answer_says_so():
     with using(LeftAlone()):
         found = chat(alice, "cat")
         assert [match.snippet for match in found.matches] == ["I adopted a cat"]
-        assert found.notes == ("Search by meaning is not available right now: found by words alone",)
+        assert found.notes == ("Search by meaning is not available right now. These results were found by words only",)
         by_history = registry.get("search_history").call({"query": "cat"}, user=alice)
-        assert by_history.note == "Search by meaning is not available right now: found by words alone"
+        assert by_history.note == "Search by meaning is not available right now. These results were found by words only"
         assert {result.source for result in by_history.results} == {"message", "session"}
         with pytest.raises(EmbeddingModelAway):
             search_chat_history(user=alice, query="cat", limit=5)

@@ -37,7 +37,7 @@ from imports.reading.values import line_of, list_of, objects_of, text_of
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
 # Django.
-LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100}
+LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100, "project": 200}
 LONGEST |= {"model": 200, "instructions": 4_000}
 HOTTEST = 2.0
 LONGEST_RECORD = 32_000
@@ -109,6 +109,7 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
             id=_uuid(fields, "id"),
             source=_short(fields, "source") or "chat",
             external_id=_short(fields, "external_id"),
+            project=_short(fields, "project"),
             started_at=_time(fields, "started_at"),
             last_active_at=_time(fields, "last_active_at"),
             titled_by=text_of(fields.get("titled_by")),

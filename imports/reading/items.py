@@ -101,6 +101,7 @@ class ExportedConversation:
     id: UUID
     source: str
     external_id: str
+    project: str = ""
     started_at: datetime
     last_active_at: datetime
     # `line`, `model` or `person`; empty: not said.

@@ -136,6 +136,8 @@ class PlannedTurn:
 
     key: bytes
     key_unanswered: bytes
+    # The keys without an answer that it would have in other sessions with the same turns.
+    keys_elsewhere: tuple[bytes, ...] = ()
     parent: "PlannedTurn | None"
     is_current: bool
     user_message: str
@@ -203,7 +205,7 @@ def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) ->
     taken: set[bytes] = set()
     for exchange in exchanges(conversation):
         parent = planned[exchange.parent] if exchange.parent else None
-        turn = _planned(conversation, exchange, parent, fallback)
+        turn = planned_turn(conversation, exchange, parent, fallback)
         # Duplicate ids in an export stay separate, in the same order every time.
         while turn.key in taken:
             turn.key = turn.key_unanswered = hash_of(turn.key.hex())
@@ -265,7 +267,7 @@ def _version(message: ImportedMessage, above: GatheredTurn) -> GatheredTurn:
     return GatheredTurn(question=above.question, answers=[*shared, message], parent=above.parent, answer_id=message.id)
 
 
-def _planned(
+def planned_turn(
     conversation: ImportedConversation, exchange: GatheredTurn, parent: PlannedTurn | None, fallback: datetime
 ) -> PlannedTurn:
     of_conversation = (conversation.product, "turn", conversation.external_id)
@@ -275,6 +277,9 @@ def _planned(
     return PlannedTurn(
         key=key_of(*of_conversation, question, exchange.answer_id),
         key_unanswered=key_of(*of_conversation, question, ""),
+        keys_elsewhere=tuple(
+            key_of(conversation.product, "turn", other, question, "") for other in conversation.also_ids if question
+        ),
         parent=parent,
         product=conversation.product,
         is_current=exchange.is_current,
@@ -318,6 +323,11 @@ def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
 
 def conversation_key(conversation: ImportedConversation) -> bytes:
     return key_of(conversation.product, "conversation", conversation.external_id)
+
+
+def other_keys(conversation: ImportedConversation) -> list[bytes]:
+    """The keys of the other sessions that it continues."""
+    return [key_of(conversation.product, "conversation", other) for other in conversation.also_ids]
 
 
 def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:

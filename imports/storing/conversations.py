@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 
 from core.ids import uuid7
 from core.isolation.acting import Caller, insert_many
-from core.text import cut, pg_text
+from core.text import cut, pg_text, project_label
 from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
@@ -35,6 +35,7 @@ from imports.storing.contents import (
     hash_of,
     key_of,
     nearest_number,
+    other_keys,
     planned_turns,
     short_id,
 )
@@ -106,7 +107,13 @@ def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Ite
 def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
     """The items of the batch that were imported before."""
     keys = {stretch.key for stretch in batch}
-    keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
+    keys |= {key for stretch in batch for key in other_keys(stretch.conversation)}
+    keys |= {
+        key
+        for stretch in batch
+        for turn in stretch.turns
+        for key in (turn.key, turn.key_unanswered, *turn.keys_elsewhere)
+    }
     known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
     return known | _with_answers_since(user, batch, known)
 
@@ -130,8 +137,9 @@ def _with_answers_since(user: User, batch: Sequence[TurnStretch], known: ItemsBy
 
 
 def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
-    """An answered turn is the one that had no answer before."""
-    return known.get(turn.key) or known.get(turn.key_unanswered)
+    """An answered turn is the one that had no answer before; an agent's may have been appended to another session."""
+    names = (turn.key, turn.key_unanswered, *turn.keys_elsewhere)
+    return next((known[name] for name in names if name in known), None)
 
 
 def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
@@ -248,7 +256,9 @@ class _Batch:
         """None for one that was deleted here."""
         if stretch.key in self._here:
             if stretch.key not in self._known:
-                self._note(stretch, self._here[stretch.key])
+                self._note(stretch.key, self._here[stretch.key])
+            self._note_others(stretch, self._here[stretch.key])
+            self._label(stretch, self._here[stretch.key])
             return self._here[stretch.key]
         if stretch.key in self._known:
             return None
@@ -256,20 +266,34 @@ class _Batch:
         if stretch.conversation.exported is None:
             self._made.append(conversation)
         self._here[stretch.key] = conversation
-        self._note(stretch, conversation)
+        self._note(stretch.key, conversation)
+        self._note_others(stretch, conversation)
         self._outcome.conversations += 1
         return conversation
 
-    def _note(self, stretch: TurnStretch, conversation: Conversation) -> None:
+    def _note_others(self, stretch: TurnStretch, conversation: Conversation) -> None:
+        """What is appended to a session that this one continues comes here too."""
+        for key in other_keys(stretch.conversation):
+            if key not in self._known:
+                self._note(key, conversation)
+
+    def _label(self, stretch: TurnStretch, conversation: Conversation) -> None:
+        """Conversations from before there were projects get theirs from the next export."""
+        project = project_label(stretch.conversation.project or "")
+        if project and not conversation.project and conversation not in self._made:
+            conversation.project = project
+            self._changed[conversation.pk] = conversation
+
+    def _note(self, key: bytes, conversation: Conversation) -> None:
         item = ImportedItem(
             user=self._user,
             batch=self._import,
             kind=ImportedItem.Kind.CONVERSATION,
-            key=stretch.key,
+            key=key,
             content_hash=hash_of(),
             conversation_id=conversation.pk,
         )
-        self._known[stretch.key] = item
+        self._known[key] = item
         self._new_items.append(item)
 
     def _new_conversation(self, stretch: TurnStretch) -> Conversation:
@@ -286,6 +310,7 @@ class _Batch:
             title=_title_of(stretch),
             source=source,
             external_id=external_id,
+            project=project_label(conversation.project or ""),
             started_at=started_at,
             last_active_at=(last := conversation.last_at or started_at),
             archived_at=last if conversation.is_archived else None,
@@ -320,10 +345,7 @@ class _Batch:
         for planned in stretch.turns:
             item = item_of(planned, self._known)
             if item is not None:
-                planned.number = self._turns_here.get(item.turn_id or 0)
-                is_changed = self._bring_up_to_date(planned, item, stretch, conversation)
-                added += is_changed
-                self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
+                added += self._take_known(planned, item, stretch, conversation)
                 continue
             parent = nearest_number(planned.parent)
             number = planned.exported.turn_number if planned.exported else None
@@ -356,6 +378,19 @@ class _Batch:
         _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
         self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
 
+    def _take_known(
+        self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
+    ) -> bool:
+        """Whether a turn that came in before is longer now."""
+        if item.conversation_id != conversation.pk:
+            # Appended to a session of its own before: it stays there, and nothing here follows it.
+            self._outcome.account.add("here" if item.turn_id in self._turns_here else "deleted", planned)
+            return False
+        planned.number = self._turns_here.get(item.turn_id or 0)
+        is_changed = self._bring_up_to_date(planned, item, stretch, conversation)
+        self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
+        return is_changed
+
     def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> TurnPlace:
         if planned.number is None:
             return "deleted"
@@ -368,7 +403,10 @@ class _Batch:
         self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
     ) -> bool:
         """Whether the turn was as imported, and has more text now, or the same without a program's words."""
-        if planned.number is None or bytes(item.content_hash) == planned.content_hash:
+        if planned.number is None:
+            return False
+        if bytes(item.content_hash) == planned.content_hash:
+            self._name_by_answer(planned, item)
             return False
         turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
         if not says_more(planned, item, turn):
@@ -390,6 +428,14 @@ class _Batch:
         self._known[planned.key] = item
         item.save(update_fields=["key", "content_hash"])
         return True
+
+    def _name_by_answer(self, planned: PlannedTurn, item: ImportedItem) -> None:
+        """An appended turn has the key of its question alone, which other answers to it would take for theirs."""
+        if planned.key != planned.key_unanswered and bytes(item.key) == planned.key_unanswered:
+            self._known.pop(planned.key_unanswered, None)
+            item.key = planned.key
+            self._known[planned.key] = item
+            item.save(update_fields=["key"])
 
     def _mend_title(self, planned: PlannedTurn, turn: Turn, conversation: Conversation) -> None:
         """A title that was made of the first words is made of the new ones."""
@@ -461,6 +507,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         title=cut(pg_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
+        project=exported.project,
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,

@@ -51,7 +51,7 @@ def alice():
     at = NOW.replace(microsecond=456)
     Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂", last_active_at=at)
     other = a_turn(alice, "From elsewhere").conversation
-    Conversation.objects.filter(pk=conversation.pk).update(pinned_at=at, titled_by="person")
+    Conversation.objects.filter(pk=conversation.pk).update(pinned_at=at, titled_by="person", project="me/dough")
     Conversation.objects.filter(pk=conversation.pk).update(
         model="fast", instructions="Briefly.\n", temperature=0.5, uses_memory=False
     )

@@ -1,6 +1,5 @@
 """Adapts django-allauth to this project: limits, proofs, mail, and turning a visitor into an account."""
 
-import base64
 import logging
 from smtplib import SMTPException
 from typing import Any
@@ -13,9 +12,7 @@ from allauth.account.utils import user_pk_to_url_str
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.fernet import InvalidToken, MultiFernet
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest
@@ -32,6 +29,7 @@ from intake import passwords
 from intake.accounts import activity, registration, sessions
 from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
 from intake.models import User
+from intake.models.users import cipher_for
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +148,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             name: site + value.removeprefix(asked) if isinstance(value, str) and value.startswith(asked) else value
             for name, value in context.items()
         }
-        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site)}, headers)
+        # The host, and below it the path of PUBLIC_URL.
+        place = (settings.PUBLIC_URL or site).partition("://")[2].rstrip("/")
+        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site), "place": place}, headers)
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""
@@ -194,7 +194,8 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
         return super().get_requests_session()
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        return registration.why_not(request.session.get(INVITATION, "")) is None
+        """Nobody asks for the code of the first person here, so that person registers with a password."""
+        return registration.why_not(request.session.get(INVITATION, "")) is None and not registration.needs_code()
 
     def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
         """Create the account, from the visitor's own row if there is one.
@@ -236,9 +237,4 @@ def is_readable(data: dict[str, Any]) -> bool:
 
 
 def _cipher() -> MultiFernet:
-    return MultiFernet([Fernet(_key(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _key(secret: str) -> bytes:
-    derived = HKDF(SHA256(), length=32, salt=None, info=b"recollect: second factors").derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)
+    return cipher_for("second factors")

@@ -1,6 +1,6 @@
 """Registration: who may register, and how a visitor's chats move to the account.
 
-Decides who may register, by `settings.REGISTRATION`: everybody, invited people, or nobody.
+Decides who may register: everybody, invited people, or nobody. The first person becomes the administrator.
 """
 
 from datetime import datetime, timedelta
@@ -12,10 +12,13 @@ from django.conf import settings
 from django.core import checks
 from django.db import connection, transaction
 from django.http import HttpRequest
+from django.http.request import split_domain_port
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext_noop as _
 
 from core.errors import InvalidInput
+from core.ids import first_code
 from core.isolation.acting import acting_as, is_cluster
 from intake import passwords
 from intake.models import (
@@ -28,6 +31,7 @@ from intake.models import (
     Turn,
     User,
 )
+from intake.models.users import REGISTRATION, kept_setting
 
 
 class Registration(StrEnum):
@@ -43,9 +47,51 @@ NOT_OPEN = _("This invitation has been used up, has expired, or is incomplete. A
 CLOSED = _("Nobody can register here. The administrator of this Recollect makes the accounts.")
 
 
+WRONG_CODE = _(
+    "Nobody has registered here yet, and the first account administers this Recollect. Enter the code that `make up` "
+    "printed, or `manage.py invite --first`."
+)
+# Held until the first account is committed, so that of two at once one is first.
+_FIRST = "SELECT pg_advisory_xact_lock(hashtextextended('recollect: first person', 0))"
+
+
+def policy() -> str:
+    """The environment's, or what staff have chosen."""
+    return settings.REGISTRATION or str(kept_setting(REGISTRATION, default=Registration.OPEN))
+
+
+def is_new() -> bool:
+    """Whether nobody has registered yet; visitors have no address."""
+    return not User.objects.filter(email__isnull=False).exists()
+
+
+def needs_code() -> bool:
+    """Whether the next to register is the first, at an address where a stranger could be faster."""
+    return bool(settings.FIRST_PERSON_CODE) and is_new()
+
+
+def is_first_code(code: str) -> bool:
+    sent = "".join(code.split()).replace("-", "").upper()
+    return constant_time_compare(sent, first_code(settings.SECRET_KEY).replace("-", ""))
+
+
+def _is_first(code: str) -> bool:
+    """Within the transaction that creates the account. Raises `InvalidInput` for a wrong code."""
+    if not is_new():
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST)
+    # Another one may have been committed while this one waited for the lock.
+    if not is_new():
+        return False
+    if settings.FIRST_PERSON_CODE and not is_first_code(code):
+        raise InvalidInput(WRONG_CODE)
+    return True
+
+
 def why_not(invitation: str) -> str | None:
     """The reason why registration with this invitation is refused (empty for no sentence); None if it is allowed."""
-    match settings.REGISTRATION:
+    match policy():
         case Registration.OPEN:
             return None
         case Registration.INVITE if not invitation:
@@ -62,20 +108,34 @@ def admit(invitation: str) -> None:
     Runs in the transaction that creates the account, so that a failed attempt costs no use.
     """
     refusal = why_not(invitation)
-    if refusal is None and settings.REGISTRATION == Registration.INVITE:
+    if refusal is None and policy() == Registration.INVITE:
         refusal = None if Invitation.objects.take(invitation, now=timezone.now()) else NOT_OPEN
     if refusal is not None:
         raise InvalidInput(refusal)
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """For templates: whether to link to the registration page."""
-    return {"registration_is_open": settings.REGISTRATION == Registration.OPEN}
+    """For templates: whether to link to the registration page, and to say what does not work without HTTPS."""
+    return {
+        # Called where a template names it: other pages need no database.
+        "registration_is_open": lambda: policy() == Registration.OPEN,
+        "is_plain_http": not request.is_secure() and not _is_this_machine(request),
+    }
+
+
+# Names for which a browser asks for no HTTPS.
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+def _is_this_machine(request: HttpRequest) -> bool:
+    """Whether the browser takes the page for one of its own machine, where it asks for no HTTPS."""
+    name, _port = split_domain_port(request.META.get("HTTP_HOST", ""))
+    return name in LOOPBACK or name.endswith(".localhost")
 
 
 @checks.register
 def check_registration(**options: Any) -> list[checks.Error]:
-    if settings.REGISTRATION in list(Registration):
+    if settings.REGISTRATION in ("", *Registration):
         return []
     allowed = ", ".join(Registration)
     return [
@@ -119,24 +179,28 @@ FILES: tuple[Any, ...] = (AttachmentPiece, Attachment, AttachmentText)
 
 
 def register(
-    *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = ""
+    *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = "", code: str = ""
 ) -> tuple[User, int]:
     """The account, and the number of the visitor's turns with which it begins.
 
     Without a password, another service logs them in.
 
-    Raises `IntegrityError` for a taken email, `InvalidInput` if registration is refused.
+    The first one may everything (`is_superuser`). Raises `IntegrityError` for a taken email, `InvalidInput` if
+    registration is refused.
     """
     # Before the transaction, which holds a connection.
     encoded = passwords.NONE if password is None else passwords.encode(password)
     with transaction.atomic():
         admit(invitation)
+        is_first = _is_first(code)
         visitors = User.objects.select_for_update().filter(is_visitor=True)
         user = visitors.filter(pk=visitor.pk).first() if visitor is not None else None
         if user is None:
-            return User.objects.create(email=email, password=encoded, time_zone=time_zone), 0
+            rights = {"is_staff": is_first, "is_superuser": is_first}
+            return User.objects.create(email=email, password=encoded, time_zone=time_zone, **rights), 0
         user.email, user.password, user.time_zone = email, encoded, time_zone
         user.is_visitor, user.joined_at = False, timezone.now()
+        user.is_staff = user.is_superuser = is_first
         user.save()
         with acting_as(user):
             # Saved one by one, so that the index gets a signal for each. The lock waits for an answer that is being

@@ -10,10 +10,12 @@ import logging
 import re
 import threading
 import time
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from cryptography.fernet import InvalidToken
 from django.conf import settings
 from pydantic import Field
 
@@ -26,6 +28,7 @@ from intake.agent.model_servers import ASSUMED, FAILURES, Window, ask_window, li
 from intake.chats.services import ChatChoices
 from intake.models import ChatPreferences, Conversation
 from intake.models.conversations import MODEL_NAME_LENGTH
+from intake.models.users import MODELS, cipher_for, kept_setting
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ _FIXED_ANTHROPIC = re.compile(r"claude-(fable|mythos|opus-4-[7-9]|(opus|sonnet|h
 _SEES_PICTURES = re.compile(
     r"claude|gpt-(4o|4\.1|4-turbo|[5-9])|chatgpt-4o|o[134](-|$)|gemini|.*(vision|llava|pixtral|-vl)"
 )
+# What the keys of models are sealed for.
+OF_KEYS = "keys of language models"
 ANTHROPIC, OPENAI = "anthropic:", "openai:"
 # How long a server's list of models is valid, and what it says of a window.
 LISTED_SECONDS = 60.0
@@ -54,7 +59,8 @@ class LanguageModel:
     name: str
     id: str
     base_url: str = ""
-    api_key: str = ""
+    # In no log: it is left out of what is written of the model.
+    api_key: str = field(default="", repr=False)
     # How much it thinks before it answers: an effort such as `low`, `on`, `off`; empty uses the server's default.
     thinking: str = ""
     # The length of its context by the settings; 0: what its server says, or its family.
@@ -98,7 +104,7 @@ def ask_servers() -> None:
 
 
 def is_recall_mode() -> bool:
-    return not settings.LLM_MODEL and not settings.LLM_MODELS
+    return not settings.LLM_MODEL and not settings.LLM_MODELS and not kept_models()
 
 
 def offered(caller: Caller) -> list[LanguageModel]:
@@ -159,7 +165,15 @@ def named_models() -> list[LanguageModel]:
 
 
 def _entries() -> list[LanguageModel]:
-    """The configured entries; one without an `id` stands for all models of its server."""
+    """The entries of the environment, then those that staff keep; one without an `id` stands for all models of its
+    server. Of two with one name the environment's counts.
+    """
+    fixed = models_of_environment()
+    names = {entry.name for entry in fixed}
+    return [*fixed, *(as_model(each) for each in kept_models() if each["name"] not in names)]
+
+
+def models_of_environment() -> list[LanguageModel]:
     found = []
     if settings.LLM_MODEL:
         values = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
@@ -171,6 +185,37 @@ def _entries() -> list[LanguageModel]:
         tokens = as_tokens(each.get("CONTEXT_TOKENS", "")) or 0
         found.append(LanguageModel(name, *values, tokens, each.get("VISION", "")))
     return found
+
+
+# --- The models that staff keep in the browser (`intake/web/staff.py`): rows of a setting, their keys sealed ---
+
+
+def kept_models() -> list[dict[str, Any]]:
+    """In their order. Each has the fields of a `LanguageModel`, a `key` by which pages name it, and `sealed`."""
+    return kept_setting(MODELS) or []
+
+
+def as_model(kept: dict[str, Any]) -> LanguageModel:
+    """Without its key if SECRET_KEY does not open it: the server refuses it then, and the page of models says why."""
+    fields = {name: kept[name] for name in ("name", "id", "base_url", "thinking", "context_tokens", "vision")}
+    return LanguageModel(**fields, api_key=opened_key(kept["sealed"]) or "")
+
+
+def sealed_key(api_key: str) -> str:
+    return cipher_for(OF_KEYS).encrypt(api_key.encode()).decode() if api_key else ""
+
+
+def opened_key(sealed: str) -> str | None:
+    """None if neither SECRET_KEY nor a fallback opens it."""
+    return _opened(sealed, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS) if sealed else ""
+
+
+@lru_cache(maxsize=100)
+def _opened(sealed: str, *_secrets: str) -> str | None:
+    try:
+        return cipher_for(OF_KEYS).decrypt(sealed.encode()).decode()
+    except InvalidToken:
+        return None
 
 
 def as_tokens(text: str) -> int | None:

@@ -51,7 +51,7 @@ from pydantic_ai.usage import UsageLimits
 
 from core.errors import RateLimited, RecollectError, Unavailable
 from core.ids import uuid7
-from core.text import Sentence, capped, pg_text, pg_value
+from core.text import Sentence, capped, in_page_language, pg_text, pg_value
 from core.text import gettext_noop as _
 from intake.agent.language_models import LanguageModel, window_of
 from intake.agent.model_servers import ASSUMED
@@ -508,6 +508,11 @@ IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
     (ModelAPIError, Unavailable, _("The model stopped responding. Try again.")),
     (AgentRunError, Unavailable, _("The model's answer could not be read. Try again.")),
 ]
+
+
+def explained(error: AgentRunError, model: LanguageModel) -> str:
+    """For staff, in the page's language: what failed, and the server's own words without the key."""
+    return f"{in_page_language(_sentence_for(error, is_by_message=False).detail)} {_reason(error, model)}"
 
 
 def _is_longer(message: str | Sequence[UserContent], history: list[ModelMessage]) -> bool:

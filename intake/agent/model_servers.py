@@ -8,6 +8,8 @@ import json
 import re
 import time
 import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
@@ -20,6 +22,8 @@ ALL_SECONDS = 4.0
 MOST_LISTED = 500
 LONGEST_LIST = 2_000_000
 FAILURES = (OSError, ValueError, HTTPException)
+# A server's product, its address and the names of its models.
+FoundServer = tuple[str, str, list[str]]
 
 # Of a model about which nothing is known. Nearly all that are served today read more; one that reads less refuses what
 # is too long, and says so.
@@ -44,6 +48,28 @@ class Window:
 
 
 ASSUMED = Window(ASSUMED_TOKENS, is_certain=False, is_assumed=True)
+
+
+# Where servers of models listen on the machine that runs them, unless somebody chooses another port.
+USUAL_PORTS = {11434: "Ollama", 1234: "LM Studio", 8080: "llama.cpp", 8000: "vLLM"}
+
+
+def find_servers(*, own_port: int | None = None, ports: Mapping[int, str] = USUAL_PORTS) -> list[FoundServer]:
+    """The servers on this machine that list their models. Each port is asked once, all at the same time."""
+    asked = {port: title for port, title in ports.items() if port != own_port}
+    with ThreadPoolExecutor(max(1, len(asked))) as pool:
+        found = pool.map(_look_at_port, asked.items())
+    return [server for server in found if server is not None]
+
+
+def _look_at_port(named: tuple[int, str]) -> FoundServer | None:
+    """A program that lists no models, as this one, is none."""
+    port, title = named
+    base_url = f"http://127.0.0.1:{port}/v1"
+    try:
+        return title, base_url, list(list_models(base_url, ""))
+    except FAILURES:
+        return None
 
 
 def list_models(base_url: str, api_key: str) -> dict[str, Window | None]:

@@ -52,6 +52,41 @@ async def warm_up() -> None:
         _models.setdefault(get_running_loop(), {}).setdefault(chosen, built)
 
 
+# The question of `say_hello`. A tool that is called shows that the model can use those of the chat.
+HELLO = "Call the tool `weekday` once. Then say hello in one short sentence that names the day."
+
+
+async def say_hello(chosen: LanguageModel) -> tuple[str, bool]:
+    """What the model answers, and whether it called the tool. Raises `AgentRunError`."""
+    from pydantic_ai.exceptions import ModelRequestRejectedError
+
+    model = _build(chosen)
+    try:
+        return await _greet(model, chosen, has_tool=True)
+    except ModelRequestRejectedError as error:
+        # Some servers refuse every request with tools. A wrong key or name is refused otherwise.
+        if getattr(error, "status_code", None) not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+            raise
+        return await _greet(model, chosen, has_tool=False)
+    finally:
+        await model.client.close()
+
+
+async def _greet(model: Any, chosen: LanguageModel, *, has_tool: bool) -> tuple[str, bool]:
+    from pydantic_ai import Agent
+
+    called: list[str] = []
+
+    def weekday() -> str:
+        """The day of the week."""
+        called.append("weekday")
+        return "Monday"
+
+    agent = Agent(model, tools=[weekday] if has_tool else [], model_settings=model_settings(chosen))
+    async with agent.run_stream(HELLO) as result:
+        return str(await result.get_output()), bool(called)
+
+
 def model_settings(chosen: LanguageModel | None = None, *, temperature: float | None = None) -> ModelSettings:
     """The timeout for the first sign of an answer and between its pieces, and one retry of a refused request.
 

@@ -72,6 +72,8 @@ class ChatDeps:
     `model` is None in recall mode, and if no server lists one. `sees_reasons`: whether the model server's own words
     about a failure are for this user; they may contain an address or a piece of a key.
 
+    `conversation_id`: that of the chat, which its own searches leave out.
+
     `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
     may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
     for the files of one message. `left_out`: what the prompt says of the messages that do not fit.
@@ -88,6 +90,7 @@ class ChatDeps:
     temperature: float | None = None
     uses_memory: bool = True
     is_temporary: bool = False
+    conversation_id: UUID | None = None
     sees_reasons: bool = False
     user: User | None = None
     tools: str = ""
@@ -100,7 +103,7 @@ class ChatDeps:
 
     @property
     def can_look_up(self) -> bool:
-        """Whether the tools find what was said in this chat, and its files."""
+        """Whether the tools read what was said in this chat, and its files."""
         return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
 
     @property
@@ -121,6 +124,7 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
         temperature=conversation.temperature,
         uses_memory=conversation.uses_memory,
         is_temporary=conversation.expires_at is not None,
+        conversation_id=conversation.pk,
     )
     user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
@@ -352,8 +356,7 @@ LEFT_OUT = """
 This conversation is longer than your window: its {count} earliest messages, with their answers, are left out. What you
 see of it begins after them.{how_to_read}
 """
-HOW_TO_READ = """ Read them with `get_conversation` (`conversation_id` is {conversation}), and find what was said in
-them with `search_chat_history`."""
+HOW_TO_READ = " Read them with `get_conversation` (`conversation_id` is {conversation}): searches leave this chat out."
 BEGAN_WITH = """
 It began with this message of the person:
 {beginning}

@@ -53,7 +53,7 @@ _LINE_MARK = re.compile(
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
     "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
-    "Set `LLM_MODEL` (and `LLM_BASE_URL` or `LLM_API_KEY`) to have your questions answered.*"
+    "Add a model at /staff/models/ to have your questions answered.*"
 )
 
 

@@ -206,6 +206,9 @@ def _put(queue: asyncio.Queue[str | None], item: str | None) -> None:
 turns_saved = Signal()
 
 
+_CHANGING = ["turn_count", "current_number", "has_versions", "last_active_at", "project"]
+
+
 def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
     """The existing ones, each locked until the transaction ends."""
     if not ids:
@@ -238,7 +241,7 @@ def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns
     """Write new conversations, the changes of locked ones, and their turns."""
     insert_many(made)
     if changed:
-        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "has_versions", "last_active_at"])
+        Conversation.objects.bulk_update(changed, _CHANGING)
     insert_many(turns)
     if turns:
         turns_saved.send(sender=Turn, turns=turns)

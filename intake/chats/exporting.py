@@ -112,6 +112,7 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "titled_by": conversation.titled_by,
         "source": conversation.source,
         "external_id": conversation.external_id,
+        "project": conversation.project,
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
         "pinned_at": conversation.pinned_at,

@@ -34,7 +34,8 @@ LONGEST_ID = 18
 MOST_OPEN_ANSWERS = 100
 
 _BEGINNINGS = """
-SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s)
+SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s),
+       (SELECT project FROM intake_conversations WHERE user_id = %(user_id)s AND id = turn.conversation_id)
   FROM unnest(%(conversations)s::uuid[], %(numbers)s::int[]) AS wanted(conversation_id, turn_number)
   JOIN intake_conversation_turns AS turn USING (conversation_id, turn_number)
  WHERE turn.user_id = %(user_id)s
@@ -110,8 +111,13 @@ def open_answers(*, caller: Caller) -> list[tuple[int, UUID]]:
     return list(streaming.order_by("pk").values_list("pk", "conversation_id")[:MOST_OPEN_ANSWERS])
 
 
-def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -> dict[tuple[UUID, int], str]:
-    """The beginnings of the user's messages, by (conversation, turn number), for those of the keys that exist."""
+def beginnings(
+    *, user: User, keys: Collection[tuple[UUID, int]], length: int
+) -> dict[tuple[UUID, int], tuple[str, str]]:
+    """The beginnings of the user's messages and the projects of their conversations, by (conversation, turn number).
+
+    Only for those of the keys that exist.
+    """
     if not keys:
         return {}
     parameters: dict[str, Any] = {
@@ -122,7 +128,7 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
     }
     with connection.cursor() as cursor:
         cursor.execute(_BEGINNINGS, parameters)
-        return {(conversation_id, number): text for conversation_id, number, text in cursor.fetchall()}
+        return {(conversation_id, number): (text, project) for conversation_id, number, text, project in cursor}
 
 
 def turns_to_show(

@@ -4,7 +4,7 @@ from intake.models.activity import Activity, ActivityEntry, ChatPreferences
 from intake.models.attachments import Attachment, AttachmentPiece, AttachmentText
 from intake.models.conversations import Conversation, IdempotentAnswer, Turn
 from intake.models.sessions import Session
-from intake.models.users import Invitation, User, day_in_words, local_time
+from intake.models.users import InstallationSetting, Invitation, User, day_in_words, local_time
 
 __all__ = [
     "Activity",
@@ -15,6 +15,7 @@ __all__ = [
     "ChatPreferences",
     "Conversation",
     "IdempotentAnswer",
+    "InstallationSetting",
     "Invitation",
     "Session",
     "Turn",

@@ -17,10 +17,12 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from core.isolation.acting import Caller
+from core.text import LONGEST_PROJECT
 from intake.models.users import User
 
 TITLE_LENGTH = 80
 MODEL_NAME_LENGTH = 200
+PROJECT_LENGTH = LONGEST_PROJECT
 
 
 OwnedRow = TypeVar("OwnedRow", bound=models.Model)
@@ -59,6 +61,8 @@ class Conversation(models.Model):
     title = models.CharField(max_length=TITLE_LENGTH, blank=True, default="")
     source = models.CharField(max_length=32, default="chat")
     external_id = models.CharField(max_length=200, blank=True, default="")
+    # A repository or folder (`core.text.project_label`), by which searches are limited. Empty: of no project.
+    project = models.CharField(max_length=PROJECT_LENGTH, blank=True, default="", db_default="")
     # The number of the latest turn. Writers lock this row, so turn numbers have no gaps.
     turn_count = models.PositiveIntegerField(default=0, editable=False)
     # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
@@ -97,6 +101,7 @@ class Conversation(models.Model):
             models.Index(
                 fields=["user", "branched_from"], name="idx_ic_branches", condition=Q(branched_from__isnull=False)
             ),
+            models.Index(fields=["user", "project"], name="idx_ic_user_project", condition=~Q(project="")),
             models.Index(fields=["expires_at"], name="idx_ic_expiring", condition=Q(expires_at__isnull=False)),
         ]
         constraints = [

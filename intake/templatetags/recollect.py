@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.http import HttpRequest
 from django.template.defaulttags import CsrfTokenNode
 from django.templatetags.static import static
@@ -166,6 +167,12 @@ def page_person(context: template.Context) -> str:
     """Empty for a page that is the same for everybody, which is rendered without its request."""
     request: HttpRequest | None = context.get("request")
     return page_person_of(request) if request is not None and hasattr(request, "user") else ""
+
+
+@register.simple_tag
+def csrf_cookie() -> str:
+    """The name of the cookie from which scripts read the CSRF token."""
+    return str(settings.CSRF_COOKIE_NAME)
 
 
 @register.simple_tag(takes_context=True)

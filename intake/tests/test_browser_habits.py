@@ -186,7 +186,8 @@ def test_without_a_connection_a_page_says_so(open_page, person):
 
 def test_the_manifest_names_icons_that_are_there():
     manifest = json.loads(Path(finders.find("intake/manifest.json")).read_text())
-    assert (manifest["start_url"], manifest["display"]) == ("/", "standalone")
+    # From the folder of static files, so that it is right below the path of PUBLIC_URL too.
+    assert (manifest["start_url"], manifest["display"]) == ("../../", "standalone")
     for icon in manifest["icons"]:
         assert finders.find(f"intake/{icon['src']}"), icon
     assert staticfiles_storage.url("intake/manifest.json").startswith("/static/intake/manifest.")
@@ -196,7 +197,7 @@ def test_the_manifest_names_icons_that_are_there():
 def test_an_operators_advice_is_for_staff(person, log_in, is_staff):
     type(person).objects.update(is_staff=is_staff)
     log_in(person).events("Hello there")
-    assert ("LLM_MODEL" in Turn.objects.get().assistant_message) == is_staff
+    assert ("/staff/models/" in Turn.objects.get().assistant_message) == is_staff
     assert "recall mode" in Turn.objects.get().assistant_message
 
 

@@ -12,7 +12,6 @@ from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress
 from allauth.account.signals import password_changed
 from allauth.account.utils import perform_login, setup_user_email
-from django.conf import settings
 from django.conf import settings as django_settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
@@ -26,7 +25,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -55,6 +54,8 @@ from intake.web.forms import (
     TimeZoneForm,
     TitlesForm,
 )
+
+FIRST = gettext_lazy("You are the first person here, so your account administers this Recollect.")
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -105,7 +106,7 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
             context = {"refusal": refusal, "next": self.get_redirect_url()}
             return render(request, "intake/no_registration.html", context, status=HTTPStatus.FORBIDDEN)
         self.initial = {"invitation": invitation}
-        if settings.REGISTRATION == registration.Registration.INVITE:
+        if registration.policy() == registration.Registration.INVITE:
             # For a registration through another service. It is one of ours here, and so as long as ours are.
             request.session[INVITATION] = invitation
         return super().dispatch(request, *args, **kwargs)
@@ -128,6 +129,8 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
         self.request.session[REGISTERED] = user.pk
         response: HttpResponse = perform_login(self.request, user, redirect_url=self.get_success_url(), signup=True)
         tell_what_came_along(self.request, turns)
+        if user.is_staff:
+            messages.success(self.request, FIRST)
         return response
 
     def _as_if_registered(self, form: RegisterForm) -> HttpResponse:

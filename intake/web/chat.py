@@ -43,6 +43,7 @@ from intake.chats.running import refuse_one_too_many
 from intake.chats.services import MAX_MESSAGE_LENGTH
 from intake.chats.versions import Begun, TurnRequest, begin_turn_once
 from intake.models import Turn, User
+from intake.models.users import may_visitors_chat
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 
 AsyncView = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
@@ -94,7 +95,7 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     caller = caller_of(request)
     if caller.user_id is None or caller.is_visitor:
-        if not settings.VISITORS:
+        if not may_visitors_chat():
             raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
     return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))

@@ -75,6 +75,22 @@ class RegisterForm(forms.Form):
     # The secret of the invitation link, if there was one.
     invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
+    # Only the first person of an installation is asked for it, and only where a stranger could be faster.
+    code = forms.CharField(
+        required=False,
+        max_length=40,
+        label=_("Code from the terminal"),
+        help_text=_(
+            "Nobody has registered yet, and the first account administers this Recollect. `make up` prints the code."
+        ),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not registration.needs_code():
+            del self.fields["code"]
+
     def clean_email(self) -> str:
         email = UserManager.normalize_email(self.cleaned_data["email"])
         self.is_taken = User.objects.filter(email=email).exists()
@@ -102,6 +118,7 @@ class RegisterForm(forms.Form):
                 password=self.cleaned_data["password"],
                 time_zone=self.cleaned_data["time_zone"],
                 invitation=self.cleaned_data["invitation"],
+                code=self.cleaned_data.get("code", ""),
             )
         except IntegrityError:
             self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))

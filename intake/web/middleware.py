@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext_lazy as _
@@ -153,7 +154,7 @@ def logged_out(request: HttpRequest, error: AuthenticationRequired) -> HttpRespo
     context = {
         "detail": in_page_language(error.detail),
         "typed": [text for name, values in request.POST.lists() if not _is_hidden(name) for text in values if text],
-        "next": path if is_ours else "/",
+        "next": path if is_ours else reverse("intake:home"),
     }
     return HttpResponse(render_to_string("intake/logged_out.html", context), status=error.status)
 
@@ -187,7 +188,7 @@ def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpRe
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith("/api/")
+    return request.path_info.startswith("/api/")
 
 
 # --- Middleware of every request ---
@@ -270,7 +271,7 @@ class FailureMiddleware(_Middleware):
     """
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        if "\0" in request.path_info and not request.path.startswith(API):
+        if "\0" in request.path_info and not request.path_info.startswith(API):
             return not_found(request)
         return bad_request(request) if _would_break_the_admin(request) else None
 
@@ -339,18 +340,18 @@ class LimitsMiddleware(_Middleware):
 
     def before_view(self, request: HttpRequest) -> None:
         """A page may search and render answers, so it counts as a running call; the API counts its own."""
-        if not request.path.startswith(API) and request.user.pk is not None:
+        if not request.path_info.startswith(API) and request.user.pk is not None:
             rate_limits.begin_call(request, user_id=request.user.pk)
 
     def end(self, request: HttpRequest) -> None:
         rate_limits.end_call(request)
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        if request.path.startswith(API):
+        if request.path_info.startswith(API):
             return None
         address = rate_limits.client_address(request)
         try:
-            if request.path == HEALTH:
+            if request.path_info == HEALTH:
                 rate_limits.take_all(("health_address", address))
             else:
                 rate_limits.take_for_page(request.COOKIES.get(settings.SESSION_COOKIE_NAME), address=address)
@@ -390,4 +391,4 @@ def _would_break_the_admin(request: HttpRequest) -> bool:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    return not request.path.startswith(NO_PAGES)
+    return not request.path_info.startswith(NO_PAGES)

@@ -54,9 +54,11 @@ from intake.chats.reading import (
 from intake.chats.services import MAX_MESSAGE_LENGTH
 from intake.chats.tree import Tree, conversation_path
 from intake.models import Activity, Conversation, Turn, User
+from intake.models.users import may_visitors_chat
 from intake.ports import memory
 from intake.web.forms import RenameForm
 from intake.web.middleware import log_in_to_see
+from intake.web.staff import REGISTRATIONS, is_to_choose_who_registers
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
 
@@ -145,11 +147,11 @@ EXAMPLES_WITHOUT_MODEL = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """Also for visitors, to read, if there are any (`settings.VISITORS`). Never cached."""
+    """Also for visitors, to read, if there are any. Never cached."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not settings.VISITORS and not is_registered(request):
+        if not is_registered(request) and not may_visitors_chat():
             return redirect_to_login(request.get_full_path())
         ask_servers()
         try:
@@ -169,6 +171,8 @@ def home(request: HttpRequest) -> HttpResponse:
     shown["has_no_model"] = is_recall_mode()
     if is_registered(request):
         shown["parts"] = memory.get().home(user=person_of(request), now=timezone.now())
+    if is_to_choose_who_registers(request):
+        shown["registrations"] = REGISTRATIONS
     shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
     return render(request, "intake/chat.html", shown)
 

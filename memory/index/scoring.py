@@ -116,12 +116,15 @@ WITH {deleted}stemmed AS MATERIALIZED (
            bool_or(having_it = 1) AS has_only
       FROM posting
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
-     -- on the dates that are asked for.
-     WHERE NOT %(is_dated)s
+     -- on the dates that are asked for,
+     -- nor on the conversations.
+     WHERE NOT %(is_narrowed)s
         OR text_id IN (SELECT id
                          FROM indexed_texts
                         WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                          AND said_at >= %(since)s AND said_at < %(until)s)
+                          AND said_at >= %(since)s AND said_at < %(until)s
+                          AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))
+                          AND source_id <> ALL(%(hidden)s::uuid[]))
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
@@ -172,7 +175,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
     own, spellings = indexed_forms(query)
     parameters = {
         **scope.parameters(),
-        "is_dated": scope.is_dated,
+        "is_narrowed": scope.is_dated or scope.is_limited,
         "configurations": configurations(),
         "usual": configurations()[0],
         "own": configuration_of(query),

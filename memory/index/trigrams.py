@@ -52,6 +52,7 @@ WITH newest AS MATERIALIZED (
     SELECT id
       FROM indexed_texts
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
+       AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id <> ALL(%(hidden)s::uuid[])
      ORDER BY said_at DESC, source_id, chunk_index
      LIMIT %(newest)s
 )
@@ -59,6 +60,7 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), can_have
   FROM (SELECT source_id, chunk_index, corpus, said_at, ARRAY[{conditions}] AS can_have
           FROM indexed_texts
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
+           AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id <> ALL(%(hidden)s::uuid[])
         OFFSET 0) AS text  -- no filter is compared twice
  WHERE true = ANY(can_have)
  ORDER BY said_at DESC, source_id, chunk_index

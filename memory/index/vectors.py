@@ -179,21 +179,24 @@ UPDATE embeddings SET block_id = passage.block_id
 # again. And as vectors have length 1, but for what half precision rounds off, their inner product says which blocks
 # those are (eight more than needed, for what it rounds differently); it takes less than the cosine, which then ranks.
 #
+# Of few sources (`only`) the rows are scanned one by one, because a block has vectors of several. Without some sources
+# (`hidden`) as many more blocks are looked into as have vectors of those, which may be what makes them near.
+#
 # The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
 # It gives one row at least, for that count. A chat's turns come with what is shown of them.
 #
-# `_scan` fills in the distances of a block's vectors.
+# `_scan` puts one of the two before the rest of a statement, and fills in the distances of a block's vectors.
 _NEAR = """
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT %(vector)s::halfvec AS q
-), near_block AS MATERIALIZED (
+), {hidden_rows}near_block AS MATERIALIZED (
     SELECT id
       FROM asked, embedding_blocks
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      ORDER BY least({inner_products})
               + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
-     LIMIT %(passages)s + 8
+     LIMIT %(passages)s + 8{more_blocks}
 ), near AS MATERIALIZED (
     SELECT id, distance
       FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
@@ -201,19 +204,40 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
                    + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)
              WHERE user_id = %(user_id)s) AS passage
-     WHERE distance IS NOT NULL
+     WHERE distance IS NOT NULL{not_hidden}
      UNION ALL
     SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
       FROM asked, embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
        AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
+       AND source_id <> ALL(%(hidden)s::uuid[])
      ORDER BY distance, id
      LIMIT %(passages)s
 """
-_NEAREST = (
-    _NEAR  # noqa: S608 - of constants
-    + """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
+_NEAR_AMONG = """
+WITH asked AS NOT MATERIALIZED (
+    SELECT %(vector)s::halfvec AS q
+), near AS MATERIALIZED (
+    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
+      FROM asked, embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(%(only)s::uuid[])
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       AND vector IS NOT NULL AND said_at >= %(since)s AND said_at < %(until)s
+       AND source_id <> ALL(%(hidden)s::uuid[])
+     ORDER BY distance, id
+     LIMIT %(passages)s
+"""
+_HIDDEN = {
+    "hidden_rows": """hidden_row AS MATERIALIZED (
+    SELECT id, block_id
+      FROM embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(%(hidden)s::uuid[])
+), """,
+    "more_blocks": " + (SELECT count(DISTINCT block_id) FROM hidden_row)",
+    "not_hidden": " AND id NOT IN (SELECT id FROM hidden_row)",
+}
+_NEAREST = """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
     SELECT corpus, source_id, chunk_index, min(said_at) AS said_at, min(distance) AS distance
       FROM near
      CROSS JOIN LATERAL (
@@ -230,10 +254,13 @@ SELECT pending, (SELECT count(*) FROM near), text.*
           FROM embeddings
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
            AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
-  LEFT JOIN (SELECT source_id, chunk_index, corpus, date_part('epoch', said_at) AS at, distance, beginning
+  LEFT JOIN (SELECT source_id, chunk_index, corpus, date_part('epoch', said_at) AS at, distance, beginning, project
                FROM nearest
                LEFT JOIN LATERAL (
-                 SELECT left(user_message, %(length)s) AS beginning
+                 SELECT left(user_message, %(length)s) AS beginning,
+                        (SELECT project
+                           FROM intake_conversations
+                          WHERE user_id = %(user_id)s AND id = source_id) AS project
                    FROM intake_conversation_turns
                   WHERE user_id = %(user_id)s AND conversation_id = source_id AND turn_number = chunk_index
                  OFFSET 0) AS turn
@@ -241,15 +268,12 @@ SELECT pending, (SELECT count(*) FROM near), text.*
     ON true
  ORDER BY distance, source_id, chunk_index
 """
-)
 
 # Scans as `_NEAREST` does, and measures every other candidate too. How near a text's nearest passage is, the scan has
 # told of those that it found; so what is looked up is the first passage of these, and every passage of the others.
 # A note is as long as its nearest passage, which is a line of it or all: a short line is near to many questions.
 # `unrelated` is the distance that three in ten of some passages are beyond.
-_DISTANCES = (
-    _NEAR  # noqa: S608 - of constants
-    + """), sample AS MATERIALIZED (
+_DISTANCES = """), sample AS MATERIALIZED (
     SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY vector <=> q) AS unrelated
       FROM (SELECT unnest(ARRAY[v0, v1, v2, v3, v4, v5, v6, v7, v8, v9]) AS vector
               FROM (SELECT *
@@ -313,7 +337,6 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
      WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)) AS text
     ON true
 """
-)
 
 # Row by row, for the few texts that are shown or reranked: a scan that returned this would be slower for all.
 _NEAREST_PASSAGES = """
@@ -507,8 +530,15 @@ def nearest(
         rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
         pending, found, *_ = rows[0]
         hits = [
-            Hit((source, place), corpus, datetime.fromtimestamp(at, UTC), distance=distance, snippet=snippet)
-            for *_, source, place, corpus, at, distance, snippet in rows
+            Hit(
+                (source, place),
+                corpus,
+                datetime.fromtimestamp(at, UTC),
+                distance=distance,
+                snippet=snippet,
+                project=project or "",
+            )
+            for *_, source, place, corpus, at, distance, snippet, project in rows
             if source is not None
         ]
         if len(hits) == limit or found < passages:
@@ -616,15 +646,18 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
                 cursor.execute(statement, {"user_id": user_id, "ids": ids})
 
 
-def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
+def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
     """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
+    if scope.only is not None:
+        return _fetch(_NEAR_AMONG + rest, scope.parameters() | parameters)
     slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
     slots = [slot.format(number) for number in range(SLOTS)]
     distances = {
         "inner_products": ", ".join(f"{slot} <#> q" for slot in slots),
         "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
     }
-    return _fetch(statement.format(**distances), scope.parameters() | parameters)
+    hidden = _HIDDEN if scope.hidden else dict.fromkeys(_HIDDEN, "")
+    return _fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:

@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from core.ids import uuid7
+from core.text import LONGEST_PROJECT
 from intake.models import User
 from intake.models.conversations import OwnedQuerySet
 
@@ -37,16 +38,26 @@ class Corpus(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One user's texts of some corpora and a time: `since` is inclusive, `until` exclusive, None is open."""
+    """One user's texts of some corpora and a time: `since` is inclusive, `until` exclusive, None is open.
+
+    `only`: the conversations, files, records and documents that are searched; None for all. `hidden`: the ones that are
+    not.
+    """
 
     user: User
     corpora: tuple[Corpus, ...]
     since: datetime | None = None
     until: datetime | None = None
+    only: tuple[UUID, ...] | None = None
+    hidden: tuple[UUID, ...] = ()
 
     @property
     def is_dated(self) -> bool:
         return self.since is not None or self.until is not None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.only is not None or bool(self.hidden)
 
     def parameters(self) -> dict[str, Any]:
         """The named parameters of the statements on vectors and terms."""
@@ -55,6 +66,8 @@ class Scope:
             "corpora": list(self.corpora),
             "since": self.since or "-infinity",
             "until": self.until or "infinity",
+            "only": None if self.only is None else list(self.only),
+            "hidden": list(self.hidden),
         }
 
 
@@ -72,7 +85,7 @@ class Hit(NamedTuple):
     `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.
     `has_only`: it is the user's only text with one of the query's terms. `is_exact`: it contains an exact piece.
     `is_echo`: its user only asked what the query asks, and its figures are those of the answer.
-    `snippet`: the first words of a turn, None if they were not read.
+    `snippet`: the first words of a turn, None if they were not read; `project` that of its conversation.
     """
 
     key: Key
@@ -92,6 +105,7 @@ class Hit(NamedTuple):
     is_exact: bool = False
     is_echo: bool = False
     snippet: str | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ MAX_DOCUMENT_LENGTH = 500_000
 MAX_RECORD_LENGTH = 32_000
 MAX_NOTE_TITLE = 300
 MAX_LABEL_LENGTH = 100
-MAX_PROJECT_LENGTH = 200
+MAX_PROJECT_LENGTH = LONGEST_PROJECT
 MAX_TAGS = 50
 
 

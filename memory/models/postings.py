@@ -29,6 +29,8 @@ class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
 
     def in_scope(self, scope: Scope) -> Self:
         rows = self.for_user(scope.user).filter(corpus__in=scope.corpora)
+        rows = rows if scope.only is None else rows.filter(source_id__in=scope.only)
+        rows = rows.exclude(source_id__in=scope.hidden) if scope.hidden else rows
         rows = rows if scope.since is None else rows.filter(said_at__gte=scope.since)
         return rows if scope.until is None else rows.filter(said_at__lt=scope.until)
 

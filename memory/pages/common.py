@@ -92,7 +92,7 @@ def _tell_visitor(request: HttpRequest) -> HttpResponse:
 
 
 def _place(request: HttpRequest) -> str:
-    first = request.path.split("/")[1]
+    first = request.path_info.split("/")[1]
     return first if first in ("search", "import") else "memory"
 
 

@@ -5,6 +5,7 @@ vectors, then the arithmetic of `memory.search.fusion`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,11 +15,14 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 
-from core.errors import SearchFailed, Unavailable
+from core.errors import NotFound, SearchFailed, Unavailable
+from core.ids import parse_id
 from core.text import gettext_noop as _
+from core.text import project_label
 from intake.chats.reading import beginnings, off_path
-from intake.models import User
+from intake.models import Attachment, Conversation, User
 from memory.backends.embedders import (
     TUNED,
     UNCALIBRATED,
@@ -31,7 +35,7 @@ from memory.backends.embedders import (
 )
 from memory.chunking import PassageSpan
 from memory.index import scoring, vectors
-from memory.models import Corpus, IndexedText
+from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.echoes import answers_alone, discounted, find_echoes, telling_sides
@@ -134,8 +138,11 @@ def search_chat_history(
     mode: SearchMode = SearchMode.SEMANTIC,
     now: datetime | None = None,
     rerank: bool = False,
+    project: str = "",
+    exclude_session: str = "",
 ) -> ChatHistory:
-    """The `limit` turns of `user` that answer `query` best, ordered by `mode`.
+    """The `limit` turns of `user` that answer `query` best, ordered by `mode`; `project` and `exclude_session` as in
+    `limited`.
 
     `rerank` reorders the best results of a hybrid search, if there is a reranker and it is in time.
 
@@ -150,7 +157,8 @@ def search_chat_history(
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     try:
-        return _Search(user, limit, mode, deadline).run(query, now=now, rerank=rerank)
+        search = _Search(user, limit, mode, deadline, project, exclude_session)
+        return search.run(query, now=now, rerank=rerank)
     except OutOfTime as error:
         raise SearchFailed(_("Search failed: it took too long.")) from error
 
@@ -163,6 +171,8 @@ class _Search:
     limit: int
     mode: SearchMode
     deadline: Deadline
+    project: str = ""
+    exclude_session: str = ""
 
     def _step(self, work: Callable[[], T], *, share: float = 1.0) -> T:
         """In at most this share of the time that is left."""
@@ -172,6 +182,9 @@ class _Search:
     def run(self, written: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
         query = parse_query(written)
         scope, window = dated(Scope(self.user, (Corpus.CHAT,)), query), None
+        if self.project or self.exclude_session:
+            limit = partial(limited, scope, project=self.project)
+            scope = self._step(lambda: limit(exclude_session=self.exclude_session))
         if now is not None and not query.is_dated:
             is_hard = self.mode is not SearchMode.HYBRID
             scope, window = self._step(lambda: in_window(scope, query, now=now, is_hard=is_hard))
@@ -377,6 +390,46 @@ def dated(scope: Scope, query: Query) -> Scope:
     )
 
 
+def limited(scope: Scope, *, project: str = "", is_open: bool = False, exclude_session: str = "") -> Scope:
+    """The scope without a session's own conversation and its files, and with nothing but the texts of a project: its
+    chats, their files and its records.
+
+    `is_open`: also texts of no project, such as notes; so it only leaves out other projects.
+    """
+    user = scope.user
+    chats, files = Conversation.objects.for_user(user), Attachment.objects.for_user(user)
+    own = conversations_named(user, exclude_session) if exclude_session else set()
+    if not project:
+        hidden = [*own, *files.filter(conversation_id__in=own).values_list("pk", flat=True)] if own else []
+        return replace(scope, hidden=tuple(hidden))
+    # A name that is no label would otherwise be that of no project.
+    label = project_label(project) or project
+    labels = {label, project, ""} if is_open else {label, project}
+    inside = set(chats.filter(project__in=labels).values_list("pk", flat=True)) - own
+    only = [
+        *inside,
+        *files.filter(conversation_id__in=inside).values_list("pk", flat=True),
+        *MemoryRecord.objects.for_user(user).filter(project_id__in=labels).values_list("pk", flat=True),
+    ]
+    if is_open:
+        only += MemoryDocument.objects.for_user(user).values_list("pk", flat=True)
+    return replace(scope, only=tuple(only))
+
+
+def conversations_named(user: User, session: str) -> set[UUID]:
+    """The conversations of a session, by an id here or the session's own in its product."""
+    named = Q(external_id=session)
+    with suppress(NotFound):
+        named |= Q(pk=parse_id(session))
+    return set(Conversation.objects.for_user(user).filter(named).values_list("pk", flat=True))
+
+
+def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
+    """The projects of those of these conversations that have one."""
+    rows = Conversation.objects.for_user(user).filter(pk__in=conversations).exclude(project="")
+    return dict(rows.values_list("pk", "project"))
+
+
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
     """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
 
@@ -537,5 +590,10 @@ def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int)
 
 def _with_snippets(user: User, hits: Sequence[Hit]) -> list[Hit]:
     # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
-    snippets = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
-    return [hit._replace(snippet=snippets[hit.key]) for hit in hits if hit.key in snippets]
+    found = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
+    return [
+        hit._replace(snippet=snippet, project=project)
+        for hit in hits
+        for snippet, project in [found.get(hit.key, (None, ""))]
+        if snippet is not None
+    ]

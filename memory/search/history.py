@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -19,7 +20,16 @@ from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
 from memory.models.documents import Hit, Key, Scope
-from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, dated, embedded, in_window
+from memory.search.chat_history import (
+    LOOKED_FOR_VERSIONS,
+    NOT_CHOSEN,
+    RELATED,
+    dated,
+    embedded,
+    in_window,
+    limited,
+    projects_of,
+)
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.echoes import telling_sides
 from memory.search.excerpts import Excerpt, Piece, matching, show
@@ -79,7 +89,8 @@ class HistoryRequest:
     """`date_from` and `date_to` are days in the user's time zone, both included; None leaves that side open.
 
     `reads_time`: without either, dates in the query itself count, such as "last Tuesday". `rerank`: reorders the best
-    results, if there is a reranker and it is in time.
+    results, if there is a reranker and it is in time. `project` and `exclude_session` limit it as `limited` does;
+    `is_open`: also to texts of no project.
     """
 
     query: str
@@ -89,6 +100,9 @@ class HistoryRequest:
     max_results: int = DEFAULT_RESULTS
     reads_time: bool = True
     rerank: bool = False
+    project: str = ""
+    is_open: bool = False
+    exclude_session: str = ""
 
     def __post_init__(self) -> None:
         if not without_nul(self.query).strip():
@@ -177,7 +191,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     lacks_quotation = asked.lacks_quotation and (files is None or files.lacks_quotation)
 
     def read() -> History:
-        results = choose(ranked, asked, sources=sources, limit=request.max_results)
+        results = _labelled(user, choose(ranked, asked, sources=sources, limit=request.max_results))
         literal = asked.literal_in_time
         return History(
             results,
@@ -204,6 +218,17 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         )
 
     return _reading(user, deadline, read)
+
+
+def _labelled(user: User, results: list[HistoryMatch]) -> list[HistoryMatch]:
+    """With the projects of their conversations."""
+    projects = projects_of(user, {pk for each in results if (pk := each.reference.conversation_id)})
+    return [
+        replace(each, reference=replace(each.reference, project=projects[pk]))
+        if (pk := each.reference.conversation_id) in projects and pk is not None
+        else each
+        for each in results
+    ]
 
 
 def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, files: HistoryQuestion | None) -> list[Hit]:
@@ -297,6 +322,9 @@ def _asked(
     query = parse_query(without_nul(request.query))
     since, until = moments_of(request.date_from, request.date_to, user.zone)
     scope, window = dated(Scope(user, CORPORA_IN[request.scope], since, until), query), None
+    if request.project or request.exclude_session:
+        limit = partial(limited, project=request.project, is_open=request.is_open)
+        scope = _reading(user, deadline, lambda: limit(scope, exclude_session=request.exclude_session))
     if request.reads_time and not scope.is_dated:
         scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
         query = query.preferring(window)

@@ -236,6 +236,8 @@ class Reference:
     conversation_id: UUID | None = None
     turn_number: int | None = None
     session: str | None = None
+    # That of the conversation or the record; empty for none.
+    project: str = ""
     document_id: UUID | None = None
     # Of a document that is no log: MEMORY.md, the page about the person, or a note's title.
     document: str | None = None
@@ -323,7 +325,7 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
     found = {}
     for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
         day = asked.user.local_time(record.created_at).date()
-        reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
+        reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk, project=record.project_id)
         found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
 
@@ -435,6 +437,7 @@ WITH term AS MATERIALIZED (
     SELECT id, lower(title) AS title, last_active_at, turn_count
       FROM intake_conversations
      WHERE user_id = %(user_id)s AND expires_at IS NULL AND last_active_at >= %(since)s AND last_active_at < %(until)s
+       AND (%(only)s::uuid[] IS NULL OR id = ANY(%(only)s::uuid[])) AND id <> ALL(%(hidden)s::uuid[])
      ORDER BY last_active_at DESC, id DESC
      LIMIT %(titles)s
 ), previewed AS MATERIALIZED (

@@ -19,6 +19,7 @@ def recollect(server, alice, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("RECOLLECT_URL", server)
     monkeypatch.setenv("RECOLLECT_TOKEN", create_token(user=alice, scopes=list(TokenScope)).secret)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
     def run(*arguments):
         status = main([str(argument) for argument in arguments])

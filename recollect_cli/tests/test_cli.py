@@ -74,6 +74,55 @@ def test_a_refusal_is_told_on_stderr(recollect, alice):
         assert told in err
 
 
+def test_a_token_from_a_file_with_a_line_end_is_good(recollect, alice, monkeypatch):
+    monkeypatch.setenv("RECOLLECT_TOKEN", f"{create_token(user=alice).secret}\r\n")
+    assert recollect("search", "Miso")[0] == 0
+
+
+def test_nothing_is_not_saved(recollect, alice, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    for content in ("", " ", "-"):
+        assert recollect("add", content) == (1, "", "recollect: There is nothing to save: the text is empty.\n")
+    assert not MemoryRecord.objects.exists()
+
+
+def test_a_text_that_is_not_utf_8_is_refused_with_a_sentence(recollect, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), encoding="utf-8"))
+    for content in ("-", "caf\udce9"):
+        status, out, err = recollect("add", content)
+        assert (status, out, "not in UTF-8" in err) == (1, "", True)
+    assert not MemoryRecord.objects.exists()
+
+
+def test_the_context_of_an_agent_is_printed(recollect, alice, monkeypatch, tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert recollect("context")[1] == "Nothing.\n"
+    recollect("add", "The worktop is oak", "--project", "app")
+    recollect("add", "The sink is steel", "--project", "other")
+    out = recollect("context")[1]
+    assert ("worktop" in out, "sink" in out) == (True, False)
+    assert "sink" in recollect("context", "--project", "other")[1]
+    assert json.loads(recollect("context", "--max-tokens", "200", "--json")[1])["tokens"] <= 200
+
+
+def test_everything_is_exported_into_a_file(recollect, alice, tmp_path):
+    a_turn(alice, "I adopted a cat named Miso")
+    file = tmp_path / "mine.json"
+    status, out, err = recollect("export", file)
+    assert (status, out) == (0, f"{file}: {file.stat().st_size:,} bytes.\n"), err
+    assert "Miso" in file.read_text()
+    status, _, err = recollect("export", tmp_path / "none" / "mine.json")
+    assert (status, err.startswith("recollect: ")) == (1, True)
+
+
+def test_the_version_is_printed():
+    command = [sys.executable, "-m", "recollect_cli", "--version"]
+    ran = subprocess.run(command, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.startswith("recollect ")) == (0, True)
+
+
 def test_a_server_that_is_not_recollects_is_told(recollect, server):
     status, _, err = recollect("search", "x", "--url", f"{server}/nowhere")
     assert status == 1

@@ -57,6 +57,51 @@ def said(user):
     return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
 
 
+def codex(folder, session):
+    path = folder / "sessions" / "2026" / "03" / "01" / f"rollout-2026-03-01T12-00-00-{session}.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def message(second, role, text):
+        kind = "output_text" if role == "assistant" else "input_text"
+        payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+        return {"timestamp": f"2026-03-01T12:00:{second:02}Z", "type": "response_item", "payload": payload}
+
+    lines = [
+        {
+            "timestamp": "2026-03-01T12:00:00Z",
+            "type": "session_meta",
+            "payload": {"id": session, "cwd": "/home/me/shop"},
+        },
+        message(1, "user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"),
+        message(2, "user", "How do I rebase?"),
+        message(3, "assistant", "Like this."),
+        message(4, "user", "And squash?"),
+        message(5, "assistant", "Like that."),
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex"])
+def test_what_a_hook_appended_is_not_brought_in_again(recollect, alice, tmp_path, product):
+    folder = tmp_path / product
+    path = codex(folder, "s-7") if product == "codex" else claude_code(folder, session="s-7")
+    payload = {"session_id": "s-7", "cwd": str(tmp_path), "transcript_path": str(path)}
+    config = tmp_path / "config" / "recollect" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"capture": "all"}))
+    hook = [sys.executable, "-m", "recollect_cli", "hook", product]
+    for event in ("Stop", "Stop", "SessionEnd"):
+        ran = subprocess.run(
+            [*hook, event], cwd=settings.BASE_DIR, input=json.dumps(payload), text=True, capture_output=True, check=True
+        )
+        assert (ran.stdout, ran.stderr) == ("", "")
+    appended = ["And squash?", "How do I rebase?"] if product == "codex" else ["How do I rebase?"]
+    assert said(alice) == appended
+    assert recollect("sync", product, folder)[1] == f"{product}: nothing\n"
+    assert said(alice) == appended
+
+
 def test_a_zip_is_brought_in_and_a_second_time_adds_nothing(recollect, alice, export):
     status, out, err = recollect("import", export)
     assert (status, Conversation.objects.for_user(alice).count()) == (0, 3), err
@@ -270,6 +315,33 @@ def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path, inter
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert said(alice) == ["And squash?", "How do I rebase?"]
+
+
+def test_watching_goes_on_where_the_server_was_down_at_its_start(recollect, alice, server, tmp_path, monkeypatch):
+    folder = tmp_path / "claude"
+    claude_code(folder)
+    tried = []
+
+    def now_and_then(watched):
+        yield {path.resolve() for _, path in watched}
+        monkeypatch.setattr(client.Server, "ask", ask)
+        monkeypatch.setattr("recollect_cli.commands.RETRY_SECONDS", 0)
+        for _ in range(2):
+            tried.append(Turn.objects.for_user(alice).count())
+            yield set()
+
+    ask = client.Server.ask
+
+    def down(*_, **__):
+        raise Failure("It does not answer.")
+
+    monkeypatch.setattr("recollect_cli.commands.RETRY_SECONDS", -1)
+    monkeypatch.setattr(client.Server, "ask", down)
+    monkeypatch.setattr(importing, "changes", now_and_then)
+    status, out, err = recollect("sync", "claude-code", folder, "--watch")
+    assert (status, out) == (0, "claude-code: 1 conversation, 1 turn\n")
+    assert err.strip() == "recollect: It does not answer."
+    assert tried == [0, 1]
 
 
 def test_the_turns_that_came_in_are_found(recollect, alice, export):

@@ -7,9 +7,9 @@
   follow();
   isDark.addEventListener("change", follow);
 
-  const csrfToken = () => /(?:^|;\s*)(?:__Host-)?csrftoken=([^;]+)/.exec(document.cookie)?.[1];
-
-  const { for: person } = document.documentElement.dataset;
+  const { for: person, csrfCookie = "csrftoken" } = document.documentElement.dataset;
+  const begins = `${csrfCookie}=`;
+  const csrfToken = () => document.cookie.split(/;\s*/).find((each) => each.startsWith(begins))?.slice(begins.length);
   const madeFor = person ? { "X-Recollect-For": person } : {};
 
   window.SwaggerUIBundle({

@@ -24,16 +24,19 @@ class Command(BaseCommand):
             nargs="+",
             choices=[scope.value for scope in TokenScope],
             default=sorted(DEFAULT_SCOPES),
-            help="What it may do: search, read, write, delete, chat, import (default: search and write).",
+            help="What it may do: search, read, write, delete, chat, import, capture (default: search and write).",
         )
+        parser.add_argument("--project", default="", help="To which project belongs what it appends (default: none).")
 
-    def handle(self, *args: Any, email: str, name: str, days: int, scopes: list[str], **options: Any) -> None:
+    def handle(
+        self, *args: Any, email: str, name: str, days: int, scopes: list[str], project: str, **options: Any
+    ) -> None:
         try:
             user = User.objects.get_by_natural_key(email)
         except User.DoesNotExist:
             raise CommandError(f"Nobody is registered as {email}.") from None
         try:
-            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), days=days)
+            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), days=days, project=project)
         except InvalidInput as error:
             raise CommandError(_in_a_line(error)) from None
         self.stdout.write(made.secret)

@@ -6,10 +6,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
+from core.ids import first_code
 from core.isolation.acting import acting_as_staff
-from intake.accounts.registration import Registration
+from intake.accounts.registration import Registration, is_new, policy
 from intake.models import Invitation
-from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, MOST_USES
+from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, MOST_USES, read_kept_settings
+
+
+def _for_the_first_person() -> str:
+    if not is_new():
+        raise CommandError("Somebody has registered already: make an invitation, or `manage.py createsuperuser`.")
+    return f"{settings.SITE_ADDRESS}{reverse('intake:register')} asks for {first_code(settings.SECRET_KEY)}"
 
 
 class Command(BaseCommand):
@@ -24,11 +31,19 @@ class Command(BaseCommand):
             "--days", type=int, default=DEFAULT_DAYS, help=f"How long it is good for (default: {DEFAULT_DAYS})."
         )
 
-    def handle(self, *args: Any, note: str, uses: int, days: int, **options: Any) -> None:
-        if settings.REGISTRATION == Registration.CLOSED:
-            raise CommandError("REGISTRATION is closed: set it to invite first.")
+        parser.add_argument(
+            "--first", action="store_true", help="Print the code for the first person, who becomes the administrator."
+        )
+
+    def handle(self, *args: Any, first: bool, note: str, uses: int, days: int, **options: Any) -> None:
+        read_kept_settings()
+        if first:
+            self.stdout.write(_for_the_first_person())
+            return
+        if policy() == Registration.CLOSED:
+            raise CommandError("Registration is closed: let people in by invitation first, at /staff/settings/.")
         if not 1 <= uses <= MOST_USES or not 1 <= days <= LONGEST_DAYS:
             raise CommandError(f"An invitation is for 1 to {MOST_USES:,} people and for 1 to {LONGEST_DAYS} days.")
         with acting_as_staff():
             _, secret = Invitation.objects.issue(note=note[:200], uses=uses, days=days)
-        self.stdout.write(f"{reverse('intake:register')}?invitation={secret}")
+        self.stdout.write(f"{settings.SITE_ADDRESS}{reverse('intake:register')}?invitation={secret}")

@@ -20,7 +20,7 @@ from intake.accounts.sessions import NAME_LENGTH
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
-from intake.models import AttachmentText, ChatPreferences, Invitation, Turn, User
+from intake.models import AttachmentText, ChatPreferences, Conversation, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
@@ -139,6 +139,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             run=lambda: {"text": f"Saved {word}"},
             now=NOW,
         )
+    Conversation.objects.filter(pk=turn.conversation_id).update(project=project)
     files = files_of(user, word)
     imports = {
         state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)

@@ -29,6 +29,7 @@ from config.tests.endpoints.walking import METHODS
 from core.isolation.acting import acting_as, is_cluster
 from core.isolation.checks import personal_models
 from intake.models import Activity, ActivityEntry, Session, User
+from intake.models.users import read_kept_settings
 from memory.models import MemoryDocument
 from testing.examiner import as_the_application
 
@@ -323,6 +324,8 @@ def undone() -> Iterator[None]:
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
+    # What this process remembers of it.
+    read_kept_settings()
 
 
 @contextmanager
@@ -345,7 +348,7 @@ def everything() -> str:
     return _digest(
         [
             f"SELECT '{table}' || t::text FROM {table} t"
-            for table, _ in [*_tables(), ("auth_group", ""), ("intake_invitations", "")]
+            for table, _ in [*_tables(), ("auth_group", ""), ("intake_invitations", ""), ("installation_settings", "")]
         ]
     )
 

@@ -45,7 +45,7 @@ class Endpoint:
 
     @property
     def is_staffs(self) -> bool:
-        return self.route.startswith("admin/")
+        return self.route.startswith(("admin/", "staff/"))
 
 
 def shows(**options: Any) -> Probe:
@@ -114,16 +114,23 @@ TOOLS: dict[str, list[Probe]] = {
     "get_context": [
         shows(body={"for": "session", "maxTokens": 4000}),
         shows(body={"for": "prompt", "query": TOPIC}),
+        shows(body={"for": "session", "project": "{project}", "session": "{conversation}"}),
+        shows(body={"for": "prompt", "query": TOPIC, "project": "{project}"}),
     ],
     "search_chat_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "mode": "hybrid", "limit": 20}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "mode": "hybrid", "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_history": [
         shows(body={"query": TOPIC}),
         shows(body={"query": TOPIC, "scope": "memory"}),
         shows(body={"query": TOPIC, "scope": "daily_log", "date_from": "{day}", "date_to": "{day}"}),
         shows(body={"query": TOPIC, "scope": "sessions"}),
+        shows(body={"query": TOPIC, "project": "{project}"}),
+        shows(body={"query": TOPIC, "excludeSession": "{temporary}"}),
     ],
     "search_memory": [
         shows(body={"query": TOPIC, "tags": ["{project}"]}),
@@ -238,6 +245,7 @@ PAGES = [
     *both("settings/account/factors/codes/new/", changes_it=True),
     endpoint("settings/account/factors/codes/file/", GET=answers()),
     *both("settings/account/services/"),
+    endpoint("settings/agents/", GET=shows()),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     endpoint(
@@ -510,6 +518,16 @@ API = [
     endpoint("imports/<str:import_id>/cancel/", "imports/{import_}/cancel/", POST=changes()),
     endpoint("imports/<str:import_id>/undo/", "imports/{imported}/undo/", POST=changes(body={"force": True})),
     endpoint("imports/<str:import_id>/events/", "imports/{import_}/events/", GET=shows(is_streamed=True)),
+    endpoint(
+        "sessions/append/",
+        POST=changes(
+            body={
+                "product": "claude-code",
+                "session": "s1",
+                "turns": [{"uuid": "u1", "saidAt": "2026-02-03T10:00:00Z", "user": A_LINE, "answer": A_LINE}],
+            }
+        ),
+    ),
     endpoint("schema/", GET=answers()),
 ]
 
@@ -619,12 +637,22 @@ ADMIN = [
     staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
 ]
 
+# A model needs no server to be added or removed.
+A_MODEL = {"name": "fast", "id": "gpt-5-mini"}
+STAFF = [
+    endpoint("staff/settings/", GET=answers(), POST=changes(form={"registration": "closed", "visitors": "no"})),
+    endpoint("staff/invite/", POST=changes(form={})),
+    endpoint("staff/models/", GET=answers(), POST=closed(form={"do": "remove", "key": "none"})),
+    endpoint("staff/models/<str:key>/", "staff/models/new/", GET=answers(), POST=changes(form=A_MODEL)),
+]
+
 ENDPOINTS = {
     each.route: each
     for each in [
         *PAGES,
         *(Endpoint(f"api/v1/{each.route}", f"api/v1/{each.at}", each.probes) for each in API),
         *ADMIN,
+        *STAFF,
     ]
 }
 

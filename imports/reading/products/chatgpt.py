@@ -96,7 +96,6 @@ def _conversation(
 def _draft(
     where: str, record: dict[str, Any], external_id: str, unknown: UnknownKinds, beside: ExportFiles
 ) -> ConversationDraft:
-    gizmo = id_of(record.get("gizmo_id"))
     draft = ConversationDraft(
         product="chatgpt",
         where=where,
@@ -105,7 +104,6 @@ def _draft(
         created_at=parse_time(record.get("create_time")),
         last_at=parse_time(record.get("update_time")),
         is_archived=record.get("is_archived") is True,
-        project=gizmo if gizmo.startswith("g-p-") else None,
         leaf=id_of(record.get("current_node")) or None,
         has_one_root=True,
         mends_broken=False,

@@ -92,6 +92,7 @@ def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds, beside: Ex
         title=line_of(record.get("name")),
         created_at=parse_time(record.get("created_at")),
         last_at=parse_time(record.get("updated_at")),
+        project=line_of(object_of(record.get("project")).get("name")) or None,
     )
     messages = objects_of(record.get("chat_messages"))
     is_tree = any(id_of(each.get("parent_message_uuid")) for each in messages)

@@ -127,10 +127,14 @@ def _session(
         created_at=created_at,
         last_at=max((message.at for message in current if message.at), default=created_at),
         is_archived=found["folder"] == "archived_sessions",
-        project=line_of(rollout.header.get("cwd")) or None,
+        project=_repository(rollout.header) or line_of(rollout.header.get("cwd")) or None,
         messages=current,
         skipped=tuple(rollout.skipped),
     )
+
+
+def _repository(header: dict[str, Any]) -> str:
+    return line_of(object_of(header.get("git")).get("repository_url"))
 
 
 def _repeated(messages: list[ImportedMessage], parent: list[ImportedMessage]) -> int:

@@ -1,5 +1,5 @@
 /** What an import came to: counts, what was left out, and links to what it brought. */
-import { clone, part } from "../intake/dom.js";
+import { HOME, clone, part } from "../intake/dom.js";
 import { gettext, language, ngettext } from "../intake/language.js";
 import { factsOf } from "./choosing.js";
 import { count, seconds, span } from "./words.js";
@@ -143,7 +143,7 @@ function broughtLine(item) {
   const line = clone("brought");
   const title = part(line, "title");
   title.textContent = item.title || gettext("Untitled");
-  if (item.conversation_id) title.href = `/c/${item.conversation_id}/`;
+  if (item.conversation_id) title.href = `${HOME}c/${item.conversation_id}/`;
   part(line, "facts").textContent = factsOf(item);
   return line;
 }

@@ -1,9 +1,10 @@
 /** Which chats are answering, and which have finished unseen: marks in the list of chats, shared by this browser's tabs. */
 
+import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
 
 const KEY = "answering";
-const ENDPOINT = "/api/v1/intake/answering";
+const ENDPOINT = `${HOME}api/v1/intake/answering`;
 const LOOK_EVERY_MS = 3000;
 const IN_WORDS = { answering: gettext("Being answered"), unread: gettext("A new answer") };
 
@@ -52,7 +53,7 @@ class Answering {
 
   /** What was being answered and is no more has finished; on this page it has been seen. */
   #compare(conversationIds) {
-    const present = new Set(conversationIds.map((id) => `/c/${id}/`));
+    const present = new Set(conversationIds.map((id) => `${HOME}c/${id}/`));
     for (const [path, mark] of Object.entries(this.#marks)) {
       if (mark === "answering" && !present.has(path)) this.#marks[path] = "unread";
     }

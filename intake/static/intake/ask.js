@@ -1,5 +1,5 @@
 /** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
-import { IN_PAGE_LANGUAGE, write } from "./dom.js";
+import { HOME, IN_PAGE_LANGUAGE, write } from "./dom.js";
 import { gettext } from "./language.js";
 import { eventsOf } from "./sse.js";
 
@@ -97,7 +97,7 @@ async function open({ turnId, lastId }, signal) {
 }
 
 function addressOf(turnId) {
-  return `/api/v1/intake/turns/${turnId}`;
+  return `${HOME}api/v1/intake/turns/${turnId}`;
 }
 
 /** Shorter when the network comes back meanwhile; throws an AbortError when `signal` fires. */

@@ -4,7 +4,7 @@ import { ask, Failure, follow, stop } from "./ask.js";
 import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
-import { pagePerson } from "./dom.js";
+import { HOME, pagePerson } from "./dom.js";
 import { listenForOtherTabs } from "./elsewhere.js";
 import { listenForFiles } from "./files.js";
 import { foldLong } from "./folding.js";
@@ -174,7 +174,7 @@ function finish(turn, data) {
 }
 
 function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
-  const path = `/c/${conversationId}/`;
+  const path = `${HOME}c/${conversationId}/`;
   // Told from the start once more: after a long absence, or for another attempt.
   if (turn.hasBegun) open(turn);
   turn.hasBegun = true;
@@ -211,8 +211,8 @@ function returnTo(path) {
 /** A chat that has just begun can be renamed, downloaded and deleted like any other. */
 function offerMenu(path) {
   for (const item of menu.querySelectorAll("[data-menu-item]")) item.href = `${path}${item.dataset.menuItem}/`;
-  const id = path.split("/")[2];
-  for (const item of menu.querySelectorAll("[data-export]")) item.href = `/api/v1/conversations/${id}/export/?as=${item.dataset.export}`;
+  const id = path.split("/").at(-2);
+  for (const item of menu.querySelectorAll("[data-export]")) item.href = `${HOME}api/v1/conversations/${id}/export/?as=${item.dataset.export}`;
   menu.hidden = false;
 }
 
@@ -334,7 +334,7 @@ document.querySelector("[data-welcome]")?.addEventListener("click", (event) => {
 });
 
 addEventListener("popstate", () => {
-  const shown = main.dataset.conversation ? `/c/${main.dataset.conversation}/` : "/";
+  const shown = main.dataset.conversation ? `${HOME}c/${main.dataset.conversation}/` : HOME;
   if (location.pathname !== shown && !isTemporary) location.reload();
   else goToNamedTurn();
 });
@@ -367,7 +367,7 @@ function followUnfinished() {
 }
 
 function conversationPath() {
-  return main.dataset.conversation ? `/c/${main.dataset.conversation}/` : null;
+  return main.dataset.conversation ? `${HOME}c/${main.dataset.conversation}/` : null;
 }
 
 /** A named turn, or the latest; a page that is reloaded or come back to stays where it was. */

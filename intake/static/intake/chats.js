@@ -1,13 +1,11 @@
 /** What the page asks the server to do with chats: the same forms that work without a script. */
-import { pagePerson, parseHtml, write } from "./dom.js";
+import { csrfCookie, pagePerson, parseHtml, write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
 
-/** The cookie is asked each time: logging in elsewhere in this browser changes it. */
 export function csrfToken() {
-  const cookie = /(?:^|;\s*)csrftoken=([^;]+)/.exec(document.cookie);
-  return cookie ? cookie[1] : (document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "");
+  return csrfCookie() || (document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "");
 }
 
 /** Sends a form; null when it was done, else why not, in words. */

@@ -1,6 +1,6 @@
 /** How this chat is answered: the model beside the message, the rest in a sheet. What is chosen holds from then on. */
 
-import { IN_PAGE_LANGUAGE, write } from "./dom.js";
+import { HOME, IN_PAGE_LANGUAGE, write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const NOT_SAVED = gettext("Not saved yet. It is sent with your next message.");
@@ -93,7 +93,7 @@ export class Choices {
 
   /** Models come and go while a page is open. What is chosen stays, also where it is offered no more. */
   async #refreshModels() {
-    const response = await fetch("/api/v1/models/", { headers: IN_PAGE_LANGUAGE }).catch(() => null);
+    const response = await fetch(`${HOME}api/v1/models/`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
     if (!response?.ok) return;
     const { models } = await response.json();
     const select = this.fields.model;
@@ -124,7 +124,7 @@ export class Choices {
 
   async #save(id, name) {
     try {
-      const response = await write(`/api/v1/conversations/${id}/`, {
+      const response = await write(`${HOME}api/v1/conversations/${id}/`, {
         method: "PATCH",
         csrfToken: this.csrfToken(),
         headers: { "Content-Type": "application/json" },

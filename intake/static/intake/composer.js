@@ -1,7 +1,7 @@
 /** Where a message is written: grows, counts near its limit, keeps a draft over a reload, sends on Enter. */
 
 import { Attaching } from "./attaching.js";
-import { clone, isComposing } from "./dom.js";
+import { clone, csrfCookie, isComposing } from "./dom.js";
 import { gettext, language } from "./language.js";
 
 const COUNT_FROM = 0.94;
@@ -89,10 +89,8 @@ export class Composer {
     this.#keepDraft();
   }
 
-  /** The cookie is asked each time: logging in elsewhere in this browser changes it. */
   get csrfToken() {
-    const cookie = /(?:^|;\s*)(?:__Host-)?csrftoken=([^;]+)/.exec(document.cookie);
-    return cookie ? cookie[1] : this.form.elements.csrfmiddlewaretoken.value;
+    return csrfCookie() || this.form.elements.csrfmiddlewaretoken.value;
   }
 
   set isAnswering(value) {

@@ -36,6 +36,15 @@ export async function fetchPage(url) {
   }
 }
 
+/** The address of the start page: "/", or "/recollect/" below a path of a site (`PUBLIC_URL`). Every address begins with it. */
+export const HOME = document.documentElement.dataset.home ?? "/";
+
+/** The token of this session, or nothing. The cookie is asked each time: logging in elsewhere in this browser changes it. */
+export function csrfCookie() {
+  const begins = `${document.documentElement.dataset.csrfCookie ?? "csrftoken"}=`;
+  return document.cookie.split(/;\s*/).find((each) => each.startsWith(begins))?.slice(begins.length) ?? "";
+}
+
 // In which a page says for whom it was made (intake/accounts/identity.py).
 const FOR = "X-Recollect-For";
 /** A request with it gets the server's sentences in the page's language; programs get English (core/text.py). */
@@ -98,7 +107,7 @@ function offerLogin() {
   notice.dataset.loggedOut = "";
   notice.setAttribute("role", "alert");
   const link = document.createElement("a");
-  link.href = `/login/?${new URLSearchParams({ next: location.pathname + location.search })}`;
+  link.href = `${HOME}login/?${new URLSearchParams({ next: location.pathname + location.search })}`;
   link.textContent = gettext("Log in");
   notice.append(gettext("You are logged out. Log in."), " ", link);
   (document.querySelector("main") ?? document.body).prepend(notice);

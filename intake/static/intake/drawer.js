@@ -3,6 +3,8 @@
  * it is collapsed and comes back. The server reads the cookie, so that nothing moves.
  */
 
+import { HOME } from "./dom.js";
+
 const YEAR_SECONDS = 31_536_000;
 // As in shell.css.
 const NARROW = matchMedia("(max-width: 52rem)");
@@ -24,7 +26,7 @@ export function listenToDrawer(sidebar) {
     const hadFocus = [sidebar, button].some((element) => element.contains(document.activeElement));
     if (isCollapsed) page.dataset.chats = "collapsed";
     else delete page.dataset.chats;
-    document.cookie = `chats=${isCollapsed ? "collapsed" : ""}; path=/; max-age=${isCollapsed ? YEAR_SECONDS : 0}; samesite=lax`;
+    document.cookie = `chats=${isCollapsed ? "collapsed" : ""}; path=${HOME}; max-age=${isCollapsed ? YEAR_SECONDS : 0}; samesite=lax`;
     // What is not shown loses the focus.
     if (hadFocus) (isCollapsed ? button : collapse).focus();
   };

@@ -1,5 +1,5 @@
 /** The open chat, when it changes in another tab or on another device: its new turns appear, its end is told. */
-import { fetchPage } from "./dom.js";
+import { HOME, fetchPage } from "./dom.js";
 import { gettext } from "./language.js";
 import { prepare } from "./reading.js";
 
@@ -11,7 +11,7 @@ export function listenForOtherTabs(main, thread, { onGrown, announce }) {
     if (detail.isGone) return tellThatItIsGone(main, announce);
     // What this page is writing itself it shows itself; an earlier part is read as it is.
     if (thread.querySelector(".turn.waiting") || new URLSearchParams(location.search).has("before")) return;
-    const page = await fetchPage(`/c/${detail.id}/`);
+    const page = await fetchPage(`${HOME}c/${detail.id}/`);
     if (!page || thread.querySelector(".turn.waiting")) return;
     takeTurns(page, thread);
     onGrown();

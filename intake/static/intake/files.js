@@ -1,8 +1,8 @@
 /** A file as it is shown: below the message that it belongs to, and above the one that is being written. */
-import { clone, part } from "./dom.js";
+import { HOME, clone, part } from "./dom.js";
 import { gettext, language } from "./language.js";
 
-export const FILES = "/api/v1/attachments/";
+export const FILES = `${HOME}api/v1/attachments/`;
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const READABLE = /^(text\/|application\/(json|xml|x-yaml|toml|javascript))/;
 const SHOWN_CHARACTERS = 20_000;

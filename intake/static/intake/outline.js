@@ -1,5 +1,5 @@
 /** The way through a long chat: a thin map of one's own questions at the edge, and a sheet that finds turns and days. */
-import { fetchPage } from "./dom.js";
+import { HOME, fetchPage } from "./dom.js";
 import { gettext } from "./language.js";
 import { goToNamedTurn } from "./reading.js";
 
@@ -21,7 +21,7 @@ export function listenForOutline(main, thread) {
   });
 }
 
-const pathOf = (main) => `/c/${main.dataset.conversation}/outline/`;
+const pathOf = (main) => `${HOME}c/${main.dataset.conversation}/outline/`;
 
 async function drawMap(map, thread, path) {
   const entries = [...((await fetchPage(path))?.querySelectorAll("[data-outline-entries] a") ?? [])];

@@ -1,5 +1,5 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
-import { fetchPage, isComposing } from "./dom.js";
+import { HOME, fetchPage, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
@@ -138,7 +138,7 @@ class Palette {
     const beside = (title, link) => link && { title, words: "go switch", href: link.getAttribute("href"), kind: gettext("Chat") };
     const copy = [...chat.querySelectorAll('.turn [data-action="copy"]:not([hidden])')].at(-1);
     const id = "temporary" in chat.dataset ? "" : chat.dataset.conversation;
-    const archive = () => document.dispatchEvent(new CustomEvent("recollect:archive", { detail: { id, path: `/c/${id}/` } }));
+    const archive = () => document.dispatchEvent(new CustomEvent("recollect:archive", { detail: { id, path: `${HOME}c/${id}/` } }));
     return [
       copy && { title: gettext("Copy the last answer"), words: "clipboard", does: () => copy.click() },
       id && { title: gettext("Archive this chat"), words: "hide away", does: archive },

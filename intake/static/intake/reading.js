@@ -1,5 +1,5 @@
 /** Finding one's place in a stored conversation: the turn an address names, earlier turns, an answer still being written. */
-import { fetchPage } from "./dom.js";
+import { HOME, fetchPage } from "./dom.js";
 import { showTime } from "./times.js";
 
 const NEAR_TOP_PX = 500;
@@ -13,7 +13,7 @@ export function goToNamedTurn() {
   if (turn) {
     show(turn);
     showPlace(placeOf(new URLSearchParams(location.search).get("at"), turn));
-  } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
+  } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== HOME) {
     location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
   }
   return Boolean(turn);

@@ -1,6 +1,7 @@
 /** What every page beside the list of chats has in common: the list, its drawer, the ways to search, the way out. */
 import { answering } from "./answering.js";
 import { tellWhatIsCutOff } from "./cut_off.js";
+import { HOME } from "./dom.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
 import { listenForMenus } from "./menus.js";
@@ -55,7 +56,7 @@ listenForChanges(sidebarElement.dataset.events, {
 
 // Secure addresses alone have workers; elsewhere the browser shows its own page when there is no connection.
 // Once nothing else is being fetched.
-setTimeout(() => navigator.serviceWorker?.register("/worker.js").catch(() => {}), WORKER_AFTER_MS);
+setTimeout(() => navigator.serviceWorker?.register(`${HOME}worker.js`).catch(() => {}), WORKER_AFTER_MS);
 
 let hiding = 0;
 let answer = () => {};

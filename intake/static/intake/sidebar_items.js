@@ -1,6 +1,6 @@
 /** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
 import { send } from "./chats.js";
-import { isComposing } from "./dom.js";
+import { HOME, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
@@ -189,7 +189,7 @@ export class ItemMenu {
     if (trouble) return this.tell(trouble);
     const isHere = item.querySelector("[aria-current]");
     this.sidebar.remove(item.dataset.conversationId);
-    if (isHere) location.assign("/");
+    if (isHere) location.assign(HOME);
     else this.tell(gettext("Deleted"));
   }
 }

@@ -1,5 +1,6 @@
 /** Several chats at once: chosen with boxes, by clicks or keys, then archived, exported or deleted together. */
 import { send, submit } from "./chats.js";
+import { HOME } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
 
 // As many as the server takes in one request.
@@ -103,7 +104,7 @@ export class Selection {
       for (const id of some) this.sidebar.remove(id);
     }
     this.end();
-    if (isCurrent && wanted === "delete") return location.assign("/");
+    if (isCurrent && wanted === "delete") return location.assign(HOME);
     this.tell(wanted === "delete" ? ngettext("%(count)s chat deleted", "%(count)s chats deleted", ids.length) : ngettext("%(count)s chat archived", "%(count)s chats archived", ids.length), wanted === "archive" ? () => this.#putBack(path, ids) : null);
   }
 

@@ -1,5 +1,6 @@
 /** Light or dark: as the system has it, or as the person chose in this browser. The server reads the cookie: no flash. */
 
+import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
 
 export const THEMES = { light: gettext("Light colours"), dark: gettext("Dark colours"), system: gettext("Colours as the system has them") };
@@ -9,10 +10,10 @@ const YEAR_SECONDS = 31_536_000;
 export function chooseTheme(theme) {
   if (theme === "system") {
     delete document.documentElement.dataset.theme;
-    document.cookie = "theme=; path=/; max-age=0; samesite=lax";
+    document.cookie = `theme=; path=${HOME}; max-age=0; samesite=lax`;
   } else {
     document.documentElement.dataset.theme = theme;
-    document.cookie = `theme=${theme}; path=/; max-age=${YEAR_SECONDS}; samesite=lax`;
+    document.cookie = `theme=${theme}; path=${HOME}; max-age=${YEAR_SECONDS}; samesite=lax`;
   }
   showThemeColour();
   for (const button of document.querySelectorAll("[data-theme-button]")) name(button);

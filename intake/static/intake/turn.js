@@ -1,5 +1,5 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
-import { clone, parseHtml, part } from "./dom.js";
+import { HOME, clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
@@ -162,7 +162,7 @@ export class Turn {
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
     part(this.element, "delete").href = `${path}turns/${turnNumber}/delete/`;
     const conversation = path.split("/").at(-2);
-    this.#action("branch").dataset.href = `/api/v1/conversations/${conversation}/turns/${turnNumber}/branch/`;
+    this.#action("branch").dataset.href = `${HOME}api/v1/conversations/${conversation}/turns/${turnNumber}/branch/`;
     const { versions } = this;
     this.element.dataset.versions = versions.join();
     showPlace(this.element, { path, number: turnNumber, versions });

@@ -1,5 +1,5 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
-import { clone, fetchPage, isComposing, part, write } from "./dom.js";
+import { HOME, clone, fetchPage, isComposing, part, write } from "./dom.js";
 import { gettext, language } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
@@ -52,8 +52,8 @@ export function listenForVersions(thread, { csrfToken, isBusy, announce, prepare
 }
 
 function chooseAddress(link) {
-  const [, conversation] = /^\/c\/([^/]+)\//.exec(link.pathname);
-  return `/api/v1/conversations/${conversation}/turns/${link.hash.replace("#turn-", "")}/choose/`;
+  const [, conversation] = /\/c\/([^/]+)\//.exec(link.pathname);
+  return `${HOME}api/v1/conversations/${conversation}/turns/${link.hash.replace("#turn-", "")}/choose/`;
 }
 
 function replace(turn, elements) {
@@ -81,7 +81,7 @@ export function listenForBranching(thread, { csrfToken, announce }) {
     button.disabled = true;
     const { ok, data } = await post(button.dataset.href, csrfToken());
     button.disabled = false;
-    if (ok) location.assign(`/c/${data.conversationId}/`);
+    if (ok) location.assign(`${HOME}c/${data.conversationId}/`);
     else complain(button.closest(".turn"), data.detail, announce);
   });
 }

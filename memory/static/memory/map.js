@@ -1,5 +1,6 @@
 /** The map: fetches the points, draws them when anything changes, and shows the text that is pointed at. */
 
+import { HOME } from "../intake/dom.js";
 import { gettext, language } from "../intake/language.js";
 import { Camera } from "./map_camera.js";
 import { Pixels, drawNames, drawRing, radiusOf } from "./map_drawing.js";
@@ -16,7 +17,7 @@ const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDo
 const stage = document.querySelector("[data-stage]");
 
 async function fetchState() {
-  const response = await fetch("/api/v1/memory/map/", { headers: { accept: "application/json" } }).catch(() => null);
+  const response = await fetch(`${HOME}api/v1/memory/map/`, { headers: { accept: "application/json" } }).catch(() => null);
   return response?.ok ? response.json() : null;
 }
 

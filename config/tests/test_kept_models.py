@@ -1,0 +1,272 @@
+"""Language models that staff keep in the browser: found, added, tested, ordered, with keys that nobody sees again."""
+
+import json
+import logging
+from functools import partial
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from config.ops import doctor
+from core.isolation.acting import Caller
+from intake.agent import language_models, model_servers
+from intake.agent.language_models import LanguageModel, is_recall_mode, offered
+from intake.models import InstallationSetting, User, users
+from intake.tests.factories import NOW, a_person
+from intake.web import staff as staff_pages
+from testing.examiner import as_the_application
+from testing.model_server import CallTool, Hang, Refuse, Say, ScriptedModel
+from testing.serving import serving
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MODELS = reverse("intake:staff_models")
+NEW = reverse("intake:staff_model", args=["new"])
+SECRET = "sk-rumpelstiltskin-0123456789"
+SOMEBODY = Caller(user_id=1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    """What a process remembers of another test's settings."""
+    monkeypatch.setattr(users, "_kept", [(-1.0e9, {})])
+    monkeypatch.setattr(language_models, "_lists", {})
+    monkeypatch.setattr(language_models, "_windows", {})
+    monkeypatch.setattr(staff_pages, "find_servers", lambda **_: [])
+
+
+@pytest.fixture
+def staff(db):
+    browser = Client()
+    browser.force_login(User.objects.create_user("alice@example.com", "password", is_staff=True))
+    return browser
+
+
+@pytest.fixture
+def house():
+    """A server of models on this machine."""
+    model = ScriptedModel(names=["llama", "qwen"], row={"max_model_len": 32_768})
+    with serving(model.application) as address:
+        model.address = f"{address}/v1"
+        yield model
+
+
+def add(staff, **fields):
+    answer = staff.post(NEW, {"name": "fast", "id": "gpt-fast", "base_url": "", **fields})
+    assert answer.status_code == 302, answer.content.decode()
+    return InstallationSetting.objects.get(name="models").value[-1]["key"]
+
+
+def act(staff, action, key, **fields):
+    return staff.post(MODELS, {"do": action, "key": key, **fields}, follow=True).content.decode()
+
+
+def names():
+    return [model.name for model in offered(SOMEBODY)]
+
+
+def test_a_model_is_offered_as_soon_as_it_is_added(staff):
+    assert is_recall_mode()
+    add(staff, api_key=SECRET, thinking="low", vision="on", context_tokens="64000")
+    (model,) = offered(SOMEBODY)
+    assert model == LanguageModel("fast", "gpt-fast", "", SECRET, "low", 64_000, "on")
+    assert not is_recall_mode()
+    page = staff.get(MODELS).content.decode()
+    assert "fast" in page and "gpt-fast · api.openai.com" in page
+
+
+def test_a_key_is_in_no_page_row_log_or_api(staff, caplog):
+    caplog.set_level(logging.DEBUG)
+    key = add(staff, api_key=SECRET)
+    edit = reverse("intake:staff_model", args=[key])
+    wrong = staff.post(edit, {"name": "", "api_key": SECRET}).content.decode()
+    pages = [staff.get(path).content.decode() for path in (MODELS, edit, "/settings/account/", "/api/v1/models/")]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT string_agg(t::text, '') FROM installation_settings t")
+        (rows,) = cursor.fetchone()
+    assert "gpt-fast" in rows
+    (model,) = offered(SOMEBODY)
+    assert model.api_key == SECRET
+    for text in (*pages, wrong, rows, repr(model), caplog.text):
+        assert SECRET not in text and "rumpelstiltskin" not in text
+
+
+def test_an_empty_key_keeps_the_one_that_there_is(staff):
+    edit = reverse("intake:staff_model", args=[add(staff, api_key=SECRET)])
+    assert "One is kept." in staff.get(edit).content.decode()
+    staff.post(edit, {"name": "faster", "id": "gpt-faster", "base_url": "", "api_key": ""})
+    (model,) = offered(SOMEBODY)
+    assert (model.name, model.id, model.api_key) == ("faster", "gpt-faster", SECRET)
+
+
+def test_a_kept_key_goes_to_no_other_server(staff):
+    edit = reverse("intake:staff_model", args=[add(staff, api_key=SECRET, base_url="https://models.example/v1")])
+    form = {"name": "fast", "id": "gpt-fast", "base_url": "https://evil.example/v1", "api_key": ""}
+    assert "enter the key for it" in staff.post(edit, form).content.decode()
+    assert offered(SOMEBODY)[0].base_url == "https://models.example/v1"
+    staff.post(edit, {**form, "base_url": "https://models.example/v2"})
+    assert offered(SOMEBODY)[0].api_key == SECRET
+    staff.post(edit, {**form, "api_key": "sk-another"})
+    assert (offered(SOMEBODY)[0].base_url, offered(SOMEBODY)[0].api_key) == ("https://evil.example/v1", "sk-another")
+
+
+def test_with_another_secret_key_the_page_says_what_to_enter_again(staff, settings):
+    key = add(staff, api_key=SECRET)
+    former, person = settings.SECRET_KEY, User.objects.get()
+    settings.SECRET_KEY = "another one"
+    staff.force_login(person)
+    assert "SECRET_KEY has changed" in staff.get(MODELS).content.decode()
+    assert offered(SOMEBODY)[0].api_key == ""
+    with as_the_application():
+        problems = [what for what, _ in doctor.examine(now=NOW).problems]
+    assert "SECRET_KEY does not open 1 of the keys of language models that staff have entered." in problems
+    settings.SECRET_KEY_FALLBACKS = [former]
+    assert "SECRET_KEY has changed" not in staff.get(MODELS).content.decode()
+    assert offered(SOMEBODY)[0].api_key == SECRET
+    settings.SECRET_KEY_FALLBACKS = []
+    staff.post(reverse("intake:staff_model", args=[key]), {"name": "fast", "id": "gpt-fast", "api_key": "sk-new"})
+    assert offered(SOMEBODY)[0].api_key == "sk-new"
+
+
+def test_models_are_ordered_and_removed(staff):
+    first, second, third = (add(staff, name=name) for name in ("one", "two", "three"))
+    act(staff, "up", third)
+    assert names() == ["one", "three", "two"]
+    act(staff, "down", first)
+    assert names() == ["three", "one", "two"]
+    act(staff, "up", third)
+    act(staff, "down", second)
+    assert names() == ["three", "one", "two"]
+    assert "one is removed." in act(staff, "remove", first)
+    assert names() == ["three", "two"]
+    assert staff.post(MODELS, {"do": "remove", "key": first}).status_code == 404
+    assert staff.get(reverse("intake:staff_model", args=[first])).status_code == 404
+
+
+def test_models_of_the_environment_come_first_and_cannot_be_changed(staff, settings):
+    add(staff, name="fast")
+    settings.LLM_MODEL, settings.LLM_API_KEY = "fixed", SECRET
+    page = staff.get(MODELS).content.decode()
+    assert page.index("<strong>fixed</strong>") < page.index("<strong>fast</strong>")
+    assert "Set in the environment." in page and SECRET not in page
+    assert names() == ["fixed", "fast"]
+    assert "of this name already" in staff.post(NEW, {"name": "fixed", "id": "gpt"}).content.decode()
+    settings.LLM_MODEL = "fast"
+    assert [(model.name, model.api_key) for model in offered(SOMEBODY)] == [("fast", SECRET)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"name": "a b"}, "field-error"),
+        ({"name": "x" * 200}, "field-error"),
+        ({"base_url": "ftp://models.example"}, "It begins with http:// or https://."),
+        ({"base_url": "https://"}, "It begins with http:// or https://."),
+        ({"id": ""}, "it needs the name of a model"),
+        ({"id": "anthropic:"}, "it needs the name of a model"),
+        ({"context_tokens": "many"}, "field-error"),
+        ({"thinking": "deeply"}, "field-error"),
+    ],
+)
+def test_what_is_no_model_is_refused_beside_its_field(staff, fields, sentence):
+    answer = staff.post(NEW, {"name": "fast", "id": "gpt-fast", **fields})
+    assert answer.status_code == 200
+    assert sentence in answer.content.decode()
+    assert not InstallationSetting.objects.exists()
+
+
+def test_another_process_offers_a_model_after_a_moment(staff, settings, monkeypatch):
+    add(staff)
+    # As a process that has read nothing since.
+    monkeypatch.setattr(users, "_kept", [(-1.0e9, {})])
+    assert names() == []
+    settings.KEPT_SETTINGS_SECONDS = 0
+    assert names() == ["fast"]
+
+
+def test_a_server_on_this_machine_is_found_and_added_by_one_click(staff, house, monkeypatch):
+    port = int(house.address.split(":")[2].split("/")[0])
+    ports = {port: "Ollama", 1: "vLLM"}
+    monkeypatch.setattr(staff_pages, "find_servers", partial(model_servers.find_servers, ports=ports))
+    address = f"http://127.0.0.1:{port}/v1"
+    page = staff.get(MODELS).content.decode()
+    assert address in page and "2 models: llama, qwen" in page and "vLLM</strong>" not in page
+    answer = act(staff, "adopt", "", address=address)
+    assert "Everybody can choose its models now." in answer
+    assert names() == ["ollama/llama", "ollama/qwen"]
+    assert 'value="adopt"' not in staff.get(MODELS).content.decode()
+    assert "No server answers there" in act(staff, "adopt", "", address="http://10.0.0.1/v1")
+    assert names() == ["ollama/llama", "ollama/qwen"]
+
+
+def test_this_server_is_not_taken_for_one_of_models(house):
+    port = int(house.address.split(":")[2].split("/")[0])
+    ports = {port: "vLLM"}
+    assert [found[2] for found in model_servers.find_servers(ports=ports)] == [["llama", "qwen"]]
+    assert model_servers.find_servers(own_port=port, ports=ports) == []
+
+
+def test_saying_hello_tells_what_a_model_can(staff, house):
+    house.follow(CallTool("weekday", {}), Say(("Hello, ", "it is Monday.")))
+    key = add(staff, base_url=house.address, id="llama", api_key=SECRET, vision="on")
+    page = act(staff, "test", key)
+    assert "It answers: “Hello, it is Monday.”" in page
+    assert "It reads 32,768 tokens at once." in page
+    assert "It uses tools." in page and "It is sent pictures." in page
+    assert f"Bearer {SECRET}" in house.keys
+
+
+def test_saying_hello_to_a_server_asks_its_first_model(staff, house):
+    house.follow(Say(("Hello.",)))
+    page = act(staff, "test", add(staff, base_url=house.address, id=""))
+    assert "It answers: “Hello.”" in page and "It did not call a tool when asked" in page
+    assert house.requests[0]["model"] == "llama"
+
+
+def test_a_model_that_refuses_tools_is_asked_without(staff, house):
+    house.follow(Refuse(400, message="does not support tools"), Say(("Hello.",)))
+    page = act(staff, "test", add(staff, base_url=house.address, id="llama"))
+    assert "It answers: “Hello.”" in page and "It did not call a tool" in page
+    assert ["tools" in request for request in house.requests] == [True, False]
+
+
+def test_what_fails_is_said_without_the_key(staff, house, caplog):
+    caplog.set_level(logging.DEBUG)
+    house.follow(Refuse(401, message=f"Incorrect API key {SECRET}"))
+    key = add(staff, base_url=house.address, id="llama", api_key=SECRET)
+    page = act(staff, "test", key)
+    assert "API key for this model is not accepted" in page and "Incorrect API key …" in page
+    assert SECRET not in page and SECRET not in caplog.text
+
+
+def test_a_model_that_is_away_or_too_slow_is_said_to_be(staff, house, monkeypatch):
+    away = act(staff, "test", add(staff, base_url="http://127.0.0.1:1/v1", id="llama"))
+    assert "cannot be reached" in away
+    listing = act(staff, "test", add(staff, name="all", base_url="http://127.0.0.1:1/v1", id=""))
+    assert "Its server cannot be reached" in listing
+    monkeypatch.setattr(staff_pages, "HELLO_SECONDS", 0.3)
+    house.follow(Hang())
+    slow = act(staff, "test", add(staff, name="slow", base_url=house.address, id="llama"))
+    assert "It may still be loading" in slow
+
+
+def test_a_chat_is_answered_by_a_model_that_was_added(log_in, house):
+    person = User.objects.create_user("person@example.com", "password", is_staff=True)
+    browser = log_in(person)
+    answer = browser.submit(NEW, name="house", base_url=house.address, id="llama", api_key=SECRET)
+    assert answer.status_code == 200, answer.text
+    house.follow(Say(("From 2011.",)))
+    assert browser.events("How old is the boiler?")[-1].data["html"] == '<p dir="auto">From 2011.</p>'
+    listed = browser.get("/api/v1/models/").text
+    assert json.loads(listed)["models"][0]["name"] == "house"
+    assert SECRET not in listed and "127.0.0.1" not in listed
+
+
+def test_people_who_are_not_staff_add_no_model():
+    browser = Client()
+    browser.force_login(a_person())
+    assert browser.post(NEW, {"name": "fast", "id": "gpt-fast"}).status_code == 404
+    assert browser.post(MODELS, {"do": "adopt", "address": "http://127.0.0.1:11434/v1"}).status_code == 404
+    assert not InstallationSetting.objects.exists()

@@ -1,0 +1,229 @@
+"""`recollect hook CLIENT EVENT`: what an agent's program calls at each event, from standard input to standard output.
+
+1. `run` does its work in a thread and ends the process at one deadline, whatever the server, the disk or the input do:
+   the exit status is always 0, and after a failure nothing is printed.
+2. The events of all clients are four: a session begins, a prompt is sent, turns are complete, a session ends.
+3. After three failures there is no attempt for a minute. After a day without success the next session begins with one
+   notice.
+
+Each client's contract was read from its package: Claude Code 2.1.197, Codex 0.171.0, Gemini CLI 0.61.0 and opencode
+1.18.33; Cursor's from its documentation.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from recollect_cli import capturing
+from recollect_cli.capturing import CONTEXT_TAG, redacted
+from recollect_cli.client import Failure, Server, read, write
+from recollect_cli.connecting import LACKS_SCOPE, read_config, server_of
+
+SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
+# Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
+DEADLINES = {SESSION: 0.9, PROMPT: 0.6, TURNS: 0.9, END: 0.9}
+MOST_TOKENS = {SESSION: 800, PROMPT: 300}
+# To note a failure after the deadline.
+BOOKKEEPING_SECONDS = 0.1
+# What the tags around the text take.
+TAG_TOKENS = 20
+LONGEST_QUERY = 800
+
+_CLAUDE_CODE = {
+    "SessionStart": SESSION,
+    "UserPromptSubmit": PROMPT,
+    "Stop": TURNS,
+    "PreCompact": TURNS,
+    "SessionEnd": END,
+}
+EVENTS = {
+    "claude-code": _CLAUDE_CODE,
+    "codex": _CLAUDE_CODE,
+    "gemini": {"SessionStart": SESSION, "BeforeAgent": PROMPT, "AfterAgent": TURNS, "SessionEnd": END},
+    "opencode": {"session": SESSION, "prompt": PROMPT, "turns": TURNS},
+    "cursor": {"sessionStart": SESSION},
+}
+# Of the server, by our name of the client.
+PRODUCTS = {"gemini": "gemini-cli"}
+
+Payload = dict[str, Any]
+
+
+def run(client: str, event: str, *, started: float | None = None) -> None:
+    """Never returns: the process ends with status 0, at the deadline at the latest."""
+    begun = time.monotonic() if started is None else started
+    kind = EVENTS.get(client, {}).get(event)
+    printed: list[str] = []
+    if kind is not None:
+        left = begun + _seconds(kind) - time.monotonic()
+        if not _ends_in(left, _work, client, event, kind, printed):
+            printed.clear()
+            _ends_in(BOOKKEEPING_SECONDS, note_failure, "It did not answer in time.")
+    with suppress(BaseException):
+        sys.stdout.write("".join(printed))
+        sys.stdout.flush()
+    # A thread that still waits for a server or a disk must not hold the agent up.
+    os._exit(0)
+
+
+def _seconds(kind: str) -> float:
+    """A server far away may need more than the usual: RECOLLECT_HOOK_SECONDS, for every event."""
+    with suppress(ValueError):
+        return float(os.environ.get("RECOLLECT_HOOK_SECONDS", ""))
+    return DEADLINES[kind]
+
+
+def _ends_in(seconds: float, function: Callable[..., None], *arguments: Any) -> bool:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    return not thread.is_alive()
+
+
+def _work(client: str, event: str, kind: str, printed: list[str]) -> None:
+    text = ""
+    # An agent must not notice any fault of ours.
+    with suppress(BaseException):
+        try:
+            payload = json.loads(sys.stdin.buffer.read())
+            if isinstance(payload, dict) and not payload.get("agent_id"):
+                text = answer(client, kind, payload)
+        except Failure as failure:
+            # A token may be for one half alone: to recall, or to capture.
+            if failure.code != LACKS_SCOPE:
+                note_failure(str(failure))
+        printed.extend(output_of(client, event, text, due_notice() if kind == SESSION else ""))
+
+
+def answer(client: str, kind: str, payload: Payload) -> str:
+    """The text for the agent, usually none. Raises `Failure`."""
+    config = read_config()
+    folder = str(payload.get("cwd") or (payload.get("workspace_roots") or [Path.cwd()])[0])
+    if capturing.is_left_alone(folder, config) or is_paused():
+        return ""
+    server = server_of(
+        os.environ.get("RECOLLECT_URL"), os.environ.get("RECOLLECT_TOKEN"), otherwise=config.get("url", "")
+    )
+    if kind in (SESSION, PROMPT):
+        return _context(server, kind, folder, payload)
+    if capturing.may_capture(folder, config):
+        _send(server, PRODUCTS.get(client, client), kind, folder, payload)
+    return ""
+
+
+def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
+    query = redacted(str(payload.get("prompt", ""))).strip()[:LONGEST_QUERY].strip()
+    if kind == PROMPT and (not query or query.startswith("/")):
+        # A command of the program.
+        return ""
+    about = {
+        "for": kind,
+        "query": query if kind == PROMPT else None,
+        "project": capturing.project_of(folder)[0],
+        "session": _session(payload),
+        "maxTokens": MOST_TOKENS[kind] - TAG_TOKENS,
+    }
+    found = server.call("get_context", {name: value for name, value in about.items() if value})
+    note_success()
+    text = str(found.get("text") or "").strip()
+    return f"<{CONTEXT_TAG}>\n{text}\n</{CONTEXT_TAG}>" if text else ""
+
+
+def _session(payload: Payload) -> str:
+    return str(payload.get("session_id") or payload.get("conversation_id") or "")
+
+
+def _send(server: Server, product: str, kind: str, folder: str, payload: Payload) -> None:
+    project, branch = capturing.project_of(folder)
+    named = {"product": product, "session": _session(payload), "project": project, "branch": branch, "cwd": folder}
+    about = {name: value for name, value in named.items() if value}
+    path = payload.get("transcript_path")
+    if product in capturing.READERS and isinstance(path, str):
+        ending = str(payload.get("last_assistant_message") or "")
+        capturing.capture_transcript(server, about, Path(path), ending)
+    elif kind == TURNS:
+        capturing.capture(server, about, _own_turns(payload))
+        capturing.flush(server)
+    else:
+        capturing.flush(server)
+    note_success()
+
+
+def _own_turns(payload: Payload) -> list[capturing.Turn]:
+    """Of a client that sends the turns themselves, or the prompt and its answer."""
+    if isinstance(payload.get("turns"), list):
+        return [each for each in payload["turns"] if isinstance(each, dict)]
+    moment = str(payload.get("timestamp") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    user = str(payload.get("prompt", ""))
+    name = json.dumps([_session(payload), moment, user])
+    node = hashlib.sha256(name.encode()).hexdigest()[:32]
+    return [
+        {"uuid": node, "saidAt": moment, "user": user, "answer": str(payload.get("prompt_response", "")), "tools": []}
+    ]
+
+
+def output_of(client: str, event: str, text: str, notice: str) -> list[str]:
+    """What the client reads as JSON; nothing for nothing."""
+    if not text and not notice:
+        return []
+    if client == "opencode":
+        return [json.dumps({"context": text})] if text else []
+    if client == "cursor":
+        return [json.dumps({"additional_context": text})] if text else []
+    shown: dict[str, Any] = {"systemMessage": notice} if notice else {}
+    if text:
+        shown["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": text}
+    return [json.dumps(shown)]
+
+
+# --- After failures: a pause, and one notice ---
+
+FAILURES_BEFORE_PAUSE, PAUSE_SECONDS, DAY_SECONDS = 3, 60, 86_400
+_STATE = "hooks"
+
+
+def is_paused() -> bool:
+    return bool(read(_STATE).get("paused_until", 0) > time.time())
+
+
+def note_failure(reason: str) -> None:
+    state, now = read(_STATE), time.time()
+    count = int(state.get("failures", 0)) + 1
+    state |= {"failures": count, "failing_since": state.get("failing_since", now), "reason": reason[:300]}
+    if count % FAILURES_BEFORE_PAUSE == 0:
+        state["paused_until"] = now + PAUSE_SECONDS
+    with suppress(OSError):
+        write(_STATE, state)
+
+
+def note_success() -> None:
+    with suppress(OSError):
+        state, now = read(_STATE), time.time()
+        # To the minute: a write for every prompt would cost more than it is worth.
+        if "failures" in state or now - state.get("succeeded", 0) > PAUSE_SECONDS:
+            write(_STATE, {"succeeded": now})
+
+
+def due_notice() -> str:
+    """Once, after a day without success."""
+    state = read(_STATE)
+    since = state.get("failing_since")
+    if since is None or state.get("noticed") or time.time() - since < DAY_SECONDS:
+        return ""
+    with suppress(OSError):
+        write(_STATE, {**state, "noticed": True})
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
+        return f"Recollect could not be reached since {day}. Run `recollect status` to see why."
+    return ""
+
+
+def hook_state() -> dict[str, Any]:
+    """For `recollect status`."""
+    return read(_STATE)
