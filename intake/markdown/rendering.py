@@ -267,7 +267,8 @@ def _image_not_loaded(renderer: RendererHTML, tokens: Sequence[Token], index: in
     host = _host_of(str(tokens[index].attrs.get("src", "")))
     if not host or not link.startswith("<a "):
         return link
-    label = f'<span class="picture-label">{_("Image not loaded")}</span>'
+    words = _("Image not loaded")
+    label = f'<span class="picture-label">{words}</span>'
     place = f'<span class="picture-host">{_escape(host)}</span>'
     return link.replace("<a ", '<a class="picture" ', 1).replace(">", f">{label} · {place} · ", 1)
 
