@@ -170,7 +170,7 @@ def test_on_a_phone_with_the_chats_closed_the_dialog_is_there_too(open_page, per
     press(page, "More")
     page.get_by_role("menuitem", name="Delete this turn").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
-    page.wait_for_url("**/")
+    expect(page.get_by_text("The message and its answer are deleted.")).to_be_visible()
     assert not Conversation.objects.exists()
 
 
