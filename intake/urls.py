@@ -24,6 +24,7 @@ urlpatterns = [
     path("settings/account/titles/", account.titles, name="titles"),
     path("settings/account/language/", account.language, name="language"),
     path("settings/account/answers/", account.answers, name="answers"),
+    path("settings/account/home/", account.home_parts, name="home_parts"),
     path("settings/account/delete/", account.delete_account, name="delete_account"),
     path("settings/account/export/", account.export, name="export_account"),
     path("settings/account/password/", account.password, name="password"),

@@ -87,6 +87,8 @@ class ChatPreferences(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")
     how_to_answer = models.TextField(blank=True, default="")
+    # The parts of the home page that this person does not want to see, with blanks between them.
+    hidden_at_home = models.CharField(max_length=100, blank=True, default="", db_default="")
 
     objects = OwnedQuerySet["ChatPreferences"].as_manager()
 

@@ -316,7 +316,8 @@ def test_enter_that_ends_a_composition_sends_nothing(open_page, person):
     expect(page.locator(".turn")).to_have_count(0)
 
 
-def test_an_example_is_offered_to_be_changed_first(open_page):
+def test_an_example_is_offered_to_be_changed_first(open_page, language_model):
+    language_model()
     page = open_page()
     page.get_by_role("button", name="What did we say about the dinner?").click()
     expect(page.get_by_label("Message")).to_be_focused()

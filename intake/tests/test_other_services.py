@@ -126,5 +126,5 @@ def test_a_service_that_is_away_or_answers_nonsense_lets_nobody_in_and_breaks_no
     assert "did not say who you are" in refused.text
     provider_app = {**django_settings.OIDC_APP, "settings": {"server_url": "http://127.0.0.1:9"}}
     settings.SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [provider_app]}}
-    assert "does not answer" in client.post(BY_OIDC, follow=True).text
+    assert "is not responding" in client.post(BY_OIDC, follow=True).text
     assert not is_in(client)

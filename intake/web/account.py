@@ -32,6 +32,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.generic import FormView
 
 from core import rate_limits
+from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.responses import retry_after
 from core.validation import position_in_address
@@ -55,6 +56,8 @@ from intake.web.forms import (
     TitlesForm,
 )
 
+# Of the home page: the length of a name, and how many are kept.
+LONGEST_PART, MOST_PARTS = 20, 4
 FIRST = gettext_lazy("You are the first person here, so your account administers this Recollect.")
 
 
@@ -270,6 +273,20 @@ def answers(request: HttpRequest) -> HttpResponse:
         ChatPreferences.objects.update_or_create(user=user, defaults=form.cleaned_data)
     messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("intake:account"))
+
+
+@never_cache
+@require_POST
+def home_parts(request: HttpRequest) -> HttpResponse:
+    """Hide a part of the home page, by its name in `hide`, or show all again. Raises `InvalidInput`."""
+    user, name = person_of(request), request.POST.get("hide", "")
+    if name and not (name.isascii() and name.isalpha() and len(name) <= LONGEST_PART):
+        raise InvalidInput(errors={"hide": [_("There is no such part.")]})
+    with acting_as(user):
+        mine = ChatPreferences.objects.for_user(user).values_list("hidden_at_home", flat=True).first() or ""
+        hidden = " ".join(dict.fromkeys([*mine.split(), name][-MOST_PARTS:])) if name else ""
+        ChatPreferences.objects.update_or_create(user=user, defaults={"hidden_at_home": hidden})
+    return HttpResponseRedirect(reverse("intake:home"))
 
 
 @never_cache

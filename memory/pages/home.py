@@ -27,14 +27,22 @@ OPEN_TYPES = ["todo", "to-do", "to_do", "task", "question", "open_question"]
 NOTES_READ = 30
 
 PARTS = {
-    "last": _("Continue"),
+    "last": _("Recent chats"),
     "year": _("A year ago today"),
     "open": _("Still open"),
     "new": _("New since yesterday, from agents and imports"),
 }
 
+HIDDEN = "hidden"
+
 _HOME = """
-(SELECT 'last' AS part, 'chat' AS kind, id, 0 AS number, NULL::date AS day, title AS text
+WITH preferences AS (
+    SELECT hidden_at_home FROM intake_chat_preferences WHERE user_id = %(user_id)s
+)
+(SELECT 'hidden' AS part, '' AS kind, NULL::uuid AS id, 0 AS number, NULL::date AS day, hidden_at_home AS text
+   FROM preferences)
+UNION ALL
+(SELECT 'last', 'chat', id, 0, NULL, title
    FROM intake_conversations
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND archived_at IS NULL
   ORDER BY last_active_at DESC, id DESC
@@ -79,7 +87,10 @@ UNION ALL
 
 
 def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """The parts that have something: name, title, and lines as (path, text); at most `LINES` of each."""
+    """The parts that have something: name, title, and lines as (path, text); at most `LINES` of each.
+
+    If some are hidden, the last one is `HIDDEN`, without lines.
+    """
     today = user.local_time(now).date()
     asked: dict[str, Any] = {
         "user_id": user.pk,
@@ -94,11 +105,13 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
     with connection.cursor() as cursor:
         cursor.execute(_HOME, asked)
         rows = cursor.fetchall()
+    hidden: list[str] = next((text.split() for part, *_, text in rows if part == HIDDEN), [])
     lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for part, kind, row_id, number, day, text in rows:
-        if len(lines[part]) < LINES:
+        if part in PARTS and part not in hidden and len(lines[part]) < LINES:
             lines[part].append((_path(kind, row_id, number, day), shortened(" ".join(text.split()), LINE_LENGTH)))
-    return [(name, title, lines[name]) for name, title in PARTS.items() if lines[name]]
+    parts = [(name, title, lines[name]) for name, title in PARTS.items() if lines[name]]
+    return [*parts, (HIDDEN, "", [])] if hidden else parts
 
 
 def _path(kind: str, row_id: UUID, number: int, day: date | None) -> str:

@@ -211,6 +211,7 @@ PAGES = [
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
     endpoint("settings/account/titles/", POST=changes(form={})),
     endpoint("settings/account/language/", POST=changes(form={"language": "de"})),
+    endpoint("settings/account/home/", POST=changes(form={"hide": "last"})),
     endpoint("settings/account/answers/", POST=changes(form={"how_to_answer": "Briefly"})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/account/export/", GET=answers(query={"as": "markdown"})),

@@ -92,6 +92,7 @@ export class Sidebar {
 
   remove(id) {
     this.#removedAt.set(id, performance.now());
+    showAtHome(id, false);
     const item = this.itemOf(id);
     if (!item) return;
     const next = nextItem(item) ?? previousItem(item);
@@ -105,6 +106,7 @@ export class Sidebar {
   /** Where it belongs among those that are here: pinned ones as they come, others by their last activity. */
   #put(item) {
     prepareItem(item);
+    showAtHome(item.dataset.conversationId, true);
     item.remove();
     const isPinned = "pinned" in item.dataset;
     const moment = momentOf(item);
@@ -269,4 +271,9 @@ function makeHeading(words) {
   heading.className = "day";
   heading.textContent = words;
   return heading;
+}
+
+/** What the home page says of a chat goes and comes with it. */
+function showAtHome(id, isShown) {
+  for (const link of document.querySelectorAll(`.home-part a[href*="/${id}/"]`)) link.closest("li").hidden = !isShown;
 }

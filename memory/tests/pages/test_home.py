@@ -84,6 +84,23 @@ def test_what_agents_brought_since_yesterday_is_new_and_what_was_chatted_is_not(
     assert parts_of(alice)["new"] == ["The gate code is 4711", "From an agent"]
 
 
+def test_a_part_is_hidden_for_good_and_all_come_back(client, alice):
+    a_chat(alice, timezone.now(), "Chat", title="Chat")
+    client.force_login(alice)
+    client.post("/settings/account/home/", {"hide": "last"})
+    page = client.get("/").text
+    assert "Recent chats" not in page and "Show hidden parts" in page
+    client.post("/settings/account/home/")
+    page = client.get("/").text
+    assert "Recent chats" in page and "Show hidden parts" not in page
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 40, "1", "é"])
+def test_a_part_has_a_short_name_of_letters(client, alice, name):
+    client.force_login(alice)
+    assert client.post("/settings/account/home/", {"hide": name}).status_code == 400
+
+
 def test_nobody_sees_a_line_of_anybody_else(alice):
     bob = a_person("bob")
     a_chat(bob, NOW - timedelta(days=365), "Bob's year", title="Bob's year")
@@ -100,7 +117,7 @@ def test_the_home_page_reads_all_parts_in_one_statement(client, alice):
     ) as queries:
         page = client.get("/").text
     assert sum("memory_documents" in query["sql"] for query in queries) == 1
-    assert "Continue" in page and "Chat 5" in page and "Help me plan a dinner" not in page
+    assert "Recent chats" in page and "Chat 5" in page and "Help me plan a dinner" not in page
 
 
 def test_without_a_language_model_the_home_page_says_so_and_its_examples_work(client, alice, settings):
