@@ -123,7 +123,13 @@ def _end_sessions_left_in_threads() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def emptied_quickly() -> None:
     """After every test that commits; Django offers no other place to say how."""
-    TransactionTestCase._fixture_teardown = lambda self: empty(DEFAULT_DB_ALIAS)  # type: ignore[attr-defined]
+    from intake.models.users import forget_kept_settings
+
+    def empty_and_forget(_: TransactionTestCase) -> None:
+        empty(DEFAULT_DB_ALIAS)
+        forget_kept_settings()
+
+    TransactionTestCase._fixture_teardown = empty_and_forget  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

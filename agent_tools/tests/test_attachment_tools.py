@@ -152,6 +152,7 @@ def test_a_prompts_context_can_be_a_passage_of_a_file(alice, lease):
     lines = prompt_context(
         user=alice,
         query="When is the deposit for the lease paid back?",
+        project=None,
         session=None,
         max_tokens=800,
         now=timezone.now(),

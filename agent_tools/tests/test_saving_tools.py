@@ -10,6 +10,7 @@ from agent_tools.models import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
+from intake.tests.factories import a_person
 from memory import index
 from memory.models import MemoryDocument, MemoryRecord
 
@@ -174,3 +175,44 @@ def test_who_may_only_write_learns_nothing_of_the_record_that_is_there(api, alic
     again = save(writer, "No nuts").json()
     assert again["record"]["id"] == first["record"]["id"]
     assert "secret" not in json.dumps(again)
+
+
+def test_what_is_nearly_the_same_is_named_with_its_id(api):
+    first = save(api, "The worktop in the kitchen is oak, oiled twice a year.").json()
+    other = save(api, "The floor of the hall is stone.").json()
+    again = save(api, "the worktop in the kitchen is oak - oiled twice a year").json()
+    assert "nearlySame" not in first and "nearlySame" not in other
+    assert again["nearlySame"] == [first["record"]["id"]]
+    assert again["text"].endswith(f" Nearly the same was saved before, with the id {first['record']['id']}.")
+    third = save(api, "So: the worktop in the kitchen is oak, oiled twice a year.").json()
+    assert set(third["nearlySame"]) == {first["record"]["id"], again["record"]["id"]}
+    assert "with the ids " in third["text"]
+    assert MemoryRecord.objects.count() == 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "The worktop in the kitchen is oak, oiled 3 times a year.",
+        "The worktop in the kitchen",
+        "The worktop in the hall is pine, waxed every spring.",
+    ],
+)
+def test_another_number_or_half_of_the_words_is_not_nearly_the_same(api, content):
+    save(api, "The worktop in the kitchen is oak, oiled 2 times a year.")
+    assert "nearlySame" not in save(api, content).json()
+
+
+def test_nothing_of_another_project_or_another_person_is_nearly_the_same(api):
+    bob = client_of(a_person("bob@example.com"))
+    save(bob, "The worktop in the kitchen is oak")
+    save(api, "The worktop in the kitchen is oak", project_id="house")
+    assert "nearlySame" not in save(api, "The worktop in the kitchen is oak!").json()
+
+
+def test_who_may_only_write_is_not_told_what_is_nearly_the_same(api, alice):
+    first = save(api, "The worktop in the kitchen is oak").json()
+    writer = client_of(alice, scopes=[TokenScope.WRITE])
+    again = save(writer, "The worktop in the kitchen is oak!")
+    assert "nearlySame" not in again.json()
+    assert first["record"]["id"] not in again.content.decode()

@@ -13,6 +13,7 @@ from agent_tools.tools.memory import search_memory
 from intake.tests.factories import NOW, a_person
 from memory import index, records
 from memory.backends.embedders import EmbedderMisconfigured, EmbedderUnavailable, get_embedder
+from memory.search.records import MemorySearchResult
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +68,55 @@ def test_the_text_is_a_markdown_list_that_cuts_long_records_short(api, alice):
     assert [line[:3] for line in lines] == ["1. ", "2. "]
     assert max(len(line) for line in lines) < 600
     assert {len(result["record"]["content"]) for result in answer["results"]} == {3, 4000}
+
+
+@pytest.fixture
+def finds(monkeypatch):
+    """Lets the search find these records with these similarities."""
+
+    def finds(records, similarities):
+        found = [MemorySearchResult(*each) for each in zip(records, similarities, strict=True)]
+        monkeypatch.setattr("agent_tools.tools.memory.search", lambda query, *, user: found)
+
+    return finds
+
+
+def test_one_line_sets_apart_what_is_below_the_floor_of_relevance(api, alice, finds):
+    made = [note(alice, f"cat {number}") for number in range(3)]
+    finds(made, [0.4, 0.249, 0.1])
+    answer = call(api, {"query": "cat"}).json()
+    assert answer["text"].split("\n") == [
+        "1. **note** (similarity 0.40; 2026-03-01): cat 0",
+        "",
+        "2 more memories are probably about something else (similarity under 0.25):",
+        "",
+        "2. **note** (similarity 0.25; 2026-03-01): cat 1",
+        "3. **note** (similarity 0.10; 2026-03-01): cat 2",
+    ]
+    assert len(answer["results"]) == 3
+    shown = search_memory.as_text(search_memory.call({"query": "cat"}, user=alice)).split("\n")
+    assert [line for line in shown if line.startswith("id: ")] == [f"id: {each.id}" for each in made]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([0.3, 0.1], "1 more memory is probably about something else (similarity under 0.25):"),
+        ([0.1], "1 memory is probably about something else (similarity under 0.25):"),
+        ([0.2, 0.1], "2 memories are probably about something else (similarity under 0.25):"),
+        ([0.9, 0.25], None),
+    ],
+)
+def test_the_line_counts_in_the_singular_and_in_the_plural(api, alice, finds, values, line):
+    finds([note(alice, f"cat {number}") for number in range(len(values))], values)
+    lines = call(api, {"query": "cat"}).json()["text"].split("\n")
+    assert [each for each in lines if each and "**" not in each] == ([line] if line else [])
+
+
+def test_a_model_without_tuned_numbers_has_no_floor(api, alice, finds, monkeypatch):
+    monkeypatch.setattr(get_embedder(), "calibration", None)
+    finds([note(alice, "cat")], [0.01])
+    assert call(api, {"query": "cat"}).json()["text"] == "1. **note** (similarity 0.01; 2026-03-01): cat"
 
 
 def test_every_filter_is_handed_on(api, alice):

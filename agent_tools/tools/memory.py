@@ -34,7 +34,14 @@ from memory.models.documents import (
 )
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 from memory.search.chat_history import EmbeddingModelAway
-from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, count_pending
+from memory.search.records import (
+    MemorySearchError,
+    MemorySearchQuery,
+    MemorySearchResult,
+    count_pending,
+    find_nearly_same,
+    floor_of_relevance,
+)
 from memory.search.records import search_memory as search
 
 logger = logging.getLogger(__name__)
@@ -140,9 +147,20 @@ def _as_recollect_error(error: MemorySearchError) -> RecollectError:
 
 
 def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
+    """A line says where the results begin that are probably about something else."""
     if not found:
         return NO_MATCHES_IN_WORDS
-    return "\n".join(_item(number, result, user) for number, result in enumerate(found, start=1))
+    lines = [_item(number, result, user) for number, result in enumerate(found, start=1)]
+    floor = floor_of_relevance()
+    above = len(found) if floor is None else sum(result.similarity >= floor for result in found)
+    if floor is not None and above < len(found):
+        lines[above:above] = [*([""] if above else []), _line_of_the_rest(len(found) - above, above, floor), ""]
+    return "\n".join(lines)
+
+
+def _line_of_the_rest(count: int, above: int, floor: float) -> str:
+    memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
+    return f"{memories} probably about something else (similarity under {floor:.2f}):"
 
 
 def as_text(output: SearchMemoryOutput) -> str:
@@ -226,6 +244,9 @@ class SaveMemoryOutput(Output):
     already_saved: Annotated[
         bool | None, Field(description="True if the same was saved before: this is that record, and nothing was added.")
     ] = None
+    nearly_same: Annotated[
+        list[UUID] | None, Field(description="Earlier records with nearly the same words, which this one may replace.")
+    ] = None
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
 
@@ -260,6 +281,7 @@ def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     user, project_id = known(user), requested.project_id or ""
     if (same := records.find_same(user=user, content=requested.content, project_id=project_id)) is not None:
         return SaveMemoryOutput(record=same, already_saved=True, text=f"This was saved before, with the id {same.id}.")
+    nearly_same = find_nearly_same(user=user, content=requested.content, project_id=project_id)
     record = records.create(
         user=user,
         content=requested.content,
@@ -268,9 +290,16 @@ def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
         tags=requested.tags or (),
         now=timezone.now(),
     )
-    length = f"{len(record.content):,} characters"
+    return SaveMemoryOutput(record=record, nearly_same=nearly_same or None, text=_saved(record, nearly_same))
+
+
+def _saved(record: RecordOutput, nearly_same: list[UUID]) -> str:
+    length = f"{len(record.content):,} {'character' if len(record.content) == 1 else 'characters'}"
     text = f"Saved a memory of type {record.type!r} ({length}) with the id {record.id}."
-    return SaveMemoryOutput(record=record, text=text)
+    if not nearly_same:
+        return text
+    ids = f"id{'' if len(nearly_same) == 1 else 's'} {', '.join(map(str, nearly_same))}"
+    return f"{text} Nearly the same was saved before, with the {ids}."
 
 
 def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
@@ -287,9 +316,9 @@ def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) 
 
 
 def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> SaveMemoryOutput:
-    """Of a record that was there before, only the id and what the caller has written."""
+    """Of a record that was there before, only the id and what the caller has written; nothing of one that is alike."""
     if not output.already_saved:
-        return output
+        return output.model_copy(update={"nearly_same": None, "text": _saved(output.record, [])})
     own = {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
     return output.model_copy(update={"record": output.record.model_copy(update=own)})
 
@@ -354,7 +383,7 @@ save_memory = Tool(
         "now on. Use it when they ask for something to be remembered, and for decisions, preferences and lessons that "
         "will matter again. One thing per call, complete in itself, with names and dates written out rather than "
         "'he' or 'tomorrow'. The same text is saved once: the answer then has `alreadySaved` and the id of the record "
-        "that is there."
+        "that is there. `nearlySame` has the ids of earlier records with nearly the same words."
     ),
     input_model=SaveMemoryInput,
     output_model=SaveMemoryOutput,

@@ -30,9 +30,11 @@ GOOD = {"email": "alice@example.com", "password": "correct horse battery"}
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch):
+def nothing_kept():
     """What a process remembers of another test's settings."""
-    monkeypatch.setattr(users, "_kept", [(-1.0e9, {})])
+    users.forget_kept_settings()
+    yield
+    users.forget_kept_settings()
 
 
 @pytest.fixture

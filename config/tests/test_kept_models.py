@@ -31,10 +31,12 @@ SOMEBODY = Caller(user_id=1)
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """What a process remembers of another test's settings."""
-    monkeypatch.setattr(users, "_kept", [(-1.0e9, {})])
+    users.forget_kept_settings()
     monkeypatch.setattr(language_models, "_lists", {})
     monkeypatch.setattr(language_models, "_windows", {})
     monkeypatch.setattr(staff_pages, "find_servers", lambda **_: [])
+    yield
+    users.forget_kept_settings()
 
 
 @pytest.fixture
@@ -180,7 +182,7 @@ def test_what_is_no_model_is_refused_beside_its_field(staff, fields, sentence):
 def test_another_process_offers_a_model_after_a_moment(staff, settings, monkeypatch):
     add(staff)
     # As a process that has read nothing since.
-    monkeypatch.setattr(users, "_kept", [(-1.0e9, {})])
+    users.forget_kept_settings()
     assert names() == []
     settings.KEPT_SETTINGS_SECONDS = 0
     assert names() == ["fast"]

@@ -262,6 +262,11 @@ def kept_setting(name: str, default: Any = None) -> Any:
     return _kept[0][1].get(name, default)
 
 
+def forget_kept_settings() -> None:
+    """Begin as a new process does."""
+    _kept[0] = (-1.0e9, {})
+
+
 def read_kept_settings() -> None:
     """Read all of them now."""
     _kept[0] = (time.monotonic(), dict(InstallationSetting.objects.values_list("name", "value")))

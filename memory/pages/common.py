@@ -180,8 +180,11 @@ LONGEST_TAGS = MAX_TAGS * (MAX_LABEL_LENGTH + 2)
 SCOPES = [
     (HistoryScope.ALL.value, _("Everything")),
     (HistoryScope.SESSIONS.value, _("Chats")),
-    (HistoryScope.MEMORY.value, _("Memory")),
+    (HistoryScope.NOTES.value, _("Notes")),
     (HistoryScope.DAILY_LOG.value, _("Daily logs")),
+    (HistoryScope.FILES.value, _("Files")),
+    # Of earlier addresses: a tab only while it is chosen.
+    (HistoryScope.MEMORY.value, _("Notes and daily logs")),
 ]
 
 
@@ -237,7 +240,6 @@ class SearchForm(ServiceForm):
     scope = forms.ChoiceField(
         choices=SCOPES,
         required=False,
-        widget=forms.RadioSelect,
         label=_("Where"),
         error_messages={"invalid_choice": _("There is no such place to search: choose one of these.")},
     )

@@ -42,10 +42,10 @@ from memory.pages.common import (
     place_in_words,
     show,
 )
+from memory.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
-from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
-from memory.search.query import Query, Speaker, parse_query, without_operator
+from memory.search.history import Counts, History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind, Reference
 
 RESULTS = 20
@@ -54,6 +54,9 @@ MORE_RESULTS = 50
 LIVE_RESULTS = 8
 LONGEST_LIVE = 200
 BY_DAY = "day"
+PAGE = "memory/search.html"
+# The header with which the page's script requests what a search changes.
+PART = "X-Recollect-Part"
 # The parameter that turns off reading dates in the query.
 ANY_TIME = "anytime"
 # The parameter with which the page requests reranking, after it has shown the first order.
@@ -62,7 +65,7 @@ LOOK_AGAIN = "again"
 NAMES = {
     Kind.MESSAGE: gettext_noop("Message"),
     Kind.SESSION: gettext_noop("Chat"),
-    Kind.MEMORY: gettext_noop("Memory"),
+    Kind.MEMORY: gettext_noop("Note"),
     Kind.DAILY_LOG: gettext_noop("Daily log"),
     Kind.ATTACHMENT: gettext_noop("File"),
 }
@@ -74,7 +77,6 @@ ICONS = {
     Kind.ATTACHMENT: "file",
 }
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
-SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_noop("in answers")}
 # The lines around a block of code, the row under a table's head, and the edges of its rows; strong, struck out, code; a
 # link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an empty line, for which there
 # is no room.
@@ -125,30 +127,6 @@ Group = tuple[date | None, Sequence[Shown]]
 """Results under one heading, which is their day; None for all of them, the best first."""
 
 
-def chips(query: Query) -> list[tuple[str, str]]:
-    """Each operator of the query in words, and the query without it."""
-    return [(_in_words(parse_query(each)), without_operator(query.written, each)) for each in query.operators]
-
-
-def _in_words(operator: Query) -> str:
-    match operator:
-        case Query(quotations=(words,)):
-            label = gettext("exactly “%(words)s”") % {"words": words}
-        case Query(excluded=(words,)):
-            label = gettext("without “%(words)s”") % {"words": words}
-        case Query(titles=(title,)):
-            label = gettext("in chats named “%(title)s”") % {"title": title}
-        case Query(speaker=Speaker() as speaker):
-            label = gettext(SPEAKERS[speaker])
-        case Query(before=date() as day):
-            label = gettext("before %(day)s") % {"day": date_format(day, "DATE_FORMAT")}
-        case Query(after=date() as day):
-            label = gettext("from %(day)s on") % {"day": date_format(day, "DATE_FORMAT")}
-        case _:
-            label = gettext("with code")
-    return label
-
-
 @page_that_searches
 def search(request: HttpRequest) -> HttpResponse:
     # Only `q` makes it a search: an address with filters and no words is the page before one.
@@ -196,6 +174,9 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         request,
         form,
         history=history,
+        counts=history.counts,
+        count=count_in_words(history.counts, requested.scope),
+        number=history.counts[requested.scope][0],
         groups=_groups(history, by_day=by_day),
         chips=chips(history.query) if history.query else [],
         can_look_again=len(history.results) > 1 and not (requested.rerank or by_day) and settings.RERANKER is not None,
@@ -212,12 +193,25 @@ def _failed(request: HttpRequest, form: SearchForm, error: RecollectError) -> Ht
     return response
 
 
-def _page(request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
-    by_day = request.GET.get("order") == BY_DAY
-    return read_as(
-        caller_of(request),
-        lambda: show(request, "memory/search.html", status=status, form=form, by_day=by_day, place="search", **context),
-    )
+def _page(
+    request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK, counts: Counts | None = None, **context: Any
+) -> HttpResponse:
+    """The page; for its own script, which searches while the user types, only the part that a search changes."""
+    is_part = PART in request.headers
+    today = timezone.localdate()
+    days = (form.cleaned_data.get("from"), form.cleaned_data.get("to")) if form.is_valid() else (None, None)
+    context |= {
+        "layout": "memory/part.html" if is_part else "intake/room.html",
+        "form": form,
+        "tabs": tabs(form, counts or {}),
+        "chosen_days": range_in_words(*days, today),
+        "ranges": ranges(today, days),
+        "by_day": request.GET.get("order") == BY_DAY,
+        "place": "search",
+    }
+    if is_part:
+        return read_as(caller_of(request), lambda: render(request, PAGE, context, status=status))
+    return read_as(caller_of(request), lambda: show(request, PAGE, status=status, **context))
 
 
 def _groups(history: History, *, by_day: bool) -> list[Group]:

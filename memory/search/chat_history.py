@@ -114,7 +114,7 @@ class ChatHistory:
 
 class Found(NamedTuple):
     """What both retrievers found. `pending`: how many of the scope's corpora have a passage without a vector.
-    `has_files`: whether the user has any file, in the scope or not.
+    `has_files`: whether the user has any file, in the scope or not. `is_cut`: others may share its terms.
 
     `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`. `lacks_quotation`: no
     text has the query's quotations, and these are others. `lacks_title`: no chat has the title.
@@ -128,6 +128,7 @@ class Found(NamedTuple):
     lacks_quotation: bool = False
     lacks_title: bool = False
     has_files: bool = False
+    is_cut: bool = False
 
 
 def search_chat_history(
@@ -542,7 +543,8 @@ def gather(
         hits=best + [hit for hit in also if hit.key not in known],
     )
     calibration = _calibration(embedder, hits, unrelated)
-    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files)
+    is_cut = len(best) >= texts
+    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut)
 
 
 def _calibration(embedder: Embedder, hits: Sequence[Hit], unrelated: float | None) -> Calibration:

@@ -4,11 +4,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
 from itertools import islice
 from typing import TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -19,6 +20,7 @@ from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
+from memory.models import Corpus
 from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import (
     LOOKED_FOR_VERSIONS,
@@ -36,6 +38,7 @@ from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
+    BEST,
     CORPORA_IN,
     Attachments,
     HistoryQuestion,
@@ -75,6 +78,13 @@ SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.MEMORY: (Memories(),),
     HistoryScope.DAILY_LOG: (Memories(),),
     HistoryScope.SESSIONS: (Messages(), Sessions()),
+    HistoryScope.NOTES: (Memories(),),
+    HistoryScope.FILES: (Attachments(),),
+}
+# What is counted apart in a scope.
+PARTS = {
+    HistoryScope.ALL: (HistoryScope.SESSIONS, HistoryScope.NOTES, HistoryScope.DAILY_LOG, HistoryScope.FILES),
+    HistoryScope.MEMORY: (HistoryScope.NOTES, HistoryScope.DAILY_LOG),
 }
 # The candidates for reranking: more than for chats alone, because weight and age change their order.
 LOOKED_AT = 30
@@ -125,6 +135,10 @@ class HistoryMatch:
     pieces: Sequence[Piece]
 
 
+Counts = Mapping[HistoryScope, tuple[int, bool]]
+"""A number of things by scope, and whether there may be more of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """`results`: the best first. `unfinished`: the sources that were not searched completely, by name.
@@ -134,6 +148,8 @@ class History:
     reranker ran. `has_nothing_relevant`: the results are only the nearest texts. `is_by_meaning_alone`: no text in
     scope has any of the query's words. `is_by_words_alone`: the embedding model's endpoint is left alone. `left_out`:
     the exact pieces of the query that were not searched.
+    `counts`: for the scope and each part of it that was searched, how many chats, notes, logs and files were found, and
+    whether there may be more.
     `query`: it with its operators. `lacking`: sentences about operators that no text fulfils, in English;
     `lacks_quotation`: no text has its quotations; `lacks_title`: no chat its title.
     """
@@ -148,6 +164,7 @@ class History:
     is_by_meaning_alone: bool = False
     is_by_words_alone: bool = False
     left_out: Sequence[str] = ()
+    counts: Counts = field(default_factory=dict)
     query: Query | None = None
     lacking: Sequence[str] = ()
     lacks_quotation: bool = False
@@ -193,6 +210,14 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     def read() -> History:
         results = _labelled(user, choose(ranked, asked, sources=sources, limit=request.max_results))
         literal = asked.literal_in_time
+        has_nothing_relevant = lacks_quotation or (
+            asked.has_nothing_near
+            and not (literal and literal.hits)
+            and all(found.relevance < RELATED for found in results)
+            and (files is None or (files.has_nothing_near and not files.literal.hits))
+        )
+        listed = ranked if len(results) == request.max_results else _shown_of(ranked, results)
+        relevant = ([], set()) if has_nothing_relevant else (listed, _cut_scopes(found, asked))
         return History(
             results,
             unfinished,
@@ -200,17 +225,12 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             window=window,
             preferred=() if asked.wants_everything else asked.parsed.times.words,
             is_reranked=is_reranked,
-            has_nothing_relevant=lacks_quotation
-            or (
-                asked.has_nothing_near
-                and not (literal and literal.hits)
-                and all(found.relevance < RELATED for found in results)
-                and (files is None or (files.has_nothing_near and not files.literal.hits))
-            ),
+            has_nothing_relevant=has_nothing_relevant,
             is_by_meaning_alone=bool(hits)
             and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
             is_by_words_alone=asked.vector is None,
             left_out=literal.left_out if literal else (),
+            counts=_counts(request.scope, *relevant),
             query=asked.parsed,
             lacking=asked.lacking if lacks_quotation == asked.lacks_quotation else (),
             lacks_quotation=lacks_quotation,
@@ -218,6 +238,40 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         )
 
     return _reading(user, deadline, read)
+
+
+def _shown_of(ranked: Sequence[Hit], results: Sequence[HistoryMatch]) -> list[Hit]:
+    """Those of the chats, notes, logs and files that are shown: not of those that only repeat a better one."""
+    references = [each.reference for each in results]
+    shown = {each.attachment_id or each.conversation_id or each.document_id or each.record_id for each in references}
+    return [hit for hit in ranked if hit.key[0] in shown]
+
+
+def _counts(scope: HistoryScope, hits: Sequence[Hit], cut: Collection[HistoryScope]) -> Counts:
+    """The number of things, not of hits: a chat with ten messages is one."""
+    things: dict[HistoryScope, set[UUID]] = defaultdict(set)
+    for hit in hits:
+        things[_scope_of(hit)].add(hit.key[0])
+    counts = {part: (len(things[part]), part in cut) for part in PARTS.get(scope, (scope,))}
+    if scope in PARTS:
+        counts[scope] = sum(count for count, _ in counts.values()), any(is_cut for _, is_cut in counts.values())
+    return counts
+
+
+def _cut_scopes(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion) -> set[HistoryScope]:
+    """The scopes in which more may be relevant than the sources found, or that were not searched completely."""
+    cut = {HistoryScope.SESSIONS} if len(found.get(Sessions.name) or ()) >= BEST else set()
+    if any(those is None for name, those in found.items() if name != Attachments.name) or asked.is_cut:
+        cut |= {HistoryScope.SESSIONS, HistoryScope.NOTES, HistoryScope.DAILY_LOG}
+    if Attachments.name in found and (found[Attachments.name] is None or asked.of_files.is_cut):
+        cut.add(HistoryScope.FILES)
+    return cut
+
+
+def _scope_of(hit: Hit) -> HistoryScope:
+    if hit.source == Memories.name:
+        return HistoryScope.DAILY_LOG if hit.corpus == Corpus.DAILY_LOG else HistoryScope.NOTES
+    return HistoryScope.FILES if hit.source == Attachments.name else HistoryScope.SESSIONS
 
 
 def _labelled(user: User, results: list[HistoryMatch]) -> list[HistoryMatch]:
@@ -246,7 +300,9 @@ def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, file
 
 
 def _counted(scope: Scope, files: HistoryQuestion | None) -> Scope:
-    return scope if files is None else replace(scope, corpora=(*scope.corpora, *files.scope.corpora))
+    if files is None or files.scope is scope:
+        return scope
+    return replace(scope, corpora=(*scope.corpora, *files.scope.corpora))
 
 
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:

@@ -47,15 +47,19 @@ class LiteralHits:
     left_out: Sequence[str] = ()
     is_whole_exact: bool = False
 
+    @property
+    def lists(self) -> tuple[Sequence[Hit], ...]:
+        return (self.whole, *self.pieces)
+
     @cached_property
     def hits(self) -> dict[Key, Hit]:
-        return {hit.key: hit for found in (self.whole, *self.pieces) for hit in found}
+        return {hit.key: hit for found in self.lists for hit in found}
 
     def without(self, keys: Collection[Key]) -> Self:
         """Without these texts, which contain it and answer nothing."""
         if self.hits.keys().isdisjoint(keys):
             return self
-        whole, *pieces = ([hit for hit in found if hit.key not in keys] for found in (self.whole, *self.pieces))
+        whole, *pieces = ([hit for hit in found if hit.key not in keys] for found in self.lists)
         return replace(self, whole=whole, pieces=pieces)
 
     @cached_property

@@ -12,15 +12,21 @@ from core.errors import SearchFailed
 from core.isolation.acting import acting_as
 from intake.models import User
 from memory.backends.embedders import Embedder, Vector, get_embedder
-from memory.index import vectors
+from memory.index import scoring, vectors
 from memory.models import Corpus, Embedding, MemoryRecord
 from memory.models.documents import Scope
 from memory.records import RecordOutput
+from memory.search.fusion import Fingerprint
+from memory.search.texts import SEARCHED_LENGTH
 
 logger = logging.getLogger(__name__)
 
 # One query must not load more than this of a user's records into memory, each up to 32,000 characters long.
 MAX_TOP_K = 50
+# The best records by words are compared with a new one. With a larger share of their words in common they are nearly
+# the same.
+COMPARED = 5
+NEARLY = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,29 @@ def search_memory(
     """
     with _failing_as_search():
         return _search(query, user=user, embedder=embedder or get_embedder())
+
+
+def floor_of_relevance() -> float | None:
+    """The similarity below which the active model's results are mostly chance; None for one without tuned numbers."""
+    calibration = get_embedder().calibration
+    return None if calibration is None else 1.0 - calibration.far
+
+
+def find_nearly_same(*, user: User, content: str, project_id: str) -> list[UUID]:
+    """The records of the same project that share nearly all of their words with this text, in the same runs.
+
+    By their words: a vector would be a call of a model, and the caller is in a transaction.
+    """
+    scope = Scope(user, (Corpus.RECORD,))
+    hits, _ = scoring.score(scope, query=content[:SEARCHED_LENGTH], limit=COMPARED)
+    rows = MemoryRecord.objects.for_user(user).filter(pk__in=[hit.key[0] for hit in hits], project_id=project_id)
+    texts = {pk: Fingerprint.of(text) for pk, text in rows.values_list("pk", "content")}
+    own = Fingerprint.of(content)
+    return [
+        pk
+        for pk in dict.fromkeys(hit.key[0] for hit in hits)
+        if pk in texts and min(own.share_in(texts[pk]), texts[pk].share_in(own)) > NEARLY
+    ]
 
 
 def count_pending(*, user: User) -> int:

@@ -34,7 +34,7 @@ from memory.search.chat_history import RELATED, Found, find_related, is_near, is
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
-from memory.search.literal import FEW, LiteralHits, Narrowing, find_literal, with_literal
+from memory.search.literal import FEW, LITERAL, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query, Speaker
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 
@@ -44,6 +44,8 @@ WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
 # A text without any of the query's terms is a result if it is at least this likely, or near in meaning. A question in
 # another language than English shares no terms with what was said in English, and is farther from it.
 LIKELY, LIKELY_ABROAD = 0.03, RELATED
+# If every one of so many texts is relevant, there may be others behind the last.
+MANY = 50
 UNTITLED = "Untitled"
 HEADINGS_SHOWN = 2
 
@@ -53,6 +55,9 @@ class HistoryScope(StrEnum):
     MEMORY = "memory"
     DAILY_LOG = "daily_log"
     SESSIONS = "sessions"
+    # Of the search page alone: the tool has the scopes of the contract.
+    NOTES = "notes"
+    FILES = "files"
 
 
 class Kind(StrEnum):
@@ -70,6 +75,8 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
     HistoryScope.MEMORY: WRITTEN_DOWN,
     HistoryScope.DAILY_LOG: (Corpus.DAILY_LOG,),
     HistoryScope.SESSIONS: (Corpus.CHAT,),
+    HistoryScope.NOTES: (Corpus.MEMORY, Corpus.RECORD),
+    HistoryScope.FILES: (Corpus.ATTACHMENT,),
 }
 
 
@@ -132,12 +139,23 @@ class HistoryQuestion:
     @cached_property
     def of_files(self) -> "HistoryQuestion":
         """The same question, asked of the user's files."""
+        if self.scope.corpora == (Corpus.ATTACHMENT,):
+            return self
         return replace(self, scope=replace(self.scope, corpora=(Corpus.ATTACHMENT,)))
 
     @property
     def has_nothing_near(self) -> bool:
         """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
         return not self.wants_everything and is_nearest_only(self._found.hits, self._found.calibration)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether more texts than those that were found may be relevant, or the time was up."""
+        found, literal = self._done.get("found"), self._done.get("literal")
+        if not (isinstance(found, Found) and isinstance(literal, LiteralHits)):
+            return True
+        is_near_to_the_last = len(self.related) == len(found.hits) >= MANY
+        return found.is_cut or is_near_to_the_last or any(len(each) >= LITERAL for each in literal.lists)
 
     @property
     def lacking(self) -> list[str]:

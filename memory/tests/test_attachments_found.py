@@ -71,11 +71,11 @@ def test_half_a_word_and_a_number_in_a_file_are_found(alice):
     assert found(alice, "ellobo")[0].file == "order.txt"
 
 
-def test_files_are_found_in_everything_and_in_no_other_scope(alice):
+def test_files_are_found_in_everything_and_in_their_own_scope_alone(alice):
     attach(alice, b"The deposit is paid back", "lease.txt", message="Hello")
     for scope in HistoryScope:
         kinds = {each.kind for each in found(alice, "deposit", scope=scope)}
-        assert kinds == ({Kind.ATTACHMENT} if scope is HistoryScope.ALL else set())
+        assert kinds == ({Kind.ATTACHMENT} if scope in (HistoryScope.ALL, HistoryScope.FILES) else set())
 
 
 def test_nobody_finds_the_files_of_another(alice):
@@ -182,7 +182,7 @@ def test_the_passages_of_one_file_are_one_card(alice, client):
     attach(alice, files.pdf([f"The deposit of flat {number} is paid back" for number in range(6)]), "flats.pdf")
     client.force_login(alice)
     page = client.get("/search/", {"q": "deposit"}).text
-    first, *_ = page.split("<details")
+    first, *_ = page.split('<details class="more-from"')
     assert first.count(">flats.pdf</a></h2>") == 1
     assert "5 more passages here" in page
 

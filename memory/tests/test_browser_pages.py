@@ -9,6 +9,7 @@ from core.isolation.acting import acting_as
 from intake.models import User
 from intake.tests.factories import NOW, a_long_conversation, a_turn
 from memory import documents, index, records
+from testing.accessibility import bring_axe, look_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -26,11 +27,23 @@ def search_for(page: Page, words: str) -> None:
     page.wait_for_url(re.compile(r"/search/\?"))
 
 
+def tab(page: Page, name: str):
+    return page.get_by_role("navigation", name="Where to search").get_by_role("link", name=name)
+
+
 def note(user: User, text: str) -> None:
     with acting_as(user):
         documents.append(user=user, day=None, text=text, now=NOW)
         documents.append(user=user, day=NOW.date(), text=text, now=NOW)
         records.create(user=user, content=text, type="x" * 100, tags=["y" * 100], now=NOW)
+
+
+def notes(user: User) -> None:
+    """One of each kind, none of which repeats another."""
+    with acting_as(user):
+        documents.append(user=user, day=None, text="Plays the cello on Thursdays", now=NOW)
+        documents.append(user=user, day=NOW.date(), text="Bought new strings for a cello today", now=NOW)
+        records.create(user=user, content="Grandmother's cello was built in Mirecourt", now=NOW)
 
 
 def test_a_result_from_deep_in_a_long_answer_opens_there(open_page, person):
@@ -69,26 +82,120 @@ def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, p
 
 
 def test_another_place_is_searched_at_a_click_and_an_address_says_only_what_was_asked(open_page, person):
-    note(person, "The cello is in tune")
+    notes(person)
     page = open_page("/search/", user=person)
     search_for(page, "cello")
     assert page.url.endswith("/search/?q=cello")
-    page.get_by_role("radio", name="Daily logs").click()
+    tab(page, "Daily logs").click()
     page.wait_for_url("**/search/?q=cello&scope=daily_log")
-    expect(page.get_by_role("radio", name="Daily logs")).to_be_checked()
+    expect(tab(page, "Daily logs")).to_have_attribute("aria-current", "true")
     expect(page.locator("[data-result]")).to_have_count(1)
+    # What this search does not count is known from the one before.
+    expect(tab(page, "Everything")).to_contain_text("3")
+    expect(tab(page, "Notes")).to_contain_text("2")
+    page.go_back()
+    page.wait_for_url("**/search/?q=cello")
+    expect(page.locator("[data-result]")).to_have_count(3)
 
 
-def test_by_the_keys_alone_nothing_is_searched_before_it_is_asked_for(open_page, person):
+def test_a_tab_and_the_dates_are_chosen_by_the_keys_alone(open_page, person):
+    notes(person)
     page = open_page("/search/?q=cello", user=person)
-    page.get_by_role("radio", name="Everything").focus()
-    page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("radio", name="Chats")).to_be_checked()
-    assert page.url.endswith("/search/?q=cello")
+    tab(page, "Everything").focus()
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search/?q=cello&scope=sessions")
+    expect(tab(page, "Chats")).to_be_focused()
+    dates = page.locator("[data-when] summary")
+    dates.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="Last year")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="Last year")).to_be_hidden()
+    expect(dates).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Last year").press("Enter")
+    page.wait_for_url("**from=*")
+    expect(dates).to_contain_text("Last year")
+    page.get_by_role("link", name="Remove the dates").press("Enter")
+    page.wait_for_url("**/search/?q=cello&scope=sessions")
+    expect(dates).to_contain_text("Any time")
     page.locator("body").press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
+
+
+def test_results_come_while_one_types_and_the_address_follows(open_page, person):
+    notes(person)
+    page = open_page("/memory/", user=person)
+    page.goto("/search/")
+    page.get_by_role("searchbox").press_sequentially("cello")
+    page.wait_for_url("**/search/?q=cello")
+    expect(page.locator("[data-result]")).to_have_count(3)
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    expect(page).to_have_title("cello · Search · Recollect")
+    expect(page.locator("[data-search-status]")).to_have_text("3 results")
+    page.reload()
+    expect(page.get_by_role("searchbox")).to_have_value("cello")
+    expect(page.locator("[data-result]")).to_have_count(3)
+    page.go_back()
+    page.wait_for_url("**/memory/")
+
+
+def test_a_slow_answer_to_fewer_letters_is_never_shown(open_page, person):
+    notes(person)
+    page = open_page("/search/", user=person)
+    waiting = []
+
+    def hold_the_first(route):
+        if waiting:
+            route.continue_()
+        else:
+            waiting.append(route)
+
+    page.route(re.compile(r"/search/\?q="), hold_the_first)
+    page.get_by_role("searchbox").fill("viola")
+    expect(page.locator("[data-search-found]")).to_have_attribute("aria-busy", "true")
+    page.get_by_role("searchbox").fill("cello")
+    expect(page.locator("[data-result]")).to_have_count(3)
+    assert len(waiting) == 1
+    expect(page.locator("[data-search-found]")).not_to_have_attribute("aria-busy", "true")
+    assert page.url.endswith("/search/?q=cello")
+
+
+def test_nothing_beside_the_results_moves_while_one_types(open_page, person):
+    notes(person)
+    page = open_page("/search/?q=cello", user=person)
+    places = "() => [...document.querySelectorAll('.search-line, [data-tab], [data-when]')].map((each) => each.offsetLeft + ' ' + each.offsetTop)"
+    before = page.evaluate(places)
+    page.get_by_role("searchbox").fill("no such thing")
+    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    assert page.evaluate(places) == before
+    page.get_by_role("searchbox").fill("")
+    expect(page.get_by_role("heading", name="Find what you said")).to_be_visible()
+    assert page.evaluate(places) == before
+    assert page.url.endswith("/search/")
+
+
+def test_a_day_is_chosen_in_the_menu_of_dates(open_page, person):
+    notes(person)
+    page = open_page("/search/?q=cello", user=person)
+    page.locator("[data-when] summary").click()
+    page.get_by_label("From").fill("2026-02-01")
+    page.get_by_label("to", exact=True).fill("2026-02-28")
+    page.get_by_role("button", name="Show these days").click()
+    page.wait_for_url("**/search/?q=cello&from=2026-02-01&to=2026-02-28")
+    expect(page.locator("[data-when] summary")).to_contain_text("February 2026")
+    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+
+
+def test_the_tabs_and_the_open_menu_of_dates_are_accessible(open_page, person):
+    notes(person)
+    page = open_page(user=person)
+    bring_axe(page)
+    page.goto("/search/?q=cello&from=2026-02-05&to=2026-03-17")
+    expect(page.locator("[data-result]")).to_have_count(3)
+    page.locator("[data-when] summary").click()
+    assert look_at(page) == {}
 
 
 def test_a_slash_in_a_text_is_a_slash(open_page, person):
@@ -121,7 +228,7 @@ def test_everything_works_without_javascript(open_page, person):
     page.get_by_role("button", name="Add").click()
     expect(page.locator(".note")).to_contain_text("Bought rosin")
     page.get_by_role("link", name="Search").click()
-    page.get_by_role("radio", name="Daily logs").click()
+    tab(page, "Daily logs").click()
     search_for(page, "rosin")
     expect(page.locator("[data-result]")).to_have_count(1)
     page.locator("[data-result] a").click()

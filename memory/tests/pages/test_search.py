@@ -5,9 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 from html import unescape
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.http import QueryDict
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -16,7 +17,9 @@ from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, records
 from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.pages.narrowing import range_in_words
 from memory.pages.searching import marked
+from memory.search.chat_history import TEXTS_BY_TERMS
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
 from memory.search.sources import Messages
@@ -94,10 +97,145 @@ def test_scope_and_dates_narrow_the_search_and_stay_in_the_form(client, alice):
     documents.append(user=alice, day=date(2026, 2, 9), text="Cello lesson held.", now=NOW)
     page = page_of(client, q="cello", scope="daily_log", **{"from": "2026-02-05", "to": "2026-02-10"})
     assert links_on(page) == [reverse("memory:log", args=["2026-02-09"])]
-    assert '<input type="radio" name="scope" value="daily_log" checked>' in page
+    assert '<input type="hidden" name="scope" value="daily_log">' in page
     assert 'value="2026-02-05"' in page
     assert 'value="2026-02-10"' in page
     assert 'value="cello"' in page
+
+
+def tabs_on(page: str) -> dict[str, str]:
+    return dict(re.findall(r'data-tab="[^"]*"[^>]*>([^<]*) <span class="kind-count" data-count>([^<]*)</span>', page))
+
+
+def test_each_kind_is_a_tab_with_the_number_of_its_results(client, alice):
+    turn = a_turn(alice, "Is the cello tuned?")
+    a_turn(alice, "Tune the cello again", conversation=turn.conversation)
+    a_turn(alice, "Nothing of it")
+    documents.append(user=alice, day=None, text="Plays the cello.", now=NOW)
+    documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    page = page_of(client, q="cello")
+    # Two messages of one chat are one card.
+    assert tabs_on(page) == {"Everything": "4", "Chats": "1", "Notes": "2", "Daily logs": "1", "Files": "0"}
+    assert re.search(r'href="\?q=cello&amp;scope=notes" data-tab="notes"', page)
+    assert "4 results" in page
+
+
+def test_a_chosen_tab_knows_its_own_number_and_no_other(client, alice):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
+    page = page_of(client, q="cello", scope="notes")
+    assert tabs_on(page) == {"Everything": "", "Chats": "", "Notes": "1", "Daily logs": "", "Files": ""}
+    assert re.search(r'data-tab="notes" aria-current="true"', page)
+    assert 'href="?q=cello" data-tab=""' in page
+
+
+def test_the_scope_of_earlier_addresses_still_has_notes_and_logs(client, alice):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
+    page = page_of(client, q="cello", scope="memory")
+    assert len(results_on(page)) == 2
+    assert tabs_on(page)["Notes and daily logs"] == "2"
+    assert (tabs_on(page)["Notes"], tabs_on(page)["Daily logs"]) == ("1", "1")
+    assert "Notes and daily logs" not in page_of(client, q="cello")
+
+
+def test_where_the_candidates_were_cut_the_number_says_that_there_may_be_more(client, alice):
+    for number in range(TEXTS_BY_TERMS):
+        records.create(user=alice, content=f"Cello string {number}", now=NOW)
+    a_turn(alice, "The cello again")
+    tabs = tabs_on(page_of(client, q="cello"))
+    assert (tabs["Everything"], tabs["Notes"], tabs["Files"]) == ("50+", "50+", "0")
+    assert tabs["Chats"] in ("", "1+")
+    records.create(user=alice, content="A viola", now=NOW)
+    assert tabs_on(page_of(client, q="viola"))["Notes"] == "1"
+
+
+def test_a_repetition_of_a_better_result_is_not_counted(client, alice):
+    for _ in range(2):
+        records.create(user=alice, content="The cello was made in 1921 by her grandfather.", now=NOW)
+    page = page_of(client, q="cello")
+    assert len(results_on(page)) == 1
+    assert tabs_on(page)["Notes"] == "1"
+
+
+def test_the_nearest_texts_count_as_no_results(client, alice):
+    documents.append(user=alice, day=None, text="Plays the cello.", now=NOW)
+    page = page_of(client, q='"viola" cello')
+    assert "These are the closest texts." in page
+    assert tabs_on(page)["Everything"] == "0"
+    assert "data-summary" not in page
+
+
+def test_a_source_that_was_not_searched_completely_has_no_zero(client, alice, monkeypatch):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+
+    def slow(self, asked):
+        raise OutOfTime
+
+    monkeypatch.setattr(Messages, "find", slow)
+    tabs = tabs_on(page_of(client, q="cello"))
+    assert (tabs["Everything"], tabs["Chats"], tabs["Notes"]) == ("1+", "", "1+")
+
+
+def test_counting_asks_the_database_nothing(client, alice, monkeypatch):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    with CaptureQueriesContext(connection) as counted:
+        page_of(client, q="cello")
+    monkeypatch.setattr("memory.search.history._counts", lambda scope, *_: {scope: (1, False)})
+    with CaptureQueriesContext(connection) as uncounted:
+        page_of(client, q="cello")
+    assert len(counted) == len(uncounted)
+
+
+def test_the_script_gets_only_the_part_that_a_search_changes(client, alice):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    page = client.get(SEARCH, {"q": "cello"}, headers={"X-Recollect-Part": "results"}).content.decode()
+    assert "<title>cello · Search · Recollect</title>" in page
+    assert "data-narrowing" in page and "data-search-found" in page
+    assert len(results_on(page)) == 1
+    assert "data-sidebar" not in page and "<script" not in page
+    assert "data-sidebar" in page_of(client, q="cello")
+
+
+def test_the_passage_comes_first_and_its_title_its_day_and_its_kind_below(client, alice):
+    a_turn(alice, "Plan a week", "Take the cello along")
+    index.embed_pending()
+    (result,) = results_on(page_of(client, q="cello along", scope="sessions"))
+    places = [result.index(each) for each in ("</mark>", "<h2>", "<time", ">Message<")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (None, None, ""),
+        (date(2026, 3, 4), date(2026, 3, 4), "Today"),
+        (date(2026, 3, 2), date(2026, 3, 8), "This week"),
+        (date(2026, 3, 1), date(2026, 3, 31), "This month"),
+        (date(2026, 1, 1), date(2026, 12, 31), "This year"),
+        (date(2025, 1, 1), date(2025, 12, 31), "Last year"),
+        (date(2024, 1, 1), date(2024, 12, 31), "2024"),
+        (date(2024, 2, 1), date(2024, 2, 29), "February 2024"),
+        (date(2026, 2, 5), date(2026, 2, 5), "5 February 2026"),
+        (date(2026, 2, 5), date(2026, 3, 1), "5 Feb 2026 to 1 Mar 2026"),
+        (date(2026, 2, 5), None, "from 5 February 2026 on"),
+        (None, date(2026, 2, 5), "until 5 February 2026"),
+    ],
+)
+def test_a_range_of_dates_has_a_short_name(first, last, words):
+    assert range_in_words(first, last, date(2026, 3, 4)) == words
+
+
+def test_each_range_is_a_link_and_the_chosen_one_can_be_removed(client, alice):
+    today = alice.local_time(timezone.now()).date()
+    page = page_of(client, q="cello", scope="notes", **{"from": today.isoformat(), "to": today.isoformat()})
+    day = f"from={today}&amp;to={today}"
+    assert f'<a href="?q=cello&amp;scope=notes&amp;{day}" aria-current="true">Today</a>' in page
+    assert f'href="?q=cello&amp;scope=notes&amp;from={today.year - 1}-01-01&amp;to={today.year - 1}-12-31">Last' in page
+    assert '<a class="when-remove" href="?q=cello&amp;scope=notes"' in page
+    page = page_of(client, q="cello")
+    assert "Any time" in page and "when-remove" not in page
 
 
 def test_a_line_of_a_long_note_is_shown_below_its_headings(client, alice):
