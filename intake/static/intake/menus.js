@@ -17,22 +17,28 @@ export function listenForMenus() {
 
 function onClick(event) {
   const button = event.target.closest("[data-menu-button]");
-  // A copy of a template has no id; what a click does by itself comes after its listeners.
-  if (button) button.popoverTargetElement = menuOf(button);
+  if (button) toggle(button, event);
   else event.target.closest('[role="menu"][popover] [role="menuitem"]:not([aria-disabled])')?.closest("[popover]").hidePopover();
 }
 
-function onToggle({ target, newState }) {
-  if (!target.matches?.('[role="menu"][popover]')) return;
-  const button = buttonOf(target);
-  button.ariaExpanded = String(newState === "open");
-  if (newState !== "open") {
-    if (opened === target) opened = null;
-    return;
-  }
-  opened = target;
+/** At once: the next key belongs to the menu already, and the event comes later. */
+function toggle(button, event) {
+  const menu = menuOf(button);
+  // A copy of a template has no id, and a press on a menu's own button must not close it first.
+  button.popoverTargetElement = menu;
+  event.preventDefault();
+  menu.togglePopover();
+  if (!menu.matches(":popover-open")) return;
+  opened = menu;
+  button.ariaExpanded = "true";
   place();
-  entriesOf(target)[0]?.focus({ preventScroll: true });
+  entriesOf(menu)[0]?.focus({ preventScroll: true });
+}
+
+function onToggle({ target, newState }) {
+  if (newState === "open" || !target.matches?.('[role="menu"][popover]')) return;
+  buttonOf(target).ariaExpanded = "false";
+  if (opened === target) opened = null;
 }
 
 function onKey(event) {
