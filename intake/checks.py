@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from core.validation import strict_parts
 from intake import ports
+from intake.accounts.login_header import check_login_header
 from intake.agent.language_models import ANTHROPIC, as_tokens
 from intake.models.conversations import MODEL_NAME_LENGTH
 
@@ -72,7 +73,7 @@ def check_ports(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 def refuse_unless_reachable() -> None:
     """Raises `ImproperlyConfigured` with each check's id and the way out."""
-    if found := check_addresses(None):
+    if found := [*check_addresses(None), *check_login_header(None)]:
         raise ImproperlyConfigured("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
 
 

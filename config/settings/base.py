@@ -115,6 +115,8 @@ MIDDLEWARE = [
     # Pages require a registered user unless a view says otherwise.
     "intake.accounts.identity.RegisteredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    # None of it without LOGIN_HEADER.
+    "intake.accounts.login_header.login_by_header",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "intake.web.middleware.FailureMiddleware",
 ]
@@ -227,6 +229,10 @@ KEPT_SETTINGS_SECONDS = 2.0
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 # The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them.
 RETENTION_DAYS = env.int("RETENTION_DAYS", default=0)
+# The header in which a proxy names the person by their email address, such as "Remote-Email", and the addresses or
+# networks of that proxy as this server sees them. From anywhere else the header is ignored. Empty: no such log-in.
+LOGIN_HEADER = env.str("LOGIN_HEADER", default="")
+LOGIN_HEADER_FROM = env.list("LOGIN_HEADER_FROM", default=[])
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"

@@ -9,15 +9,17 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from config.stack import StackError, use_utf8
-from config.stack.paths import full_disk, reason, refuse_another_data_folder, servers_dir, var_dir
+from config.stack import RUN, StackError, use_utf8
+from config.stack.paths import STOP_COMMAND, full_disk, reason, refuse_another_data_folder, servers_dir, var_dir
 from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
-from config.stack.supervisor import Address, RunPaths, Supervisor, say
+from config.stack.supervisor import Address, RunPaths, Supervisor, ask, say
 
 # A supervisor starts or stops all its parts in less time.
 STOP_SECONDS = 20
@@ -34,6 +36,8 @@ def main() -> None:
     try:
         if arguments.command == "down":
             down()
+        elif arguments.command == "status":
+            status()
         else:
             up(Address(arguments.host, _port(arguments.port)), demo=arguments.demo)
     except (StackError, OSError) as error:
@@ -48,6 +52,7 @@ def _parse() -> argparse.Namespace:
     start.add_argument("--port", default="8000")
     start.add_argument("--demo", action="store_true", help="load the sample data")
     commands.add_parser("down", help="stop what `up` started")
+    commands.add_parser("status", help="say where it answers; exit status 1 if it does not")
     return parser.parse_args()
 
 
@@ -129,13 +134,25 @@ def down() -> None:
         say(full)
 
 
+def status() -> None:
+    """Raises StackError unless a web process of the present run answers and is well."""
+    address = RunPaths(var_dir()).address
+    if not address.exists():
+        raise StackError("Nothing is running, or it has not started yet.")
+    url = urlsplit(address.read_text())
+    answer = ask(Address(url.hostname or "127.0.0.1", url.port or 0), {**os.environ, RUN: ""})
+    if not answer.text.startswith(f"{HTTPStatus.OK:d} "):
+        raise StackError(f"{address.read_text()}/healthz: {answer.text}.")
+    say(f"Recollect runs at {address.read_text()}.")
+
+
 def _report_running(paths: RunPaths, lock: RunLock) -> None:
     """Wait until the supervisor that holds the lock has an address, and print it."""
     deadline = time.monotonic() + START_SECONDS
     is_announced = False
     while time.monotonic() < deadline and not lock.acquire():
         if paths.address.exists():
-            say(f"Recollect is already running at {paths.address.read_text()} (`make down` stops it).")
+            say(f"Recollect is already running at {paths.address.read_text()} (`{STOP_COMMAND}` stops it).")
             return
         if not is_announced:
             say("Recollect is already starting …")

@@ -15,6 +15,8 @@ from pathlib import Path
 from config.stack import StackError
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
+# As its user has started it: from a wheel (config/ops/wheel.py), or from a copy of the project.
+STOP_COMMAND = "recollect down" if BASE_DIR.name == "recollect_server" else "make down"
 # Root's servers are here: outside any home, where their account can reach them.
 SYSTEM_DIR = Path("/var/lib/recollect")
 # PostgreSQL refuses to run as root, and a broker need not; the first of these accounts that exists runs both.

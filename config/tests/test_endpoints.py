@@ -8,7 +8,15 @@ from django.utils import timezone
 
 from config.celery import app
 from config.tests.endpoints import house, walking
-from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
+from config.tests.endpoints.matrix import (
+    PERSONAL_QUERYSETS,
+    REGISTER,
+    InSession,
+    NamedInHeader,
+    Nobody,
+    a_matrix,
+    undone,
+)
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.isolation.acting import acting_as
 from intake.models import Attachment, AttachmentPiece, Conversation, Turn, User
@@ -40,6 +48,27 @@ def no_filters(monkeypatch):
 @pytest.fixture
 def no_policies(matrix):
     take_policies_away()
+
+
+def test_a_header_of_a_proxy_opens_an_account_from_its_address_alone(matrix, settings):
+    settings.LOGIN_HEADER, settings.LOGIN_HEADER_FROM, settings.REGISTRATION = "Remote-Email", ["192.0.2.7"], "closed"
+    alice, bob = matrix.owner.user.email, matrix.other.user.email
+    nobody = Nobody()
+    forged = NamedInHeader(alice, address="192.0.2.8")
+    by_proxy, in_session = NamedInHeader(bob, address="192.0.2.7"), InSession(matrix.other)
+    reading = [slot for slot in matrix._slots(ENDPOINTS, every_method=False) if slot[1] == "GET"]
+    assert len(reading) > 100
+    for endpoint, method, probe in reading:
+        for one, other in ((forged, nobody), (by_proxy, in_session)):
+            with undone():
+                here = matrix._ask(one, endpoint, method, probe)
+                there = matrix._ask(other, endpoint, method, probe)
+            assert here.status == there.status, (endpoint.route, here, there)
+            matrix._look_for_words(endpoint, method, probe, here, one.name, matrix.owner.words)
+    assert not matrix.found, "\n".join(matrix.found)
+    # The header does its work: otherwise the second half would say nothing.
+    account = next(slot for slot in reading if slot[0].route == "settings/account/")
+    assert bob in matrix._ask(by_proxy, *account).body
 
 
 @pytest.mark.parametrize(

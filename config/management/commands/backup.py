@@ -54,6 +54,7 @@ def _write(out: IO[bytes]) -> int:
             "format": "recollect-backup/1",
             "made_at": timezone.now().isoformat(),
             "postgresql": backup.version(),
+            "pg_dump": backup.dumping_major(),
             "roles_prefix": settings.DATABASE_ROLES.prefix,
             "settings": restore.kept_settings(),
             "migrations": applied_migrations(),

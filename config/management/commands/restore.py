@@ -31,7 +31,7 @@ class Command(BaseCommand):
                 manifest = backup.read_manifest(file, passphrase=passphrase())
                 _refuse_unless_fitting(manifest)
                 file.seek(0)
-                backup.restore(backup.read_dump(file, passphrase=passphrase()))
+                backup.restore(manifest, backup.read_dump(file, passphrase=passphrase()))
             complaints = list(restore.differences(manifest, was_just_restored=True))
             settings_changed = list(restore.changed_settings(manifest))
             if restore.is_of_other_migrations(manifest):
@@ -64,9 +64,12 @@ def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
             "DATABASE_ROLE_PREFIX."
         )
     with connected_as_owner(), connection.cursor() as cursor:
-        if backup.version() // 10_000 < int(manifest["postgresql"]) // 10_000:
+        made_with = int(manifest["postgresql"]) // 10_000
+        if backup.major() < made_with:
             raise CommandError(
-                "The backup is of a newer PostgreSQL than this one: restore it into that version or later."
+                f"The backup is of PostgreSQL {made_with}, and this server is PostgreSQL {backup.major()}, which "
+                f"cannot read it: restore it into PostgreSQL {made_with} or later. `make up` and Compose run "
+                "PostgreSQL 18."
             )
         if User._meta.db_table in connection.introspection.table_names(cursor) and User.objects.exists():
             raise CommandError("This product has users already: a backup is restored into an empty one.")

@@ -16,6 +16,7 @@ from typing import Any
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
 from django.db import connection, transaction
 from django.test import Client
 from django.urls import resolve
@@ -135,6 +136,19 @@ class WithToken(Nobody):
 
     def _headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._secret}"}
+
+
+class NamedInHeader(Nobody):
+    """Sends the header in which a proxy names a person (`LOGIN_HEADER`), from this address."""
+
+    def __init__(self, email: str, *, address: str) -> None:
+        super().__init__()
+        self.name = f"a sender of the header for {email} from {address}"
+        self._email = email
+        self._client.defaults["REMOTE_ADDR"] = address
+
+    def _headers(self) -> dict[str, str]:
+        return {settings.LOGIN_HEADER: self._email}
 
 
 @dataclass
