@@ -86,3 +86,21 @@ def test_every_page_is_accessible_in_both_colours_on_a_desktop_and_on_a_phone(op
     assert len(looked_at) > 50
     complaints = [f"{path} ({look}): {what}" for (_, path), wrong in looked_at.items() for what, look in wrong.items()]
     assert not complaints, "\n".join(complaints)
+
+
+def test_the_menus_and_the_dialog_of_a_chat_are_accessible_in_both_colours(open_page, alice):
+    page = open_page(user=alice.user)
+    bring_axe(page)
+    page.goto(page.locator("[data-all-chats] [data-conversation-id] a").first.get_attribute("href"))
+    wrong = {}
+    for opener in (page.locator(".turn").last.get_by_role("button", name="More"), page.locator(".person-button")):
+        page.set_viewport_size({"width": 1280, "height": 900})
+        opener.click()
+        page.get_by_role("menu").wait_for()
+        wrong |= look_at(page)
+        page.keyboard.press("Escape")
+    page.locator(".turn").last.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    page.get_by_role("dialog").wait_for()
+    wrong |= look_at(page)
+    assert wrong == {}

@@ -63,6 +63,36 @@ def test_a_chat_is_given_another_model_and_instructions_by_keyboard_and_keeps_th
     assert (conversation.model, conversation.uses_memory) == ("scripted", False)
 
 
+def test_another_model_answers_again_and_is_the_chats_model_from_then_on(open_page, person, two_models):
+    model = two_models(Say(("One.",)), Say(("Deeper.",)))
+    page = open_page(user=person)
+    say(page, "Hello")
+    answered(page)
+    last_turn(page).get_by_role("button", name="Other models").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menu", name="Answer again with")).to_be_visible()
+    expect(page.get_by_role("menuitem")).to_have_text(["slow-and-deep"])
+    expect(page.get_by_role("menuitem", name="slow-and-deep")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(last_turn(page).locator(".prose")).to_have_text("Deeper.")
+    answered(page)
+    expect(last_turn(page).locator(".versions")).to_have_text("2/2")
+    assert [request["model"] for request in model.requests] == ["scripted", "deep"]
+    expect(page.get_by_label("Model", exact=True)).to_have_value("slow-and-deep")
+    assert Conversation.objects.get().model == "slow-and-deep"
+    last_turn(page).get_by_role("button", name="Other models").click()
+    expect(page.get_by_role("menuitem")).to_have_text(["scripted"])
+
+
+def test_with_one_model_there_is_no_other_to_answer_again(open_page, person, language_model):
+    language_model(Say(("One.",)))
+    page = open_page(user=person)
+    say(page, "Hello")
+    answered(page)
+    expect(last_turn(page).get_by_role("button", name="Answer again")).to_be_visible()
+    expect(last_turn(page).get_by_role("button", name="Other models")).to_be_hidden()
+
+
 def test_an_open_page_offers_a_model_that_came_later_once_it_is_looked_at_again(
     open_page, person, two_models, settings
 ):

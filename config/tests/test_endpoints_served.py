@@ -60,11 +60,14 @@ def over_mcp(homes, secret, tools):
 def in_chat(homes, caller, tools):
     """What the model is told by each tool when it works for this caller."""
     given = toolset(caller).tools
+    elsewhere = SimpleNamespace(deps=SimpleNamespace(conversation_id=None))
     assert tools.keys() - given.keys() <= {"get_context"}, "the chat has its notes in its prompt"
     offered = {name: probes for name, probes in tools.items() if name in given}
     for name, probe in ((name, probe) for name, probes in offered.items() for probe in probes):
         try:
-            result = str(asyncio.run(given[name].function(**homes.alice.things.fill(probe.body))).return_value)
+            result = str(
+                asyncio.run(given[name].function(elsewhere, **homes.alice.things.fill(probe.body))).return_value
+            )
         except Exception as error:
             result = f"{type(error).__name__}: {error}"
         yield f"the chat's {name} {probe.body}", SimpleNamespace(status_code=200, headers={}, text=result)

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
+from urllib.parse import urlsplit
 
 import nh3
 from django.utils.safestring import SafeString, mark_safe
@@ -201,7 +202,7 @@ def _add_budget(parser: MarkdownIt) -> None:
 
 
 def _add_render_rules(parser: MarkdownIt) -> None:
-    parser.add_render_rule("image", _image_as_link)
+    parser.add_render_rule("image", _image_not_loaded)
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule(
         "fence", lambda renderer, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
@@ -258,6 +259,28 @@ def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, 
     words = _escape(renderer.renderInlineAsText(token.children, options, env)) or "image"
     is_inside_link = sum(before.nesting for before in tokens[:index] if before.type.startswith("link_"))
     return words if is_inside_link else f'<a href="{address}" target="_blank">{words}</a>'
+
+
+def _image_not_loaded(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
+    """The same link, with the host beside it: the page's policy forbids pictures of other sites."""
+    link = _image_as_link(renderer, tokens, index, options, env)
+    host = _host_of(str(tokens[index].attrs.get("src", "")))
+    if not host or not link.startswith("<a "):
+        return link
+    words = _("Image not loaded")
+    label = f'<span class="picture-label">{words}</span>'
+    place = f'<span class="picture-host">{_escape(host)}</span>'
+    return link.replace("<a ", '<a class="picture" ', 1).replace(">", f">{label} · {place} · ", 1)
+
+
+def _host_of(address: str) -> str:
+    """Empty for an address that names no other site. One that is no name has quoted characters by now."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    host = parts.hostname or ""
+    return host if parts.scheme in ("http", "https") and "%" not in host else ""
 
 
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:

@@ -133,6 +133,7 @@ _MATH_ATTRIBUTES = {
 }
 # fmt: on
 _CLASSES = {
+    "a": re.compile("picture"),
     "div": re.compile("table-scroll|formula|code-frame|code-bar|footnote"),
     "code": re.compile(r"language-[\w+#.-]{1,32}|formula-source"),
     "th": re.compile("(?:align-(?:left|center|right))? ?(?:short)?"),
@@ -141,7 +142,7 @@ _CLASSES = {
     "p": re.compile("plain|callout-title"),
     "blockquote": re.compile("callout callout-(note|tip|important|warning|caution)"),
     "details": re.compile("thought"),
-    "span": re.compile(rf"code-language|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
+    "span": re.compile(rf"code-language|picture-(?:label|host)|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
     "sup": re.compile("footnote-ref"),
 }
 _HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div", "details"}
@@ -169,9 +170,9 @@ def _path_on_this_site(url: str) -> str | None:
 
 def _attributes() -> dict[str, set[str]]:
     return {
-        "a": {"href", "title"},
         "ol": {"start"},
         **{tag: {"class"} for tag in _CLASSES},
+        "a": {"href", "title", "class"},
         **{tag: _MATH_ATTRIBUTES for tag in MATH_TAGS},
     }
 

@@ -67,7 +67,8 @@ def add_a_passkey(page: Page) -> None:
 
 def log_in_by_passkey(page: Page, *, then: str) -> None:
     page.goto("/")
-    page.get_by_role("button", name="Log out").click()
+    page.locator(".person-button").click()
+    page.get_by_role("menuitem", name="Log out").click()
     page.goto(f"/login/?next={then}")
     page.get_by_role("button", name="Use a passkey").click()
     page.wait_for_url(f"**{then}")

@@ -316,7 +316,8 @@ def test_enter_that_ends_a_composition_sends_nothing(open_page, person):
     expect(page.locator(".turn")).to_have_count(0)
 
 
-def test_an_example_is_offered_to_be_changed_first(open_page):
+def test_an_example_is_offered_to_be_changed_first(open_page, language_model):
+    language_model()
     page = open_page()
     page.get_by_role("button", name="What did we say about the dinner?").click()
     expect(page.get_by_label("Message")).to_be_focused()
@@ -329,8 +330,11 @@ def test_code_and_answers_can_be_copied(open_page, person):
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == "echo hi"
-    page.get_by_role("button", name="Copy this answer").click()
+    page.get_by_role("button", name="Copy what you said").click()
     expect(page.locator("[data-said]")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "Code?"
+    page.get_by_role("button", name="Copy this answer").click()
+    expect(page.locator(".turn-actions [data-said]")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == "Run **this**:\n\n```sh\necho hi\n```"
     assert "<strong>this</strong>" in page.evaluate(
         "navigator.clipboard.read().then(([item]) => item.getType('text/html')).then((blob) => blob.text())"

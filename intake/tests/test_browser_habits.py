@@ -33,11 +33,32 @@ def paper(page: Page) -> str:
     return page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
 
 
+def choose_theme(page: Page, theme: str) -> None:
+    page.locator(".person-button").click()
+    choice = page.locator(f"[data-theme-choice={theme}]")
+    choice.click()
+    expect(choice).to_have_attribute("aria-checked", "true")
+    page.keyboard.press("Escape")
+
+
+def test_a_visitors_button_goes_through_the_colours(open_page):
+    page = open_page(color_scheme="light")
+    as_system = paper(page)
+    button = page.locator("[data-theme-button]")
+    button.click()
+    assert paper(page) != as_system
+    button.click()
+    button.click()
+    assert paper(page) == as_system
+    assert not page.locator("html").get_attribute("data-theme")
+
+
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_the_colours_one_chose_are_there_before_any_script_and_win_over_the_system(open_page, person, system):
     page = open_page(user=person, color_scheme=system)
     as_system = paper(page)
-    page.locator("[data-theme-button]").click()
+    other = "dark" if system == "light" else "light"
+    choose_theme(page, other)
     chosen = paper(page)
     assert chosen != as_system
     page.goto("/search/")
@@ -48,10 +69,9 @@ def test_the_colours_one_chose_are_there_before_any_script_and_win_over_the_syst
     still.add_cookies(cookies)
     unscripted = still.new_page()
     unscripted.goto(page.url)
-    assert unscripted.locator("html").get_attribute("data-theme") == ("dark" if system == "light" else "light")
+    assert unscripted.locator("html").get_attribute("data-theme") == other
     still.close()
-    page.locator("[data-theme-button]").click()
-    page.locator("[data-theme-button]").click()
+    choose_theme(page, "system")
     assert paper(page) == as_system
     assert not page.locator("html").get_attribute("data-theme")
 

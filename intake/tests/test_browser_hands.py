@@ -269,12 +269,12 @@ def test_a_field_that_one_is_in_keeps_the_focus_as_the_page_loads(open_page, per
     turn = a_turn(person, "A chat")
     page = open_page("/offline/", user=person)
     page.add_init_script(
-        "document.addEventListener('readystatechange', () => { const field = document.querySelector('[data-theme-button]');"
-        " if (field) { field.hidden = false; field.focus(); } })"
+        "document.addEventListener('readystatechange', () => { const field = document.querySelector('.person-button');"
+        " field?.focus(); })"
     )
     page.goto(conversation_path(turn.conversation_id))
     page.wait_for_timeout(500)
-    expect(page.locator("[data-theme-button]")).to_be_focused()
+    expect(page.locator(".person-button")).to_be_focused()
 
 
 def test_enter_of_an_input_method_opens_and_sends_nothing(open_page, person):

@@ -57,7 +57,7 @@ def test_earlier_turns_come_above_without_moving_what_is_read(open_page, person)
         page.evaluate(
             """async () => {
               window.scrollTo(0, 350);
-              window.watched = document.elementFromPoint(600, 300).closest(".turn");
+              window.watched = [...document.querySelectorAll(".turn")].find((turn) => turn.getBoundingClientRect().bottom > 300);
               window.before = watched.getBoundingClientRect().top;
             }"""
         )
@@ -98,10 +98,50 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, person):
         assert overflow(page) == 0, path
 
 
+def test_tables_and_code_may_be_wider_than_the_text_which_keeps_its_measure(open_page, person):
+    text = f"{WIDE_ANSWER}\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    turn = a_turn(person, "A table?", text)
+    page = open_page(conversation_path(turn.conversation_id), user=person, viewport={"width": 1600, "height": 900})
+    rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    width = {name: page.locator(name).first.bounding_box()["width"] / rem for name in (".prose > p", ".code-frame")}
+    wide, small = (box["width"] / rem for box in map(box_of, page.locator(".table-scroll").all()))
+    assert (width[".prose > p"], width[".code-frame"]) == (44, 56)
+    assert (wide, small) == (56, 44)
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert (
+        page.locator(".code-frame").bounding_box()["width"] == page.locator(".prose > p").first.bounding_box()["width"]
+    )
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_headings_of_answers_differ_in_size_and_not_in_family(open_page, person):
+    turn = a_turn(person, "Headings?", "# One\n\n## Two\n\n### Three\n\n#### Four")
+    page = open_page(conversation_path(turn.conversation_id), user=person)
+    fonts = page.locator(".prose :is(h3, h4, h5, h6)").evaluate_all(
+        "all => all.map(one => [getComputedStyle(one).fontFamily, parseFloat(getComputedStyle(one).fontSize)])"
+    )
+    assert len({family for family, _ in fonts}) == 1
+    sizes = [size for _, size in fonts]
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
+def test_a_picture_of_an_answer_is_not_loaded_and_opens_beside_the_chat(open_page, person):
+    turn = a_turn(person, "A picture?", "Here: ![a chart](https://pictures.example/x.png)")
+    page = open_page(conversation_path(turn.conversation_id), user=person, locale="de")
+    link = page.get_by_role("link", name="Bild nicht geladen · pictures.example · a chart")
+    expect(link).to_have_attribute("target", "_blank")
+    expect(link).to_have_attribute("rel", re.compile("noreferrer"))
+    assert page.locator(".prose img").count() == 0
+
+
+def box_of(locator):
+    return locator.bounding_box()
+
+
 def test_on_a_phone_the_chats_are_a_drawer(open_page, person):
     turn = a_turn(person, "An older chat")
     page = open_page(user=person, **PHONE)
-    chat = page.get_by_role("link", name="An older chat")
+    chat = page.locator("#sidebar").get_by_role("link", name="An older chat")
     expect(chat).to_be_hidden()
     page.get_by_role("button", name="Your chats").click()
     expect(chat).to_be_in_viewport()
@@ -133,15 +173,74 @@ def test_everything_can_be_done_with_the_keyboard(open_page, language_model):
     expect(page.locator(".said")).to_have_text("One line\nand another")
     page.keyboard.press("Shift+Tab")
     expect(page.get_by_role("button", name="Attach files")).to_be_focused()
+    for name in ("More", "Answer again", "Copy this answer"):
+        page.keyboard.press("Shift+Tab")
+        expect(page.get_by_role("button", name=name)).to_be_focused()
     page.keyboard.press("Shift+Tab")
-    expect(page.get_by_role("button", name=re.compile("^About this answer"))).to_be_focused()
-    page.keyboard.press("Shift+Tab")
-    expect(page.get_by_role("link", name="Delete this turn")).to_be_focused()
-    for name in ("Go on from here in a new chat", "Answer again", "Edit what you said", "Copy this answer"):
+    expect(page.locator(".turn-link")).to_be_focused()
+    for name in ("Edit what you said", "Copy what you said"):
         page.keyboard.press("Shift+Tab")
         expect(page.get_by_role("button", name=name)).to_be_focused()
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
+
+
+def test_the_menu_of_a_turn_is_a_menu_for_the_keyboard_too(open_page, person):
+    turn = a_turn(person, "A message", "An answer")
+    Turn.objects.update(usage={"model": "some-model"})
+    page = open_page(conversation_path(turn.conversation_id), user=person)
+    button = page.get_by_role("button", name="More", exact=True)
+    expect(button).to_have_attribute("aria-expanded", "false")
+    button.focus()
+    page.keyboard.press("ArrowDown")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    for name in ("Go on from here in a new chat", "Delete this turn", re.compile("^About this answer some-model")):
+        expect(page.get_by_role("menuitem", name=name)).to_be_focused()
+        page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="Go on from here in a new chat")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("menu")).to_be_hidden()
+    expect(button).to_be_focused()
+    expect(button).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("menu")).to_be_hidden()
+    expect(page.get_by_role("button", name="Attach files")).to_be_focused()
+
+
+def test_actions_are_quiet_but_for_the_last_turn_and_come_with_pointer_and_focus(open_page, person):
+    first = a_turn(person, "One", "First answer")
+    a_turn(person, "Two", "Second answer", conversation=first.conversation)
+    page = open_page(conversation_path(first.conversation_id), user=person)
+    page.mouse.move(2, 2)
+    earlier, last = page.locator(".turn").first, page.locator(".turn").last
+    for actions in (".said-actions", ".turn-actions"):
+        expect(last.locator(actions)).to_have_css("opacity", "1")
+        expect(earlier.locator(actions)).to_have_css("opacity", "0")
+    earlier.locator(".prose").hover()
+    expect(earlier.locator(".turn-actions")).to_have_css("opacity", "1")
+    page.mouse.move(2, 2)
+    expect(earlier.locator(".turn-actions")).to_have_css("opacity", "0")
+    earlier.get_by_role("button", name="Copy what you said").focus()
+    expect(earlier.locator(".turn-actions")).to_have_css("opacity", "1")
+
+
+def test_on_a_touch_screen_the_actions_of_every_turn_are_there(open_page, person):
+    first = a_turn(person, "One", "First answer")
+    a_turn(person, "Two", "Second answer", conversation=first.conversation)
+    page = open_page(conversation_path(first.conversation_id), user=person, **PHONE)
+    actions = page.locator(".turn").first.locator(".turn-actions")
+    expect(actions).to_have_css("opacity", "1")
+    assert actions.get_by_role("button", name="More").bounding_box()["height"] >= 44
+
+
+def test_without_scripts_a_turns_menu_still_opens_and_leads_to_its_deletion(open_page, person):
+    turn = a_turn(person, "One", "First answer")
+    page = open_page(conversation_path(turn.conversation_id), user=person, java_script_enabled=False)
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    expect(page.get_by_role("heading", name="Delete this message?")).to_be_visible()
 
 
 def test_the_skip_link_is_seen_when_it_is_reached_and_leads_to_the_message(open_page):

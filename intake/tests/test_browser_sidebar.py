@@ -282,10 +282,70 @@ def test_the_longer_words_of_other_languages_fit_into_the_sidebar(open_page, per
         "one => one.getClientRects().length === 1 && one.offsetHeight < 1.9 * parseFloat(getComputedStyle(one).fontSize)"
     )
     assert selection, "The number of selected chats is on two lines."
-    for shown in (page, open_page(locale=locale)):
-        shown.locator("[data-theme-button]").wait_for()
+    visitors = open_page(locale=locale)
+    visitors.locator("[data-theme-button]").wait_for()
+    for shown in (page, visitors):
         stick_out = shown.locator("#sidebar").evaluate(
             "bar => [...bar.querySelectorAll('*')].filter(one => one.checkVisibility()"
             " && one.getBoundingClientRect().right > bar.getBoundingClientRect().right).length"
         )
         assert stick_out == 0
+
+
+def test_the_list_of_chats_is_collapsed_by_a_key_and_a_button_and_stays_so(open_page, person):
+    chat = some_chats(person, "One")[0]
+    page = open_page(conversation_path(chat.pk), user=person, viewport={"width": 1280, "height": 800})
+    sidebar = page.locator("#sidebar")
+    page.get_by_label("Message", exact=True).focus()
+    page.keyboard.press("Control+b")
+    expect(sidebar).to_be_hidden()
+    expect(page.get_by_label("Message", exact=True)).to_be_focused()
+    for path in (page.url, "/", "/search/"):
+        page.goto(path)
+        expect(sidebar).to_be_hidden()
+    page.get_by_role("button", name="Your chats").click()
+    expect(sidebar).to_be_visible()
+    collapse = page.get_by_role("button", name="Hide your chats")
+    expect(collapse).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(sidebar).to_be_hidden()
+    expect(page.get_by_role("button", name="Your chats")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.reload()
+    expect(sidebar).to_be_visible()
+
+
+def test_a_collapsed_list_is_still_a_drawer_on_a_narrow_screen(open_page, person):
+    page = open_page("/search/", user=person, viewport={"width": 1280, "height": 800})
+    page.keyboard.press("Control+b")
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.keyboard.press("Control+b")
+    expect(page.get_by_role("button", name="Close")).to_be_focused()
+    expect(page.locator("#sidebar")).to_be_in_viewport()
+    page.keyboard.press("Control+b")
+    expect(page.locator("#sidebar")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("options", "height"), [({}, 34), (PHONE, 44)], ids=["desktop", "phone"])
+def test_the_rows_of_chats_are_dense_and_a_finger_hits_them(open_page, person, options, height):
+    some_chats(person, "One", "Two")
+    page = open_page(user=person, **options)
+    if options:
+        page.get_by_role("button", name="Your chats").click()
+    rows = page.locator("[data-all-chats] [data-conversation-id] a")
+    assert {row.bounding_box()["height"] for row in rows.all()} == {height}
+
+
+def test_the_foot_of_the_list_is_a_menu_with_words(open_page, person):
+    page = open_page(user=person)
+    page.get_by_role("button", name=person.email).focus()
+    page.keyboard.press("Enter")
+    entries = page.get_by_role("menu", name=person.email).locator("[role^=menuitem]")
+    expect(entries.first).to_be_focused()
+    expect(entries).to_have_text(
+        ["Account", "Colours as the system has them", "Light colours", "Dark colours", "Log out"]
+    )
+    page.keyboard.press("End")
+    expect(page.get_by_role("menuitem", name="Log out")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name=person.email)).to_be_focused()

@@ -98,16 +98,19 @@ def test_an_answer_that_was_cut_says_so_and_continues_in_its_place(open_page, pe
     answered(page)
     expect(page.get_by_role("button", name="Continue")).to_be_hidden()
     assert page.locator(".turn").count() == 1
-    about = page.get_by_role("button", name=re.compile("^About this answer"))
+    about = page.get_by_role("menuitem", name=re.compile("^About this answer"))
+    press(page, "More")
     expect(about).to_have_accessible_name(re.compile(r"scripted · 200 tokens in, 40 out · [\d.]+ s · stop"))
     page.reload()
+    press(page, "More")
     expect(about).to_have_accessible_name(re.compile(r"scripted · 200 tokens in, 40 out · [\d.]+ s · stop"))
 
 
 def test_a_branch_shows_what_it_shares_and_goes_on_by_itself(open_page, person, language_model):
     model = language_model(Say(("Another way.",)))
     page = open_chat(open_page, person, "One.", "Two.")
-    press(page, "Go on from here in a new chat", turn=page.locator(".turn").first)
+    press(page, "More", turn=page.locator(".turn").first)
+    page.get_by_role("menuitem", name="Go on from here in a new chat").click()
     expect(page.locator("[data-branch-note]")).to_have_text("Branched from here")
     assert answers_shown(page) == ["One."]
     say(page, "Another question")
@@ -130,10 +133,45 @@ def test_a_branch_shows_what_it_shares_and_goes_on_by_itself(open_page, person, 
 
 def test_deleting_from_here_says_how_much_it_is_and_takes_exactly_that(open_page, person):
     page = open_chat(open_page, person, "One.", "Two.", "Three.")
-    page.locator(".turn").nth(1).get_by_role("link", name="Delete this turn").click()
-    page.get_by_role("button", name="Delete all 2 turns from here on").click()
+    press(page, "More", turn=page.locator(".turn").nth(1))
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    dialog = page.get_by_role("dialog", name="Delete this message?")
+    expect(dialog).to_contain_text("Message 2")
+    expect(dialog).to_contain_text("this turn and 1 more")
+    dialog.get_by_role("button", name="Delete all 2 turns from here on").click()
     expect(page.get_by_text("2 turns are deleted.")).to_be_visible()
     assert answers_shown(page) == ["One."]
+
+
+def test_a_turn_is_deleted_in_a_dialog_that_can_be_left_by_escape(open_page, person):
+    page = open_chat(open_page, person, "One.", "Two.")
+    address = page.url
+    press(page, "More")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    dialog = page.get_by_role("dialog", name="Delete this message?")
+    expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
+    expect(dialog.get_by_role("button", name="from here on")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(last_turn(page).get_by_role("button", name="More")).to_be_focused()
+    assert answers_shown(page) == ["One.", "Two."]
+    page.keyboard.press("Enter")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("The message and its answer are deleted.")).to_be_visible()
+    assert answers_shown(page) == ["One."]
+    assert page.url == address
+
+
+def test_on_a_phone_with_the_chats_closed_the_dialog_is_there_too(open_page, person):
+    turn = a_turn(person, "Only one")
+    path = f"/c/{turn.conversation_id}/"
+    page = open_page(path, user=person, viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
+    press(page, "More")
+    page.get_by_role("menuitem", name="Delete this turn").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("The message and its answer are deleted.")).to_be_visible()
+    assert not Conversation.objects.exists()
 
 
 def test_a_link_to_a_version_opens_the_path_on_which_it_lies_and_what_is_said_there_goes_on_there(
@@ -157,7 +195,10 @@ def test_a_visitor_answers_again_and_goes_back_and_forth_too(open_page, language
     page = open_page()
     say(page, "How many?")
     answered(page)
-    expect(page.get_by_role("button", name="Go on from here in a new chat")).to_be_hidden()
+    press(page, "More")
+    expect(page.get_by_role("menuitem", name="Delete this turn")).to_be_visible()
+    expect(page.get_by_role("menuitem", name="Go on from here in a new chat")).to_be_hidden()
+    page.keyboard.press("Escape")
     press(page, "Answer again")
     answered(page)
     page.get_by_role("link", name="Version before").click()

@@ -70,6 +70,10 @@ def attributes_in(html: str) -> set[str]:
     return {name for tag in re.findall(r"<[a-z][^>]*>", html) for name in re.findall(r'\s([\w-]+)="', tag)}
 
 
+def text_of(html: str) -> str:
+    return re.sub(r"<[^>]*>", "", html)
+
+
 def addresses_in(html: str) -> set[str]:
     return {match[1] for tag in re.findall(r"<[a-z][^>]*>", html) if (match := re.search(r'\shref="([^"]*)"', tag))}
 
@@ -93,8 +97,20 @@ def test_an_answer_is_made_anew_each_time_and_kept_nowhere():
 def test_a_picture_becomes_a_link_that_loads_nothing():
     html = render("![a chart](https://example.com/x.png)")
     assert "<img" not in html
-    assert '<a href="https://example.com/x.png"' in html
-    assert ">a chart</a>" in html
+    assert 'href="https://example.com/x.png"' in html
+    assert 'target="_blank"' in html
+    assert text_of(html) == "Image not loaded · example.com · a chart"
+
+
+def test_a_picture_names_the_host_that_its_link_leads_to():
+    html = render("![a chart](https://good.example@evil.example:8443/x.png)")
+    assert '<span class="picture-host">evil.example</span>' in html
+    for address in ("/x.png", "data:image/png;base64,AAAA", "http://[x", "mailto:a@example.com"):
+        assert "picture" not in render(f"![a chart]({address})")
+
+
+def test_a_summary_names_a_picture_by_its_words_alone():
+    assert "Image not loaded" not in render_summary("![a chart](https://example.com/x.png)")
 
 
 def test_a_picture_in_a_link_leaves_its_words_in_the_link():

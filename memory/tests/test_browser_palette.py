@@ -101,6 +101,62 @@ def test_pages_and_commands_are_a_few_letters_away(open_page, person):
     expect(palette(page)).to_have_count(0)
 
 
+def choose(page: Page, words: str, title: str) -> None:
+    page.keyboard.press("Control+k")
+    expect(palette(page)).to_be_focused()
+    page.keyboard.type(words)
+    expect(options(page).first).to_contain_text(title)
+    page.keyboard.press("Enter")
+
+
+def test_the_palette_leads_to_the_next_and_previous_and_a_temporary_chat(open_page, person):
+    below, here, above = (a_turn(person, name).conversation_id for name in ("Below", "Here", "Above"))
+    page = open_page(f"/c/{here}/", user=person)
+    choose(page, "next chat", "Next chat")
+    page.wait_for_url(f"**/c/{below}/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("next chat")
+    expect(options(page).get_by_text("Next chat", exact=True)).to_have_count(0)
+    page.keyboard.press("Escape")
+    choose(page, "previous chat", "Previous chat")
+    page.wait_for_url(f"**/c/{here}/")
+    choose(page, "previous chat", "Previous chat")
+    page.wait_for_url(f"**/c/{above}/")
+    choose(page, "temporary", "New temporary chat")
+    page.wait_for_url("**/?temporary=1")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("archive this")
+    expect(options(page).get_by_text("Archive this chat", exact=True)).to_have_count(0)
+
+
+def test_the_palette_archives_this_chat_and_undo_brings_it_back_also_without_a_list(open_page, person):
+    chat = a_turn(person, "Here").conversation
+    page = open_page(f"/c/{chat.pk}/", user=person, viewport={"width": 1280, "height": 800})
+    for has_list in (True, False):
+        if not has_list:
+            page.keyboard.press("Control+b")
+        choose(page, "archive this", "Archive this chat")
+        status = page.locator("[data-sidebar-status]")
+        expect(status).to_contain_text("Archived")
+        expect(status).to_be_in_viewport()
+        chat.refresh_from_db()
+        assert chat.archived_at is not None
+        status.get_by_role("button", name="Undo").click()
+        expect(page.locator("[data-all-chats] [data-conversation-id]")).to_have_count(1)
+        chat.refresh_from_db()
+        assert chat.archived_at is None
+
+
+def test_the_palette_copies_the_last_answer(open_page, person):
+    first = a_turn(person, "One", "First answer")
+    a_turn(person, "Two", "A **second** answer", conversation=first.conversation)
+    may_copy = {"permissions": ["clipboard-read", "clipboard-write"]}
+    page = open_page(f"/c/{first.conversation_id}/", user=person, **may_copy)
+    choose(page, "copy last", "Copy the last answer")
+    expect(page.locator("[data-said]")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "A **second** answer"
+
+
 def test_a_question_mark_lists_the_keys_but_not_in_a_text(open_page, person):
     page = open_page("/memory/", user=person)
     page.get_by_label("Content").press("?")

@@ -12,13 +12,13 @@ import { Following } from "./following.js";
 import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
-import { sidebar, sidebarElement } from "./room.js";
+import { confirm, sidebar, sidebarElement } from "./room.js";
 import { offerToKeep, watchTemporary } from "./temporary.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
-import { listenForUndo } from "./undoing.js";
+import { listenForDeleting, listenForUndo } from "./undoing.js";
 import { followingSiblings, listenForBranching, listenForVersions, rephrase } from "./versions.js";
-import { chooseModel, tellSent, watchWindow } from "./window.js";
+import { chooseModel, offerModels, tellSent, watchWindow } from "./window.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -274,6 +274,10 @@ const ACTIONS = {
   retry: (turn) => answer(turn),
   edit,
   regenerate: (turn) => answer(addVersion(turn, turn.message, { regenerate: turn.number })),
+  "regenerate-with": (turn, button) => {
+    choices.use(button.value);
+    ACTIONS.regenerate(turn);
+  },
   continue: (turn) => {
     turn.about = { continue: turn.number };
     answer(turn);
@@ -291,10 +295,16 @@ const ACTIONS = {
 };
 
 thread.addEventListener("click", (event) => {
-  const act = ACTIONS[event.target.closest("[data-action]")?.dataset.action];
+  const button = event.target.closest("[data-action]");
+  const act = ACTIONS[button?.dataset.action];
   if (act === chooseModel) act();
-  else if (act && !request) act(new Turn(event.target.closest(".turn")));
+  else if (act && !request) act(new Turn(button.closest(".turn")), button);
 });
+
+// Models come and go while the page is open.
+thread.addEventListener("beforetoggle", ({ target, newState }) => {
+  if (newState === "open" && target.matches("[data-models-menu]")) offerModels(target, choices.otherModels);
+}, true);
 
 // Another model may read what this one could not.
 document.querySelector("#model")?.addEventListener("change", () => {
@@ -332,6 +342,7 @@ addEventListener("popstate", () => {
 watchTemporary(main, { csrfToken: () => composer.csrfToken });
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
+listenForDeleting(thread, { confirm });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
 listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);

@@ -22,8 +22,8 @@ export async function send(path, fields = {}) {
   return page.querySelector(".field-error, main p")?.textContent.trim() || gettext("The server answered %(status)s.", { status: response.status });
 }
 
-/** A real form, so that the browser keeps the file that comes back. */
-export function download(path, fields) {
+/** A real form, so that the browser goes where it leads, or keeps the file that comes back. */
+export function submit(path, fields) {
   const form = document.createElement("form");
   Object.assign(form, { method: "post", action: path, hidden: true });
   for (const [name, value] of formOf(fields)) {

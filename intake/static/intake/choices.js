@@ -32,6 +32,18 @@ export class Choices {
     return { ...this.#values([...this.#changed]), ...(isNew && this.isTemporary && { temporary: true }) };
   }
 
+  /** The names of the models that could answer as well. */
+  get otherModels() {
+    return this.#row ? [...this.fields.model.options].filter((option) => !option.selected).map((option) => option.value) : [];
+  }
+
+  /** As if it had been chosen beside the message; the server learns of it with the next request. */
+  use(model) {
+    this.fields.model.value = model;
+    this.#changed.add("model");
+    this.#show();
+  }
+
   /** The server has what was asked. */
   settle() {
     this.#changed.clear();
@@ -95,6 +107,7 @@ export class Choices {
     if (chosen && !options.some((option) => option.selected)) options.push(chosen);
     select.replaceChildren(...options);
     select.hidden = options.length < 2;
+    document.querySelector("[data-chat]").toggleAttribute("data-has-models", options.length > 1);
     this.#show();
   }
 

@@ -1,4 +1,4 @@
-/** Copy and download: each block of code, and each answer as Markdown and as rich text. */
+/** Copy and download: each block of code, each message, and each answer as Markdown and as rich text. */
 import { part } from "./dom.js";
 import { gettext } from "./language.js";
 
@@ -8,7 +8,7 @@ const ENDINGS = { python: "py", javascript: "js", typescript: "ts", bash: "sh", 
 
 export function listenForCopying(root, announce) {
   root.addEventListener("click", async (event) => {
-    const button = event.target.closest('[data-action="copy-code"], [data-action="download-code"], [data-action="copy"]');
+    const button = event.target.closest('[data-action="copy-code"], [data-action="download-code"], [data-action="copy"], [data-action="copy-said"]');
     if (!button) return;
     if (button.dataset.action === "download-code") return download(button);
     const isCopied = await copy(contentFor(button));
@@ -20,7 +20,9 @@ export function listenForCopying(root, announce) {
 
 function contentFor(button) {
   if (button.dataset.action === "copy-code") return { text: codeBeside(button).textContent.replace(/\n$/, "") };
-  const answer = part(button.closest(".turn"), "answer");
+  const turn = button.closest(".turn");
+  if (button.dataset.action === "copy-said") return { text: part(turn, "said").textContent };
+  const answer = part(turn, "answer");
   const rich = answer.cloneNode(true);
   for (const bar of rich.querySelectorAll(".code-bar")) bar.remove();
   return { text: answer.dataset.markdown, html: rich.innerHTML };

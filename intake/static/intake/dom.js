@@ -14,9 +14,9 @@ export function part(element, name) {
   return element.querySelector(`[data-part="${name}"]`);
 }
 
-// What the server writes into an answer of its own (elements.py and code.py), and the callouts' kinds by name.
-const LABELS = ".code-bar button, .callout-title, .thought > summary";
-const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution") };
+// What the server writes into an answer of its own (intake/markdown), and some of them by name.
+const LABELS = ".code-bar button, .callout-title, .thought > summary, .picture-label";
+const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution"), "Image not loaded": gettext("Image not loaded") };
 
 /** Elements of HTML that the server made and sanitised; the parser's document runs nothing. */
 export function parseHtml(html) {

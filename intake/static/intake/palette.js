@@ -1,5 +1,5 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
-import { fetchPage, isComposing } from "./dom.js";
+import { HOME, fetchPage, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
@@ -119,6 +119,7 @@ class Palette {
   #commands(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const all = [
+      ...this.#ofThisChat(),
       ...this.pages,
       { title: gettext("Keyboard shortcuts"), words: "keys help", does: openShortcuts },
       ...Object.entries(THEMES).map(([theme, title]) => ({ title, words: "theme appearance colours", does: () => chooseTheme(theme) })),
@@ -126,6 +127,24 @@ class Palette {
     return all
       .filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)))
       .map((each) => ({ kind: each.does ? gettext("Command") : gettext("Page"), ...each }));
+  }
+
+  /** What can be done with the chat that is open, and the ones beside it in the list. */
+  #ofThisChat() {
+    const chat = document.querySelector("[data-chat]");
+    if (!chat) return [];
+    const links = [...document.querySelectorAll("[data-sidebar] [data-all-chats] [data-conversation-id] a")];
+    const at = links.findIndex((link) => link.hasAttribute("aria-current"));
+    const beside = (title, link) => link && { title, words: "go switch", href: link.getAttribute("href"), kind: gettext("Chat") };
+    const copy = [...chat.querySelectorAll('.turn [data-action="copy"]:not([hidden])')].at(-1);
+    const id = "temporary" in chat.dataset ? "" : chat.dataset.conversation;
+    const archive = () => document.dispatchEvent(new CustomEvent("recollect:archive", { detail: { id, path: `${HOME}c/${id}/` } }));
+    return [
+      copy && { title: gettext("Copy the last answer"), words: "clipboard", does: () => copy.click() },
+      id && { title: gettext("Archive this chat"), words: "hide away", does: archive },
+      at >= 0 && beside(gettext("Next chat"), links[at + 1]),
+      at > 0 && beside(gettext("Previous chat"), links[at - 1]),
+    ].filter(Boolean);
   }
 
   #searchAll(query) {

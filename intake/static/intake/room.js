@@ -4,6 +4,7 @@ import { tellWhatIsCutOff } from "./cut_off.js";
 import { HOME } from "./dom.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
+import { listenForMenus } from "./menus.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { Filter } from "./sidebar_filter.js";
 import { ItemMenu } from "./sidebar_items.js";
@@ -19,8 +20,8 @@ const WORKER_AFTER_MS = 4000;
 export const sidebarElement = document.querySelector("[data-sidebar]");
 export const sidebar = new Sidebar(sidebarElement);
 
-listenToDrawer(sidebarElement);
-listenForShortcuts();
+listenForShortcuts({ toggleChats: listenToDrawer(sidebarElement) });
+listenForMenus();
 listenForTheme();
 tellWhatIsCutOff();
 const selection = new Selection(sidebar, { confirm, tell });
@@ -60,9 +61,13 @@ setTimeout(() => navigator.serviceWorker?.register(`${HOME}worker.js`).catch(() 
 let hiding = 0;
 let answer = () => {};
 
-/** A line under the list, with a way back if there is one. */
+const status = document.querySelector("[data-sidebar-status]");
+const below = status.nextElementSibling;
+
+/** A line under the list, or over the page where the list is not to be seen; with a way back if there is one. */
 function tell(words, undo = null, renamed = null) {
-  const status = sidebarElement.querySelector("[data-sidebar-status]");
+  if (sidebarElement.checkVisibility({ visibilityProperty: true })) below.before(status);
+  else document.body.append(status);
   const button = status.querySelector("button");
   status.hidden = false;
   status.querySelector("span").textContent = words;
@@ -84,12 +89,20 @@ function showTitleOf(id, title) {
   document.title = `${title} · Recollect`;
 }
 
-/** Asks yes or no; a question that another one takes the place of is answered with no. */
-function confirm({ title, text }) {
+/**
+ * Asks yes or no; a question that another one takes the place of is answered with no. `excerpt`: what it is about;
+ * `more`: the words of a button that goes further, explained by `hint`, for which the answer is "more".
+ */
+export function confirm({ title, text, excerpt = "", hint = "", more = "" }) {
   answer(false);
-  const dialog = sidebarElement.querySelector("[data-confirm]");
+  const dialog = document.querySelector("[data-confirm]");
   dialog.querySelector("[data-confirm-title]").textContent = title;
   dialog.querySelector("[data-confirm-text]").textContent = text;
+  for (const [name, words] of Object.entries({ excerpt, hint, more })) {
+    const element = dialog.querySelector(`[data-confirm-${name}]`);
+    element.textContent = words;
+    element.hidden = !words;
+  }
   dialog.returnValue = "";
   // Escape belongs to the dialog alone, and stops no answer behind it.
   dialog.onkeydown = (event) => event.stopPropagation();
@@ -97,6 +110,6 @@ function confirm({ title, text }) {
   return new Promise((resolve) => {
     answer = resolve;
     // The end of an earlier question may be told when this one is already open.
-    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
+    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "more" ? "more" : dialog.returnValue === "yes");
   });
 }

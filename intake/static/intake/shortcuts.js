@@ -1,7 +1,8 @@
-/** The keys that people know from elsewhere: Ctrl or ⌘ K, `/`, `?`; none of them while one writes, but the first. */
+/** The keys that people know from elsewhere: Ctrl or ⌘ K and B, `/`, `?`; the last two not while one writes. */
 import { isComposing } from "./dom.js";
 
-export function listenForShortcuts() {
+/** `toggleChats` collapses the list of chats, and brings it back. */
+export function listenForShortcuts({ toggleChats }) {
   // Fetched once the page is there, so that one can type as soon as the keys are pressed.
   (window.requestIdleCallback ?? setTimeout)(() => import("./palette.js").catch(() => {}));
   const key = document.querySelector("[data-palette-key]");
@@ -12,6 +13,11 @@ export function listenForShortcuts() {
     if (isCommand && event.key.toLowerCase() === "k") {
       event.preventDefault();
       openPalette();
+      return;
+    }
+    if (isCommand && event.key.toLowerCase() === "b" && !document.querySelector("dialog[open]")) {
+      event.preventDefault();
+      toggleChats();
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || document.querySelector("dialog[open]")) return;

@@ -21,6 +21,8 @@ export class ItemMenu {
     document.addEventListener("click", (event) => {
       if (!this.menu.hidden && !this.menu.contains(event.target) && !event.target.closest("[data-item-button]")) this.#close();
     });
+    // The palette's command.
+    document.addEventListener("recollect:archive", ({ detail }) => this.#change(detail, "archive", true));
     sidebar.scroller.addEventListener("scroll", () => this.#close(), { passive: true });
   }
 
@@ -104,9 +106,10 @@ export class ItemMenu {
     const item = this.sidebar.itemOf(this.#item.dataset.conversationId) ?? this.#item;
     this.#close();
     const link = item.querySelector("a");
+    const chat = { id: item.dataset.conversationId, path: pathOf(item) };
     const does = {
-      pin: () => this.#change(item, "pin", !("pinned" in item.dataset)),
-      archive: () => this.#change(item, "archive", !("archived" in item.dataset)),
+      pin: () => this.#change(chat, "pin", !("pinned" in item.dataset)),
+      archive: () => this.#change(chat, "archive", !("archived" in item.dataset)),
       rename: () => this.#rename(item),
       select: () => this.select(item),
       delete: () => this.#delete(item),
@@ -115,9 +118,7 @@ export class ItemMenu {
     does();
   }
 
-  async #change(item, what, on) {
-    const id = item.dataset.conversationId;
-    const path = pathOf(item);
+  async #change({ id, path }, what, on) {
     const trouble = await send(`${path}${what}/`, { on: on ? "1" : "0" });
     if (trouble) return this.tell(trouble);
     await this.sidebar.refresh(id);

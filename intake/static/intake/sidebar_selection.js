@@ -1,6 +1,6 @@
 /** Several chats at once: chosen with boxes, by clicks or keys, then archived, exported or deleted together. */
+import { send, submit } from "./chats.js";
 import { HOME } from "./dom.js";
-import { download, send } from "./chats.js";
 import { gettext, ngettext } from "./language.js";
 
 // As many as the server takes in one request.
@@ -110,7 +110,7 @@ export class Selection {
 
   #export(path, ids) {
     if (ids.length > AT_ONCE) return this.tell(gettext("At most %(count)s chats are exported at once.", { count: AT_ONCE }));
-    download(path, { do: "export", id: ids });
+    submit(path, { do: "export", id: ids });
     this.tell(gettext("Exported"));
   }
 

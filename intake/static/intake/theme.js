@@ -17,10 +17,19 @@ export function chooseTheme(theme) {
   }
   showThemeColour();
   for (const button of document.querySelectorAll("[data-theme-button]")) name(button);
+  checkChoice();
 }
 
-/** From one to the next, beginning with the one that looks different. */
+/** A button goes from one to the next, beginning with the one that looks different; a menu has all of them. */
 export function listenForTheme() {
+  for (const group of document.querySelectorAll("[data-themes]")) {
+    group.hidden = false;
+    group.addEventListener("click", (event) => {
+      const choice = event.target.closest("[data-theme-choice]");
+      if (choice) chooseTheme(choice.dataset.themeChoice);
+    });
+  }
+  checkChoice();
   for (const button of document.querySelectorAll("[data-theme-button]")) {
     button.hidden = false;
     name(button);
@@ -38,6 +47,11 @@ function name(button) {
   const now = THEMES[document.documentElement.dataset.theme ?? "system"];
   button.title = now;
   button.ariaLabel = gettext("Colours: %(now)s. Change", { now });
+}
+
+function checkChoice() {
+  const now = document.documentElement.dataset.theme ?? "system";
+  for (const choice of document.querySelectorAll("[data-theme-choice]")) choice.ariaChecked = String(choice.dataset.themeChoice === now);
 }
 
 /** The browser's own bar in the page's colour. */

@@ -1,5 +1,6 @@
-/** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. */
-import { part, write } from "./dom.js";
+/** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. And deleting a turn. */
+import { submit } from "./chats.js";
+import { fetchPage, part, write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
@@ -50,4 +51,22 @@ function showUndone(step, announce) {
 
 function undoButton(step) {
   return step.querySelector('[data-action="undo"]');
+}
+
+/** In a dialog, with the words and the counts of the page that asks the same without scripts. */
+export function listenForDeleting(thread, { confirm }) {
+  thread.addEventListener("click", async (event) => {
+    const link = event.target.closest('[data-part="delete"]');
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const page = await fetchPage(link.href);
+    const title = page?.querySelector("[data-delete-title]")?.textContent;
+    // Gone, or the connection: the page itself says which.
+    if (!title) return location.assign(link.href);
+    const words = (name) => page.querySelector(`[data-delete-${name}]`)?.textContent ?? "";
+    const more = page.querySelector("[name=from_here]");
+    const choice = await confirm({ title, text: words("text"), excerpt: words("excerpt"), hint: words("hint"), more: more?.textContent ?? "" });
+    // If messages were added meanwhile, that page comes with the new count.
+    if (choice) submit(link.href, choice === "more" ? { from_here: more.value } : {});
+  });
 }

@@ -21,8 +21,7 @@ export function showUsage(element, usage) {
   const words = usageInWords(usage ?? {});
   const about = part(element, "usage");
   about.hidden = !words;
-  about.dataset.usage = words;
-  about.ariaLabel = gettext("About this answer: %(line)s", { line: words });
+  part(element, "usage-line").textContent = words;
 }
 
 /** As `Usage.in_words` in usage.py. */

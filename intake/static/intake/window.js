@@ -1,4 +1,4 @@
-/** What of a chat its model reads: a line where the sent part begins, and the way to another model. */
+/** What of a chat its model reads: a line where the sent part begins, and the ways to another model. */
 import { clone } from "./dom.js";
 import { ngettext } from "./language.js";
 
@@ -28,6 +28,17 @@ export function chooseModel() {
   } catch {
     // Older browsers open it by a hand alone: it has the focus.
   }
+}
+
+/** Fills the menu beside "Answer again" with the names of models. */
+export function offerModels(menu, names) {
+  const entries = names.map((name) => {
+    const entry = document.createElement("button");
+    Object.assign(entry, { type: "button", role: "menuitem", tabIndex: -1, value: name, textContent: name });
+    entry.dataset.action = "regenerate-with";
+    return entry;
+  });
+  menu.replaceChildren(menu.firstElementChild, ...entries);
 }
 
 /** Null where there is nothing to choose. */
