@@ -37,7 +37,8 @@ def test_chatting_searching_and_leaving_below_a_path(browser, server, tmp_path, 
         expect(page).to_have_url(chat)
         page.reload()
         expect(page.locator(".turn .prose")).to_have_text("From 2011.")
-        page.get_by_role("button", name=re.compile("^Colours")).first.click()
+        page.locator(".person-button").click()
+        page.get_by_role("menuitemradio", name="Dark colours").click()
         assert {cookie["path"] for cookie in context.cookies()} <= {"/recollect", "/recollect/"}
         for path in ("search/?q=boiler", "memory/map/", "memory/timeline/", "import/", "settings/tokens/", "api/docs/"):
             page.goto(path)

@@ -121,7 +121,7 @@ def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists
     assert all("USER recollect" in stage for stage in stages[1:])
     for command in ("up", "status"):
         assert f'"config.stack", "{command}"' in stages[1]
-        shown = subprocess.run([sys.executable, "-m", "config.stack", command, "--help"], cwd=ROOT, check=False)
+        shown = subprocess.run([sys.executable, *"-m config.stack".split(), command, "--help"], cwd=ROOT, check=False)
         assert shown.returncode == 0
 
 
