@@ -121,7 +121,8 @@ def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists
     assert all("USER recollect" in stage for stage in stages[1:])
     for command in ("up", "status"):
         assert f'"config.stack", "{command}"' in stages[1]
-        shown = subprocess.run([sys.executable, *"-m config.stack".split(), command, "--help"], cwd=ROOT, check=False)
+        program = ("config.stack", command, "--help")
+        shown = subprocess.run([sys.executable, "-m", *program], cwd=ROOT, check=False)
         assert shown.returncode == 0
 
 
