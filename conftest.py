@@ -123,13 +123,7 @@ def _end_sessions_left_in_threads() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def emptied_quickly() -> None:
     """After every test that commits; Django offers no other place to say how."""
-    from intake.models.users import forget_kept_settings
-
-    def empty_and_forget(_: TransactionTestCase) -> None:
-        empty(DEFAULT_DB_ALIAS)
-        forget_kept_settings()
-
-    TransactionTestCase._fixture_teardown = empty_and_forget  # type: ignore[attr-defined]
+    TransactionTestCase._fixture_teardown = lambda self: empty(DEFAULT_DB_ALIAS)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
@@ -137,8 +131,11 @@ def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """A request begins as the web role that acts as nobody; what a worker's tasks call runs as the worker role."""
     if not (request.node.get_closest_marker("django_db") or {"db", "transactional_db"} & set(request.fixturenames)):
         return
+    from intake.models.users import forget_kept_settings
     from memory import index
 
+    # Its process knows nothing of the settings that another test's staff kept.
+    forget_kept_settings()
     monkeypatch.setattr(ClientHandler, "get_response", _in(as_the_application, ClientHandler.get_response))
     for name in ("embed_pending", "has_pending", "claim", "fill", "quarantine_exhausted"):
         monkeypatch.setattr(index, name, _in(as_a_worker, getattr(index, name)))

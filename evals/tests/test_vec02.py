@@ -22,9 +22,11 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """The query for the nearest turns is bound to the caller nowhere, neither for vectors nor for what is shown."""
-    everybodys = vectors._NEAREST.replace("user_id = %(user_id)s AND ", "").replace("WHERE user_id = %(user_id)s)", ")")
-    assert "user_id" not in everybodys
-    monkeypatch.setattr(vectors, "_NEAREST", everybodys)
+    for name in ("_NEAR", "_NEAREST"):
+        of_one = getattr(vectors, name)
+        everybodys = of_one.replace("user_id = %(user_id)s AND ", "").replace("WHERE user_id = %(user_id)s)", ")")
+        assert "user_id" not in everybodys
+        monkeypatch.setattr(vectors, name, everybodys)
 
 
 def test_it_passes_when_the_database_alone_refuses(unbound):
