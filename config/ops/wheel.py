@@ -56,9 +56,9 @@ def _contents() -> Iterator[tuple[str, bytes]]:
 
 
 def _files(folder: str) -> list[str]:
-    """What is committed, so that no file of somebody's own gets in; without git, what is there."""
+    """The committed files, without private ones of the working tree. Without git: all files of the folder."""
     listed = subprocess.run(  # noqa: S603 - a fixed command
-        ["git", "ls-files", "-z", "--", folder],  # noqa: S607 - the git of whoever builds
+        ["git", "ls-files", "-z", "--", folder],  # noqa: S607 - git as it is installed
         cwd=BASE_DIR, capture_output=True, text=True, check=False,
     )  # fmt: skip
     paths = [path for path in listed.stdout.split("\0") if path and (BASE_DIR / path).is_file()]

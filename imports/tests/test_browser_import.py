@@ -80,7 +80,7 @@ def test_a_zip_is_dropped_looked_at_chosen_from_brought_in_found_and_undone(open
     drop(page, export)
     expect(heading(page)).to_have_text("Reading your export")
     expect(page).to_have_url(re.compile(r"/import/[0-9a-f-]{36}/$"))
-    # The worker is not available right now: whoever leaves finds it again.
+    # No worker runs at the moment. The page can be left and opened again.
     address = page.url
     with a_worker():
         expect(heading(page)).to_have_text("What your export holds")

@@ -51,19 +51,24 @@ function onKey(event) {
     }
     return;
   }
-  const entries = entriesOf(menu);
-  const at = entries.indexOf(document.activeElement);
-  const goes = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
-  if (goes !== undefined) {
-    event.preventDefault();
-    entries[(goes + entries.length) % entries.length].focus();
-  } else if (event.key === "Escape" || event.key === "Tab") {
+  if (movesAmong(entriesOf(menu), event)) return;
+  if (event.key === "Escape" || event.key === "Tab") {
     // Escape belongs to the menu alone, and stops no answer behind it; Tab goes on from the button.
     event.stopPropagation();
     if (event.key === "Escape") event.preventDefault();
     menu.hidePopover();
     buttonOf(menu).focus({ preventScroll: true });
   }
+}
+
+/** Whether the key moves the focus in a menu, from its end to its beginning too. */
+export function movesAmong(entries, event) {
+  const at = entries.indexOf(document.activeElement);
+  const goes = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
+  if (goes === undefined) return false;
+  event.preventDefault();
+  entries[(goes + entries.length) % entries.length].focus();
+  return true;
 }
 
 /** Above the button, since most are at the end of a text; below it where there is no room. */

@@ -2,6 +2,7 @@
 import { send } from "./chats.js";
 import { HOME, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
+import { movesAmong } from "./menus.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
 const TITLE_LENGTH = 80;
@@ -58,13 +59,8 @@ export class ItemMenu {
   }
 
   #onMenuKey(event) {
-    const entries = [...this.menu.querySelectorAll("[role=menuitem]")];
-    const at = entries.indexOf(document.activeElement);
-    const goes = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
-    if (goes !== undefined) {
-      event.preventDefault();
-      entries[(goes + entries.length) % entries.length].focus();
-    } else if (event.key === "Escape" || event.key === "Tab") {
+    if (movesAmong([...this.menu.querySelectorAll("[role=menuitem]")], event)) return;
+    if (event.key === "Escape" || event.key === "Tab") {
       event.preventDefault();
       event.stopPropagation();
       this.#close(true);
