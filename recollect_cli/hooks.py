@@ -1,7 +1,7 @@
 """`recollect hook CLIENT EVENT`: what an agent's program calls at each event, from standard input to standard output.
 
-1. `run` does its work in a thread and ends the process at one deadline, also while it waits for the server, the disk or the input:
-   the exit status is always 0, and after a failure nothing is printed.
+1. `run` does its work in a thread and ends the process at one deadline, also while the thread waits for the server,
+   the disk or the input: the exit status is always 0, and after a failure nothing is printed.
 2. The events of all clients are four: a session begins, a prompt is sent, turns are complete, a session ends.
 3. After three failures there is no attempt for a minute. After a day without success the next session begins with one
    notice.
