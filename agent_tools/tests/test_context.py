@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from agent_tools.tests.callers import call, client_of
+from agent_tools.tools import context as context_tool
 from agent_tools.tools.context import FRAME
 from core.isolation.acting import acting_as
 from intake.agent.models import tokens_of
@@ -139,6 +140,34 @@ def test_a_prompt_gets_the_text_that_it_is_about_once_a_session(api, alice):
 def test_a_prompt_about_nothing_that_was_stored_gets_nothing(api, alice):
     given = context(api, **{"for": "prompt", "query": "rename the variable in the parser and run the linter"})
     assert given == {"text": "", "tokens": 0, "ids": [], "nothing": True}
+
+
+def test_a_recalled_question_has_its_answer_beside_it_in_other_words(api, alice):
+    a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma there.")
+    index.embed_pending()
+    given = context(api, **{"for": "prompt", "query": "What was the reason that Belgian payments failed?"})
+    assert "Assistant: The gateway writes amounts with a comma there." in given["text"].splitlines()
+    assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
+
+
+def test_a_long_answer_gives_way_to_the_budget_and_its_message_stays(api, alice):
+    a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma. " * 20)
+    index.embed_pending()
+    about = {"for": "prompt", "query": "Why do payments from Belgium fail?"}
+    whole = context(api, **about)
+    assert "Assistant:" in whole["text"]
+    given = context(api, **about, maxTokens=whole["tokens"] - 1)
+    assert "payments from Belgium" in given["text"]
+    assert "Assistant:" not in given["text"]
+    assert given["tokens"] < whole["tokens"]
+
+
+@pytest.mark.parametrize("prompt", ["ok", "do it", "and then?"])
+def test_a_prompt_without_words_to_look_for_is_not_searched(api, alice, monkeypatch, prompt):
+    a_turn(alice, "ok, do it and then", "Done.")
+    index.embed_pending()
+    monkeypatch.setattr(context_tool, "search_history", lambda *_, **__: pytest.fail("It was searched."))
+    assert context(api, **{"for": "prompt", "query": prompt})["nothing"] is True
 
 
 def test_nobody_elses_texts_are_in_it(api, alice):
