@@ -153,7 +153,7 @@ def test_a_recalled_question_has_its_answer_beside_it_in_other_words(api, alice)
 def test_a_long_answer_gives_way_to_the_budget_and_its_message_stays(api, alice):
     a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma. " * 20)
     index.embed_pending()
-    about = {"for": "prompt", "query": "Why do payments from Belgium fail?"}
+    about = {"for": "prompt", "query": "What was the reason that Belgian payments failed?"}
     whole = context(api, **about)
     assert "Assistant:" in whole["text"]
     given = context(api, **about, maxTokens=whole["tokens"] - 1)

@@ -49,8 +49,8 @@ MEMORY_LENGTH, MOST_RECORDS = 40_000, 50
 SESSIONS = 3
 # Of a prompt.
 MOST_RECALLED, MOST_LOOKED_AT = 3, 10
-# The relevance from which a text is recalled without being asked for (docs/decisions/0063): of a question, of a question
-# if the text is far from it in meaning, and of a prompt that asks nothing.
+# The relevance from which a text is recalled beside a prompt (docs/decisions/0063): beside a question, beside one from
+# which it is far in meaning, and beside a prompt that asks nothing.
 FLOOR, FLOOR_IF_FAR, FLOOR_OF_ORDERS = 0.02, 0.1, 0.4
 # "do it" says nothing that could be looked for.
 FEWEST_WORDS = 2
