@@ -8,10 +8,11 @@ either.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from string import hexdigits
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -20,16 +21,18 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from redis import Redis
 from redis.exceptions import RedisError
 
+from agent_tools.authentication import note_got
 from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
-from core.isolation.acting import read_as
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as, read_as
 from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
 from intake.chats.tree import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import ChatPreferences, Conversation, Turn, User
 from memory import records
 from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument
@@ -78,6 +81,15 @@ class ContextLine:
     def written(self) -> str:
         return f"{self.text} [{self.id}]" if self.id else self.text
 
+    @property
+    def digest(self) -> str:
+        """By which it is left out: that of its id, or of a note's line; nothing is kept of its words."""
+        return digest_of(self.id or f"{self.path} {self.text}")
+
+
+def digest_of(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]
+
 
 def text_of(lines: Sequence[ContextLine]) -> str:
     """No lines, no text."""
@@ -89,12 +101,18 @@ def ids_of(lines: Sequence[ContextLine]) -> list[str]:
 
 
 def session_context(
-    *, user: User, project: str | None, session: str | None, max_tokens: int, now: datetime
+    *,
+    user: User,
+    project: str | None,
+    session: str | None,
+    max_tokens: int,
+    now: datetime,
+    is_whole: bool = False,
 ) -> list[ContextLine]:
     """MEMORY.md, records, the last conversations, and the logs of today and yesterday, in a few indexed statements.
 
     `project`: only its records and conversations, and records of none. `session`: a conversation that is left out, by
-    its id here or where it was imported from.
+    its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
     project = project_label(project or "") or project
     budget = max_tokens - tokens_of(FRAME)
@@ -107,10 +125,10 @@ def session_context(
 
     def read() -> list[ContextLine]:
         lines: list[ContextLine] = []
-        left = 0.0
+        left, left_out = 0.0, set() if is_whole else digests_left_out(user)
         for share, blocks in parts:
             left += share * budget
-            fitting, used = _fitting(blocks(), left)
+            fitting, used = _fitting(_without(left_out, blocks()), left)
             left -= used
             lines += fitting
         return lines
@@ -140,7 +158,9 @@ def prompt_context(
         return []
     key = _key(user, session)
     known = _received(key)
-    others = [each for each in likely if _id_of(each.reference) not in known]
+    left_out = read_as(user, lambda: digests_left_out(user))
+    ids = ((each, _id_of(each.reference)) for each in likely)
+    others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
     lines, left = list[ContextLine](), float(max_tokens - tokens_of(FRAME))
     for block in _with_answers(user, others[:MOST_RECALLED]):
         # Where the answer is too long, the message alone.
@@ -154,6 +174,43 @@ def prompt_context(
 
 def _is_worth_searching(prompt: str) -> bool:
     return any(each.isdigit() for each in prompt) or len(telling_words(prompt)) >= FEWEST_WORDS
+
+
+# --- The lines that a person has left out for good ---
+
+MOST_LEFT_OUT, DIGEST_LENGTH = 1_000, 32
+
+
+def digests_left_out(user: User) -> set[str]:
+    return set(ChatPreferences.objects.for_user(user).values_list("left_out", flat=True).first() or [])
+
+
+def leave_out(*, user: User, digest: str) -> None:
+    """Raises `InvalidInput` for what is no digest, and for too many of them."""
+    if not (len(digest) == DIGEST_LENGTH and set(digest) <= set(hexdigits)):
+        raise InvalidInput(errors={"line": [_("There is no such line.")]})
+    with acting_as(user):
+        known = digests_left_out(user)
+        if len(known) >= MOST_LEFT_OUT:
+            raise InvalidInput(errors={"line": [_("So many lines are left out that no more can be.")]})
+        ChatPreferences.objects.update_or_create(user=user, defaults={"left_out": sorted({*known, digest})})
+
+
+def bring_back(*, user: User, digest: str) -> None:
+    """All lines, if the digest is empty."""
+    with acting_as(user):
+        left = digests_left_out(user) - {digest} if digest else set()
+        ChatPreferences.objects.for_user(user).update(left_out=sorted(left))
+
+
+def _without(left_out: Collection[str], blocks: Iterable[list[ContextLine]]) -> Iterator[list[ContextLine]]:
+    """A heading goes to the first line below it that stays."""
+    headings: list[ContextLine] = []
+    for block in blocks:
+        headings += [line for line in block if not line.why]
+        if lines := [line for line in block if line.why and line.digest not in left_out]:
+            yield [*headings, *lines]
+            headings = []
 
 
 # --- What a session got before, kept in Redis for a day; without Redis it may get something twice ---
@@ -393,6 +450,12 @@ def summarise(output: GetContextOutput, user: User | None) -> str:
     return NOTHING if output.nothing else Sentence(_("Gave %(count)s tokens of context"), count=output.tokens)
 
 
+def note_context(output: GetContextOutput, arguments: Any, caller: object, now: datetime) -> None:
+    """Counts what the caller's token got."""
+    is_session = isinstance(arguments, dict) and arguments.get("for") == "session"
+    note_got(caller, is_session=is_session, tokens=output.tokens, now=now)
+
+
 get_context = Tool(
     name="get_context",
     description=(
@@ -408,4 +471,5 @@ get_context = Tool(
     run=run,
     in_text=frozenset({"text"}),
     summarise=summarise,
+    note=note_context,
 )
