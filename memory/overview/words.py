@@ -332,7 +332,7 @@ class _Neighbours:
         is_short = len(low) < FEWEST_LETTERS and not word.isupper()
         if is_short or _is_never(low) or self.numbered[low] * 2 > self.seen[low] or self.noun[low] < self.verb[low]:
             return 0
-        return 1 if self.noun[low] > self.verb[low] and not self._is_modifier(low) else NO_EVIDENCE
+        return 1 if self.noun[low] > self.verb[low] else NO_EVIDENCE
 
     def _is_modifier(self, low: str) -> bool:
         return self.modifies[low] * 2 > self.seen[low]
@@ -352,9 +352,9 @@ class _Neighbours:
     def _is_phrase(self, pair: tuple[str, str], low: str) -> bool:
         """A modifier is named with any word that it precedes; a noun with a word that it is nearly always beside."""
         first, last = pair
-        if first == last or self.verb[first] or self._is_modifier(last) or self.verb[last] > self.noun[last]:
+        if first == last or self.verb[first] or self._is_modifier(last) or self.noun[last] <= self.verb[last]:
             return False
-        if low == first and self._is_modifier(low) and self.noun[last]:
+        if low == first and self._is_modifier(low):
             return True
         is_usual = self.phrases[pair].total() >= PHRASE_SHARE * self.seen[low]
         return is_usual and len(self.texts_of[pair]) >= PHRASE_TEXTS

@@ -84,7 +84,7 @@ def test_words_that_stand_together_are_one_phrase(alice, api):
         alice,
         "The peanut sauce is too thick.",
         "Can I freeze my peanut sauce?",
-        "Peanut sauce for six, and a long table.",
+        "Peanut sauce for six, and a long table. Is the sauce vegan?",
     )
     assert "peanut sauce" in found
     assert not {"peanut", "sauce"} & {*found}
