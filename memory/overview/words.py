@@ -242,30 +242,25 @@ def _samples(flat: TextIds, texts: npt.NDArray[np.int32], requested: set[int]) -
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """A text: the words of each lexeme and how often each stands there, and its sides' tokens as (word, beside)."""
-
-    text: str
-    words: Mapping[str, Counter[str]]
-    sides: list[list[tuple[str, bool]]]
+Samples = Mapping[int, tuple[str, Mapping[str, Counter[str]]]]
+"""By text: how it begins, and the words of each lexeme with how often each stands there."""
 
 
-def _samples_of(text_ids: Iterable[int]) -> dict[int, _Sample]:
+def _samples_of(text_ids: Iterable[int]) -> Samples:
     rows = IndexedText.objects.filter(pk__in=list(text_ids)).in_bulk()
     keys = {SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index): row for row in rows.values()}
     texts = {keys[text.key].pk: text for text in load(keys)}
     counted = {text_id: Counter(_words_of(text.said, text.answered)) for text_id, text in texts.items()}
     languages = {text_id: rows[text_id].configuration for text_id in counted}
     lexemes = _lexemes_of(sorted({(languages[text_id], word) for text_id in counted for word in counted[text_id]}))
-    found: dict[int, _Sample] = {}
+    found: dict[int, tuple[str, Mapping[str, Counter[str]]]] = {}
     for text_id, counts in counted.items():
         of_text: dict[str, Counter[str]] = defaultdict(Counter)
         for word, count in counts.items():
             for lexeme in lexemes.get((languages[text_id], word), ()):
                 of_text[lexeme][word] += count
-        sides = [side[:NEIGHBOURS_IN] for side in (texts[text_id].said, texts[text_id].answered)]
-        found[text_id] = _Sample("\n".join(sides), of_text, list(map(_tokens, sides)))
+        beginning = "\n".join(side[:NEIGHBOURS_IN] for side in (texts[text_id].said, texts[text_id].answered))
+        found[text_id] = beginning, of_text
     return found
 
 
@@ -299,15 +294,13 @@ def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[
 class _Neighbours:
     """What stands beside each word of a group's samples, by the word in lower case."""
 
-    def __init__(self, samples: Mapping[int, _Sample]) -> None:
+    def __init__(self, samples: Samples) -> None:
         self.seen, self.noun, self.verb = Counter[str](), Counter[str](), Counter[str]()
         self.numbered, self.modifies = Counter[str](), Counter[str]()
         self.phrases: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.texts_of: dict[tuple[str, str], set[int]] = defaultdict(set)
-        for text_id, sample in samples.items():
-            content = {word.lower() for words in sample.words.values() for word in words}
-            for tokens in sample.sides:
-                self._read(tokens, content, text_id)
+        for text_id, (text, words) in samples.items():
+            self._read(_tokens(text), {word.lower() for forms in words.values() for word in forms}, text_id)
 
     def _read(self, tokens: Sequence[tuple[str, bool]], content: set[str], text_id: int) -> None:
         for (word, beside), before, after in zip(
@@ -364,19 +357,19 @@ def _is_never(word: str) -> bool:
     return without_accents(word) in _NEVER
 
 
-def _words_of_groups(candidates: Sequence[TellingTerm], samples: Mapping[int, _Sample]) -> dict[int, list[GroupWord]]:
+def _words_of_groups(candidates: Sequence[TellingTerm], samples: Samples) -> dict[int, list[GroupWord]]:
     by_group: dict[int, list[TellingTerm]] = defaultdict(list)
     for one in candidates:
         by_group[one.group].append(one)
     return {group: _words_of_group(ones, samples) for group, ones in by_group.items()}
 
 
-def _words_of_group(candidates: Sequence[TellingTerm], samples: Mapping[int, _Sample]) -> list[GroupWord]:
+def _words_of_group(candidates: Sequence[TellingTerm], samples: Samples) -> list[GroupWord]:
     neighbours = _Neighbours({id_: samples[id_] for one in candidates for id_ in one.samples if id_ in samples})
     found: list[tuple[float, GroupWord]] = []
     for one in candidates:
         if PAIRED_RUN.fullmatch(one.lexeme):
-            run = _grown(one.lexeme, [(id_, samples[id_].text) for id_ in one.samples if id_ in samples])
+            run = _grown(one.lexeme, [(id_, samples[id_][0]) for id_ in one.samples if id_ in samples])
             found += [(one.weight, GroupWord(run[0], one.texts, run[1]))] if run else []
         elif word := _word_for(one, samples):
             found.append((one.weight * neighbours.worth(word.word), word))
@@ -421,10 +414,10 @@ def _script_of(character: str) -> str:
     return "other" if PAIRED_RUN.fullmatch(character) else ""
 
 
-def _word_for(one: TellingTerm, samples: Mapping[int, _Sample]) -> GroupWord | None:
+def _word_for(one: TellingTerm, samples: Samples) -> GroupWord | None:
     """The commonest word for the term in its samples, capitalised only if it never occurs in lower case."""
     words: dict[int, Mapping[str, int]] = {
-        text_id: samples[text_id].words.get(one.lexeme) or {} for text_id in one.samples if text_id in samples
+        text_id: samples[text_id][1].get(one.lexeme) or {} for text_id in one.samples if text_id in samples
     }
     forms: Counter[str] = Counter()
     for of_text in words.values():
