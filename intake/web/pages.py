@@ -57,8 +57,8 @@ from intake.models import Activity, Conversation, Turn, User
 from intake.models.users import may_visitors_chat
 from intake.ports import memory
 from intake.web.forms import RenameForm
+from intake.web.installation import REGISTRATIONS, is_to_choose_who_registers
 from intake.web.middleware import log_in_to_see
-from intake.web.staff import REGISTRATIONS, is_to_choose_who_registers
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
 
