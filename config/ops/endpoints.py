@@ -49,16 +49,27 @@ from memory.backends.embedders import (
     require_active,
 )
 from memory.index.health import IndexHealth, index_health
-from memory.models import Embedding
+from memory.models import Corpus, Embedding
 
 
 @login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     parts = {"database": reads_a_login(), "embedder": _embedder_is_of_use()}
+    behind = _behind() if parts["database"] else None
     # By them a supervisor knows whether this is a process of its own, and which.
     names = {"run": os.environ.get(RUN, ""), "program": os.environ.get(PROGRAM, "")}
-    return JsonResponse(parts | names | {"version": VERSION}, status=200 if all(parts.values()) else 503)
+    state = parts | names | {"version": VERSION, "behind": behind}
+    return JsonResponse(state, status=200 if all(parts.values()) else 503)
+
+
+def _behind() -> dict[str, int] | None:
+    """How many passages wait for a vector, up to `CAP`, and for how long the first one could have been embedded."""
+    try:
+        waiting, seconds = _queue(now=timezone.now())
+    except DatabaseError:
+        return None
+    return {"passages": min(waiting, CAP), "seconds": int(seconds)}
 
 
 def _embedder_is_of_use() -> bool:
@@ -117,13 +128,18 @@ def _look_at_the_pool() -> None:
 
 
 def _look_at_the_queue() -> None:
-    """As staff, who can read the index but no text."""
-    now = timezone.now()
+    waiting, seconds = _queue(now=timezone.now())
+    PENDING_VECTORS.set(waiting)
+    QUEUE_SECONDS.set(seconds)
+
+
+def _queue(*, now: datetime) -> tuple[int, float]:
+    """Rows without a vector, and the seconds since the first was due. As staff, who can read the index but no text."""
     with acting_as_staff():
         waiting = Embedding.objects.waiting()
-        PENDING_VECTORS.set(waiting[: CAP + 1].count())
+        count = waiting[: CAP + 1].count()
         oldest = waiting.aggregate(oldest=Min("next_attempt_at"))["oldest"]
-    QUEUE_SECONDS.set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
+    return count, max(0.0, (now - oldest).total_seconds()) if oldest else 0.0
 
 
 # --- `/.well-known/security.txt` (RFC 9116): the contact for security reports, if `SECURITY_CONTACT` is set ---
@@ -190,12 +206,19 @@ def index_page(request: HttpRequest) -> HttpResponse:
         "queues": _queues(),
         "sizes": sizes,
         "size": sum(size for _table, size in sizes),
+        "kinds": list(zip(_kinds(), health.by_corpus, strict=True)),
         "active": active,
         "others": [share for share in health.by_model if share.name != active],
         "can_retry": health.failed.value or health.quarantined.value,
         "tab": "index",
     }
     return render(request, "intake/staff/index.html", context)
+
+
+def _kinds() -> list[str]:
+    names = {Corpus.CHAT: _("Chats"), Corpus.DAILY_LOG: _("Daily logs"), Corpus.RECORD: _("Records")}
+    names[Corpus.ATTACHMENT] = _("Files")
+    return [names.get(corpus, corpus.label) for corpus in Corpus]
 
 
 def _queues() -> list[tuple[str, int]] | None:

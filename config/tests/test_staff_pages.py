@@ -17,11 +17,13 @@ from agent_tools.tests.callers import client_of
 from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
 from core.isolation.acting import acting_as
+from intake.agent import language_models
 from intake.agent.prompt import ChatDeps, deps_for, introduction
 from intake.chats import quotas
 from intake.models import Activity, ActivityEntry, Conversation, Invitation, Session, User, users
 from intake.tests.factories import a_person, a_turn, caller_for
 from intake.web import people
+from intake.web import staff as staff_pages
 from memory.models import Embedding
 from testing.examiner import as_the_application
 
@@ -331,6 +333,32 @@ def test_usage_says_of_how_many_people_it_is(staff, bob, monkeypatch):
     monkeypatch.setattr(people, "MOST_COUNTED", 1)
     page = staff.get(USAGE).content.decode()
     assert "of 1 person" in page and "Of 2 in all" in page
+
+
+# --- Models that were found at the start ---
+
+
+OLLAMA = ("Ollama", "http://127.0.0.1:11434/v1", ["llama", "qwen"])
+
+
+def test_a_new_installation_offers_a_found_server_by_one_click(staff, bob, monkeypatch):
+    monkeypatch.setattr(staff_pages, "find_servers", lambda **_: [OLLAMA])
+    monkeypatch.setattr(staff_pages, "_nearby", [(-1.0e9, [])])
+    page = staff.get("/").content.decode()
+    assert "Ollama runs here." in page
+    form = {"do": "adopt", "address": OLLAMA[1], "from_home": "1"}
+    answer = staff.post(reverse("intake:staff_models"), form)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
+    assert [row["base_url"] for row in language_models.kept_models()] == [OLLAMA[1]]
+    assert "Ollama runs here." not in staff.get("/").content.decode()
+    staff.force_login(bob)
+    assert "Ollama runs here." not in staff.get("/").content.decode()
+
+
+def test_nobody_but_staff_makes_the_server_look_for_models(client, bob, monkeypatch):
+    monkeypatch.setattr(staff_pages, "find_servers", lambda **_: pytest.fail("looked"))
+    client.force_login(bob)
+    assert client.get("/").status_code == 200
 
 
 # --- About this installation ---

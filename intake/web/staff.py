@@ -8,6 +8,7 @@ exist.
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
@@ -39,6 +40,7 @@ from intake.agent.language_models import (
     LONGEST_NUMBER,
     LanguageModel,
     as_model,
+    is_recall_mode,
     kept_models,
     learn_window,
     models_of_environment,
@@ -47,7 +49,7 @@ from intake.agent.language_models import (
     sealed_key,
     window_of,
 )
-from intake.agent.model_servers import FAILURES, find_servers, list_models
+from intake.agent.model_servers import FAILURES, FoundServer, find_servers, list_models
 from intake.models import InstallationSetting, Invitation, User
 from intake.models.conversations import MODEL_NAME_LENGTH
 from intake.models.users import MODELS, keep_setting
@@ -276,13 +278,33 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
     row |= {"key": secrets.token_hex(4), "sealed": ""}
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
     note_action(request, "models")
+    note_action(request, "models")
     messages.success(request, _("Added. Everybody can choose its models now."))
-    return HttpResponseRedirect(reverse("intake:staff_models"))
+    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_models"))
 
 
-def _found(request: HttpRequest) -> list[tuple[str, str, list[str]]]:
+def _found(request: HttpRequest) -> list[FoundServer]:
     passwords.give_connections_back()
     return find_servers(own_port=int(request.META.get("SERVER_PORT") or 0))
+
+
+# When this process looked for servers last, and what it found: for the start page, which is opened more often.
+_nearby: list[tuple[float, list[FoundServer]]] = [(-1.0e9, [])]
+NEARBY_SECONDS = 60.0
+
+
+def look_nearby(request: HttpRequest) -> None:
+    """Look for servers on this machine, for staff of an installation without a model; call it before a transaction."""
+    if _wants_model(request) and time.monotonic() - _nearby[0][0] >= NEARBY_SECONDS:
+        _nearby[0] = (time.monotonic(), _found(request))
+
+
+def nearby(request: HttpRequest) -> list[FoundServer]:
+    return _nearby[0][1] if _wants_model(request) else []
+
+
+def _wants_model(request: HttpRequest) -> bool:
+    return isinstance(request.user, User) and request.user.is_staff and is_recall_mode()
 
 
 def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | None = None) -> HttpResponse:
