@@ -204,7 +204,8 @@ def _present() -> dict[str, Any]:
         "languages": [code for code, _name in languages_offered()],
         "retention_days": retention_days(),
         "instructions": default_instructions(),
-        **{field: quota_of_everybody(quota) // unit for field, (quota, unit) in QUOTA_FIELDS.items()},
+        # Rounded up: 0 would be no quota.
+        **{field: -(-quota_of_everybody(quota) // unit) for field, (quota, unit) in QUOTA_FIELDS.items()},
     }
 
 
