@@ -373,7 +373,7 @@ def test_watching_sends_folders_where_the_token_may_not_append(recollect, alice,
     claude_code(tmp_path)
     scopes = [TokenScope.IMPORT, TokenScope.READ]
     monkeypatch.setenv("RECOLLECT_TOKEN", create_token(user=alice, scopes=scopes).secret)
-    lines, before, after = watched_twice(
+    _, before, after = watched_twice(
         recollect, tmp_path, "claude-code", monkeypatch, lambda: claude_code(tmp_path, session="0000-2", text="Squash?")
     )
     assert (before, after) == (1, 1)
