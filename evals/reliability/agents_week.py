@@ -59,7 +59,8 @@ class Model:
     def _answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         text = body.decode(errors="replace")
         self.requests.append((time.monotonic(), text))
-        marks = re.findall(r"mark-[a-z0-9]+-[0-9]+-[0-9]+", text)
+        # What is recalled has the marks of earlier prompts.
+        marks = re.findall(r"mark-[a-z0-9]+-[0-9]+-[0-9]+", BLOCK.sub("", text))
         words = f"Noted, {marks[-1]}." if marks else "A session"
         path = handler.path.partition("?")[0]
         is_stream = "stream" in path or '"stream":true' in text.replace(" ", "")
@@ -295,7 +296,7 @@ def work(week: Week, machine: Machine, session: int, *, has_hooks: bool) -> None
             continue
         week.prompts += 1
         week.seconds.setdefault((machine.agent, has_hooks, number == 0), []).append(request[0] - begun)
-        found = {each.replace("\\n", "\n") for each in BLOCK.findall(request[1])}
+        found = {json.loads(f'"{each}"') for each in BLOCK.findall(request[1])}
         for block in found - blocks:
             kept = week.packs if "# " in block else week.recalls
             kept.setdefault(f"{machine.agent} {session}", []).append(tokens_of(block))
