@@ -121,6 +121,8 @@ def test_a_long_list_of_people_has_pages(staff, monkeypatch):
     assert "three@example.com" in first and "one@example.com" not in first
     assert "one@example.com" in second and "root@example.com" in second
     assert staff.get(PEOPLE, {"page": "none"}).status_code == 200
+    # The page that shows a link has the same pages beside it.
+    assert f'href="{PEOPLE}?q=&amp;page=2"' in staff.post(INVITE).content.decode()
 
 
 def test_an_invitation_is_shown_once_and_mailed_where_mail_is_set(staff, settings):
