@@ -25,9 +25,13 @@ from config.stack import StackError
 from config.stack.preflight import check_public_url, names_of
 from config.tests.test_behind_nginx import NGINX, nginx
 from config.tests.test_headers import in_production
+from imports import rest
+from imports.models import Import
+from intake.answers import reader
 from intake.models import Turn, User
 from intake.templatetags.recollect import icon
 from intake.tests.factories import a_person, a_turn
+from intake.web import chat
 from memory import index
 from testing.fixtures import Client
 from testing.model_server import Say
@@ -290,6 +294,48 @@ def test_a_person_registers_below_a_path_and_is_answered_piece_by_piece(proxied,
         assert f'href="/recollect/c/{turn.conversation_id}/' in found.text
         for static in (part.split('"')[0] for part in found.text.split('href="')[1:]):
             assert static.startswith(("/recollect/", "#", "?", "https://", "data:")), static
+
+
+# The read time-out of nginx, HAProxy's examples and AWS's load balancers; others wait longer.
+SHORTEST_TIME_OUT = 60
+STREAMS = (reader, chat, rest)
+# In heartbeats of half a second, against 2 s.
+LONGER_THAN_NGINX_WAITS = 6
+BRIEF = WHOLE.replace("; }}", "; proxy_read_timeout 2s; }}")
+
+
+def test_a_stream_is_heard_twice_within_the_time_out_of_common_proxies():
+    assert all(2 * stream.KEEP_ALIVE_SECONDS < SHORTEST_TIME_OUT for stream in STREAMS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+def test_an_idle_stream_outlives_nginxs_time_out_by_its_heartbeats(proxied, language_model, monkeypatch):
+    """nginx closes what is silent for two seconds; each stream is read for longer than that, by its heartbeats."""
+    for stream in STREAMS:
+        monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.5)
+    address, trusted = proxied(BRIEF)
+    language_model(Say(("The boiler ", "is from 2011."), seconds_apart=60))
+    with ProxiedClient(base_url=address, verify=trusted, follow_redirects=True, timeout=20) as browser:
+        browser.submit("/register/", email="ana@example.com", password="a long enough one", time_zone="UTC")
+        waiting = Import.objects.create(user=User.objects.get(), filename="export.zip", bytes=1)
+        for path in ("/api/v1/intake/events", f"/api/v1/imports/{waiting.pk}/events/"):
+            with browser.stream("GET", path) as response:
+                assert heartbeats(response.iter_lines()) == LONGER_THAN_NGINX_WAITS
+        body = {"message": "How old is the boiler?"}
+        with browser.stream("POST", "/api/v1/intake/chat", json=body, headers=browser._csrf()) as response:
+            assert heartbeats(response.iter_lines()) == LONGER_THAN_NGINX_WAITS
+        browser.post(f"/api/v1/intake/turns/{Turn.objects.get().pk}/stop", headers=browser._csrf())
+
+
+def heartbeats(lines):
+    """The number of comments until enough have come; fewer if the stream ends before."""
+    heard = 0
+    for line in lines:
+        heard += line.startswith(":")
+        if heard == LONGER_THAN_NGINX_WAITS:
+            break
+    return heard
 
 
 class LetsIn:
