@@ -19,6 +19,8 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from agent_tools.tests.test_oauth import Memory
 from config.public_url import at_public_url, is_public, parsed, settings_for
 from config.stack import StackError
@@ -33,6 +35,8 @@ from intake.templatetags.recollect import icon
 from intake.tests.factories import a_person, a_turn
 from intake.web import chat
 from memory import index
+from recollect_cli.client import Server
+from recollect_cli.importing import IMPORTS, _uploaded
 from testing.fixtures import Client
 from testing.model_server import Say
 from testing.sse_client import read_events
@@ -393,6 +397,23 @@ def test_the_official_client_connects_below_a_path(proxied, person, location):
         assert f"{address}/mcp" in browser.get("/settings/tokens/").text
     assert result.structured_content["results"][0]["snippet"] == "I adopted a cat named Miso"
     assert (lets_in.sent_back["iss"], lets_in.asked.startswith(f"{address}/oauth/authorize/")) == (address, True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+@pytest.mark.parametrize("location", [WHOLE, CUT], ids=["whole", "cut"])
+def test_the_command_uploads_below_a_path(proxied, tmp_path, settings, monkeypatch, location):
+    """With a file above what nginx takes in one body, in each way to pass on the path."""
+    settings.IMPORTS_DIR = tmp_path / "uploads"
+    path = tmp_path / "export.bin"
+    path.write_bytes(bytes(2_500_000))
+    address, _trusted = proxied(location)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.pem"))
+    recollect = Server(address, create_token(user=a_person(), scopes=list(TokenScope)).secret)
+    shown = recollect.ask("POST", IMPORTS, {"filename": path.name, "bytes": path.stat().st_size})
+    with path.open("rb") as content:
+        shown = _uploaded(recollect, content, shown, lambda *_: None)
+    assert shown["bytes_received"] == path.stat().st_size
 
 
 @pytest.mark.slow
