@@ -68,7 +68,6 @@ def about_the_first_person(environment: Mapping[str, str]) -> str:
     return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
 
 
-<<<<<<< HEAD
 def migrations_apart(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The migrations of this version that the data lack, and those of the data that this version lacks.
 
@@ -83,7 +82,8 @@ def migrations_apart(environment: Mapping[str, str]) -> tuple[list[str], list[st
         rows = server.execute("SELECT app || '.' || name FROM django_migrations WHERE app = ANY(%s)", [apps])
         applied = {str(name) for (name,) in rows.fetchall()}
     return (sorted(here - applied), sorted(applied - here)) if applied else ([], [])
-=======
+
+
 def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, address: str) -> list[str]:
     """A sentence for each server of language models on this machine, while no model is connected."""
     if environment.get("LLM_MODEL") or environment.get("LLM_MODELS"):
@@ -96,7 +96,6 @@ def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, ad
 
     found = find_servers(own_port=own_port)
     return [f"{title} runs at {url}: use it by one click at {address}/staff/models/." for title, url, _names in found]
->>>>>>> main
 
 
 def _is_true(text: str) -> bool:
