@@ -15,7 +15,15 @@ from pathlib import Path
 
 from config import VERSION
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
-from config.stack.paths import BASE_DIR, STOP_COMMAND, make_private, remember_data_folder, servers_dir, write_secret
+from config.stack.paths import (
+    BASE_DIR,
+    STOP_COMMAND,
+    full_disk,
+    make_private,
+    remember_data_folder,
+    servers_dir,
+    write_secret,
+)
 from config.stack.preflight import (
     about_servers_of_models,
     about_the_first_person,
@@ -139,6 +147,7 @@ class Supervisor:
         self._logs: list[tuple[str, LogReader]] = []
         self._environment: dict[str, str] = {}
         self._backup_url = ""
+        self._has_full_disk = False
         self._run = secrets.token_urlsafe(12)
         self._listening = Listening(paths.tasks)
 
@@ -180,6 +189,7 @@ class Supervisor:
         while True:
             self._look_after()
             self._restart_the_idle()
+            self._look_at_the_disk()
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
@@ -317,6 +327,13 @@ class Supervisor:
                         path.unlink(missing_ok=True)
                 if failure := watch.start_again():
                     say(failure)
+
+    def _look_at_the_disk(self) -> None:
+        """Say once that it is full. The database keeps reading while its log has room, and pages refuse to write."""
+        full = full_disk(self._paths.var, servers_dir(self._paths.var))
+        if full and not self._has_full_disk:
+            say(full)
+        self._has_full_disk = bool(full)
 
     def _look_after(self) -> list[Watch]:
         """Restart dead parts and show errors; returns the watches whose service has just died."""
