@@ -125,7 +125,8 @@ class HistoryRequest:
 class HistoryMatch:
     """`excerpt` is one text; `pieces` are the same by segment, for a page that shows them separately.
 
-    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age.
+    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age. `is_far`:
+    its meaning is beyond the model's `Calibration.near`.
     """
 
     reference: Reference
@@ -133,6 +134,7 @@ class HistoryMatch:
     relevance: float
     excerpt: Excerpt
     pieces: Sequence[Piece]
+    is_far: bool = False
 
 
 Counts = Mapping[HistoryScope, tuple[int, bool]]
@@ -468,7 +470,8 @@ def _shown(
                 segments = telling_sides(hit, segments)
                 # Of a message only the matching sides are shown.
                 shown = show(matching(segments, matcher) if reference.kind is Kind.MESSAGE else segments, matcher)
-                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces)
+                far = asked.is_far(hit)
+                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces, is_far=far)
                 yield match, shown.own_words
 
 

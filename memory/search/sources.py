@@ -148,6 +148,11 @@ class HistoryQuestion:
         """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
         return not self.wants_everything and is_nearest_only(self._found.hits, self._found.calibration)
 
+    def is_far(self, hit: Hit) -> bool:
+        """Whether its meaning is beyond the model's `Calibration.near`; False if that is not known."""
+        found = self._done.get("found")
+        return isinstance(found, Found) and hit.distance is not None and hit.distance > found.calibration.near
+
     @property
     def is_cut(self) -> bool:
         """Whether more texts than those that were found may be relevant, or the time was up."""

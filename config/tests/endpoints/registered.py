@@ -287,6 +287,7 @@ PAGES = [
     endpoint("memory/timeline/<str:month>/", "memory/timeline/{month}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/map/", GET=shows(), POST=shows(form={})),
     endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
+    endpoint("memory/context/change/", POST=changes(form={"leave": "0" * 32})),
     endpoint("memory/map/found/", GET=answers(query={"q": TOPIC}), POST=answers(query={"q": TOPIC}, form={})),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
