@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from memory.index.terms import configuration_of, configurations, fetch, indexed_forms
-from memory.models.documents import Hit, Scope
+from memory.models.documents import HIDDEN_SOURCES, Hit, Scope
 
 # BM25F over the person's own postings, their statistics theirs alone:
 #
@@ -118,13 +118,16 @@ WITH {deleted}stemmed AS MATERIALIZED (
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
      -- on the dates that are asked for,
      -- nor on the conversations.
-     WHERE NOT %(is_narrowed)s
-        OR text_id IN (SELECT id
-                         FROM indexed_texts
-                        WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                          AND said_at >= %(since)s AND said_at < %(until)s
-                          AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))
-                          AND source_id <> ALL(%(hidden)s::uuid[]))
+     WHERE (NOT %(is_narrowed)s
+            OR text_id IN (SELECT id
+                             FROM indexed_texts
+                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                              AND said_at >= %(since)s AND said_at < %(until)s
+                              AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))))
+       AND text_id NOT IN (SELECT id
+                             FROM indexed_texts
+                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                              AND source_id = ANY(ARRAY({hidden_sources})))
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
@@ -147,8 +150,11 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, scor
     OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
-_SCORE = _TEMPLATE.format(deleted="", having_it="1 + last - first", counted="segment", kept="")
+_SCORE = _TEMPLATE.format(
+    hidden_sources=HIDDEN_SOURCES, deleted="", having_it="1 + last - first", counted="segment", kept=""
+)
 _SCORE_WITHOUT_DELETED = _TEMPLATE.format(
+    hidden_sources=HIDDEN_SOURCES,
     deleted="""deleted AS MATERIALIZED (
     SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
 ), """,
@@ -175,7 +181,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
     own, spellings = indexed_forms(query)
     parameters = {
         **scope.parameters(),
-        "is_narrowed": scope.is_dated or scope.is_limited,
+        "is_narrowed": scope.is_dated or scope.only is not None,
         "configurations": configurations(),
         "usual": configurations()[0],
         "own": configuration_of(query),

@@ -261,6 +261,10 @@ class Reference:
     document: str | None = None
     is_note: bool = False
     record_id: UUID | None = None
+    # Of a record that no longer holds: the one that replaces it, since when, and its last day.
+    replaced_by: UUID | None = None
+    replaced_on: date | None = None
+    valid_until: date | None = None
     # Of a file: its name, its attachment, the number of the part, and the place of that, such as "page 3".
     file: str | None = None
     attachment_id: UUID | None = None
@@ -341,9 +345,17 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
 
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     found = {}
-    for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
+    for record in MemoryRecord.objects.for_user(asked.user).with_replacement(asked.user).filter(pk__in=ids):
         day = asked.user.local_time(record.created_at).date()
-        reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk, project=record.project_id)
+        reference = Reference(
+            kind=Kind.MEMORY,
+            day=day,
+            record_id=record.pk,
+            project=record.project_id,
+            replaced_by=record.replaced_by,
+            replaced_on=record.replaced_on,
+            valid_until=record.valid_until,
+        )
         found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
 
