@@ -20,6 +20,7 @@ from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.index.writer import Waker
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME, Key
+from memory.records import FACTS
 from memory.search.chat_history import search_conversations
 
 logger = logging.getLogger(__name__)
@@ -120,6 +121,7 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
             "project_id": record.project_id,
             "tags": record.tags,
             "created_at": record.created_at,
+            **{name: fact for name in (*FACTS, "done_at") if (fact := getattr(record, name)) is not None},
         }
 
 

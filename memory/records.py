@@ -267,17 +267,31 @@ def _check_replaced(user: User, row: MemoryRecord) -> None:
     Locks the record to replace, so that of two that replace each other one sees the other.
     """
     assert row.replaces is not None  # noqa: S101 - tells the types
-    mine = MemoryRecord.objects.for_user(user)
     _get(user, row.replaces, is_locked=True)
-    older = dict(mine.filter(replaces__isnull=False).exclude(pk=row.pk).values_list("pk", "replaces"))
-    newer = next((pk for pk, replaced in older.items() if replaced == row.replaces), None)
+    newer, earlier = _chain(user, row.replaces, by=row.pk)
+    if row.pk in earlier:
+        raise InvalidInput(errors={"replaces": [A_CIRCLE]})
     if newer is not None:
         raise InvalidInput(errors={"replaces": [Sentence(REPLACED_BEFORE, id=str(newer))]})
-    earlier: UUID | None = row.replaces
-    while earlier is not None:
-        if earlier == row.pk:
-            raise InvalidInput(errors={"replaces": [A_CIRCLE]})
-        earlier = older.get(earlier)
+
+
+def can_replace(user: User, record_id: UUID | None, *, by: UUID) -> bool:
+    """Whether no other record replaces it, and it came not after `by` itself; of an import, where it may be missing."""
+    if record_id is None:
+        return False
+    newer, earlier = _chain(user, record_id, by=by)
+    return newer is None and by not in earlier
+
+
+def _chain(user: User, record_id: UUID, *, by: UUID) -> tuple[UUID | None, list[UUID]]:
+    """The record other than `by` that replaces this one; and this one, followed by those that it replaced."""
+    rows = MemoryRecord.objects.for_user(user).filter(replaces__isnull=False).exclude(pk=by)
+    replaced = {pk: older for pk, older in rows.values_list("pk", "replaces") if older is not None}
+    newer = next((pk for pk, older in replaced.items() if older == record_id), None)
+    earlier = [record_id]
+    while (older := replaced.get(earlier[-1])) is not None and older not in earlier:
+        earlier.append(older)
+    return newer, earlier
 
 
 def _save(row: MemoryRecord) -> None:

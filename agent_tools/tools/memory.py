@@ -226,10 +226,7 @@ class SaveMemoryInput(Input):
     content: Annotated[
         str,
         CONTENT_LIMIT,
-        Field(
-            description=f"What to remember, in words that stand for themselves a year from now: 1 to "
-            f"{MAX_RECORD_LENGTH:,} characters."
-        ),
+        Field(description=f"What to remember, to be clear a year from now: 1 to {MAX_RECORD_LENGTH:,} characters."),
     ]
     type: Annotated[
         str | None,
