@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Lower
 from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
@@ -175,18 +176,22 @@ def list_records(
     project_id: str | None = None,
     tag: str | None = None,
     words: str = "",
+    is_todo: bool = False,
     include_replaced: bool = False,
     after: Position | None = None,
     limit: int = MAX_RECORDS,
 ) -> ListPage[RecordOutput]:
     """The `limit` (1 to 100) newest records after `after` that match every filter; without those that are replaced or
     past their last day, unless `include_replaced`. `words`: all of these are in its content, in any case.
+    `is_todo`: only to-dos, open and done.
     """
     mine = MemoryRecord.objects.for_user(user)
     found = mine if include_replaced else MemoryRecord.objects.current(user, today=today_of(user))
     found = found.with_replacement(user)
     for word in words.split():
         found = found.filter(content__icontains=word)
+    if is_todo:
+        found = found.alias(lower=Lower("type")).filter(lower__in=TODO_TYPES)
     if type is not None:
         found = found.filter(type=type)
     if project_id is not None:

@@ -21,7 +21,7 @@ from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from core.ids import time_of_id
-from core.text import ELLIPSIS, shortened
+from core.text import ELLIPSIS, first_line, shortened
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
 from intake.models.conversations import with_pairs
 from memory.backends.embedders import Embedder, Vector
@@ -261,10 +261,11 @@ class Reference:
     document: str | None = None
     is_note: bool = False
     record_id: UUID | None = None
-    # Of a record that no longer holds: the one that replaces it, since when, and its last day.
+    # Of a record: the one that replaces it, since when, its last day, and what it is called.
     replaced_by: UUID | None = None
     replaced_on: date | None = None
     valid_until: date | None = None
+    first_line: str = ""
     # Of a file: its name, its attachment, the number of the part, and the place of that, such as "page 3".
     file: str | None = None
     attachment_id: UUID | None = None
@@ -355,6 +356,7 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
             replaced_by=record.replaced_by,
             replaced_on=record.replaced_on,
             valid_until=record.valid_until,
+            first_line=first_line(record.content),
         )
         found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
