@@ -8,7 +8,10 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, connection
+from django.db.models import Expression, OuterRef
+from django.db.models.functions import JSONObject
 
 from core.errors import RecollectError
 from core.text import END, ArchiveFile, write_section
@@ -49,6 +52,11 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
     from memory.pages.home import home as parts
 
     return parts(user=user, now=now)
+
+
+def kept_in_chat() -> Expression:
+    kept = MemoryRecord.objects.filter(user_id=OuterRef("user_id"), source_conversation=OuterRef("pk"))
+    return ArraySubquery(kept.order_by("created_at").values(each=JSONObject(turn="source_turn", id="id")))
 
 
 def far_distance() -> float:

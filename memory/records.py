@@ -17,7 +17,7 @@ from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
 from intake.chats import quotas
-from intake.models import Activity, User
+from intake.models import Activity, Turn, User
 from memory import index
 from memory.index.sources import record_entry
 from memory.models import MemoryRecord
@@ -115,6 +115,8 @@ def create(
     with transaction.atomic():
         if row.replaces is not None:
             _check_replaced(user, row)
+        if row.source_conversation is not None:
+            _check_source(user, row)
         quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
         _save(row)
         index.index(record_entry(row), now=now)
@@ -164,6 +166,8 @@ def rewrite(
         _set(row, facts or {}, now=now)
         if row.replaces not in (None, replaced):
             _check_replaced(user, row)
+        if (facts or {}).get("source_conversation") is not None:
+            _check_source(user, row)
         _save(row)
         index.index(record_entry(row), now=now)
     return read(user=user, record_id=record_id)
@@ -216,13 +220,6 @@ def bring_back(*, user: User, record_id: UUID, now: datetime) -> RecordOutput:
     if record.replaced_by is not None:
         rewrite(user=user, record_id=record.replaced_by, facts={"replaces": None}, now=now)
     return read(user=user, record_id=record_id)
-
-
-def kept_from(*, user: User, conversation_id: UUID) -> dict[int, UUID]:
-    """The newest record that was kept from each turn of a conversation."""
-    rows = MemoryRecord.objects.for_user(user).filter(source_conversation=conversation_id, source_turn__isnull=False)
-    kept = rows.order_by("created_at").values_list("source_turn", "pk")
-    return {turn: pk for turn, pk in kept if turn is not None}
 
 
 def is_todo(type: str) -> bool:
@@ -278,6 +275,13 @@ def _check_replaced(user: User, row: MemoryRecord) -> None:
         raise InvalidInput(errors={"replaces": [A_CIRCLE]})
     if newer is not None:
         raise InvalidInput(errors={"replaces": [Sentence(REPLACED_BEFORE, id=str(newer))]})
+
+
+def _check_source(user: User, row: MemoryRecord) -> None:
+    """Raises `NotFound` alike for a turn that is missing and for another user's."""
+    named = [(row.source_conversation, row.source_turn or 0)] if row.source_conversation else []
+    if not Turn.objects.for_user(user).with_keys(named).exists():
+        raise NotFound
 
 
 def can_replace(user: User, record_id: UUID | None, *, by: UUID) -> bool:

@@ -23,6 +23,7 @@ from memory import records
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 
+MAX_TURN = 2**31 - 1
 LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
 PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
@@ -44,6 +45,12 @@ class RecordFacts(Input):
         Field(alias="validUntil", description="The last day on which it holds; later, searches leave it out."),
     ] = None
     done: Annotated[bool | None, Field(description="Of a to-do: whether it is done.")] = None
+    source_conversation: Annotated[
+        UUID | None, Field(alias="sourceConversation", description="The chat that it is kept from.")
+    ] = None
+    source_turn: Annotated[
+        int | None, Field(alias="sourceTurn", ge=1, le=MAX_TURN, description="The turn of that chat.")
+    ] = None
 
     @property
     def facts(self) -> records.Facts:

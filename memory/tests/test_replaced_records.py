@@ -1,7 +1,6 @@
 """Records that another one replaces, or whose last day is over: left out by every search, and brought back."""
 
 from datetime import date, timedelta
-from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -10,8 +9,9 @@ from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound
 from core.ids import uuid7
-from intake.tests.factories import NOW, a_person
-from memory import MemorySearchQuery, index, records, search_memory
+from intake.models import Conversation
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import MemorySearchQuery, hooks, index, records, search_memory
 from memory.models import Corpus, IndexedText, MemoryRecord
 from memory.models.documents import Scope
 from memory.pages.home import home
@@ -241,10 +241,15 @@ def test_the_list_is_narrowed_by_words_in_any_case(alice):
 
 
 def test_a_turn_has_the_record_that_was_kept_from_it(alice):
-    chat = uuid7()
-    note(alice, source_conversation=chat, source_turn=2)
-    newer = note(alice, WALNUT, source_conversation=chat, source_turn=2)
+    chat = a_turn(alice, OAK).conversation_id
+    older = note(alice, source_conversation=chat, source_turn=1)
+    newer = note(alice, WALNUT, source_conversation=chat, source_turn=1, now=NOW + timedelta(days=1))
     bob = a_person("bob@example.com")
-    assert records.kept_from(user=alice, conversation_id=chat) == {2: newer.id}
-    assert records.kept_from(user=bob, conversation_id=chat) == {}
-    assert isinstance(newer.source_conversation, UUID)
+    MemoryRecord.objects.create(user=bob, content="x", type="fact", source_conversation=chat, source_turn=1)
+    (found,) = Conversation.objects.for_user(alice).annotate(kept=hooks.kept_in_chat())
+    assert [(each["turn"], each["id"]) for each in found.kept] == [(1, str(older.id)), (1, str(newer.id))]
+    for missing in ({"source_turn": 2}, {}):
+        with pytest.raises(NotFound):
+            note(alice, source_conversation=chat, **missing)
+    with pytest.raises(NotFound):
+        note(bob, source_conversation=chat, source_turn=1)
