@@ -10,20 +10,23 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy
 
 from core.errors import Conflict, InvalidInput
 from core.ids import parse_id
 from core.text import first_line
 from core.validation import Position, position_in_address
 from intake.accounts.identity import person_of
+from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
 from intake.models import Turn, User
 from memory import documents, records
 from memory.models import MemoryDocument
+from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.pages.common import RecordFilter, RecordForm, page_for_registered, record_path, show
 from memory.records import RecordOutput
 
@@ -37,7 +40,7 @@ KINDS = [
     ("preference", gettext_lazy("Preferences")),
     ("decision", gettext_lazy("Decisions")),
     ("lesson", gettext_lazy("Lessons")),
-    (NOTE, pgettext_lazy("memory", "Notes")),
+    (NOTE, gettext_lazy("Notes")),
 ]
 
 
@@ -133,7 +136,7 @@ def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method == "POST":
         records.bring_back(user=person_of(request), record_id=found.id, now=timezone.now())
-        messages.success(request, _("It is back, beside the one that had replaced it."))
+        messages.success(request, _("Both records are valid now."))
     return HttpResponseRedirect(record_path(found.id))
 
 
@@ -146,6 +149,13 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
     records.delete(user=person_of(request), record_id=found.id)
     messages.success(request, _("Record deleted."))
     return HttpResponseRedirect(reverse("memory:records"))
+
+
+@page_for_registered
+def preview(request: HttpRequest) -> HttpResponse:
+    """The text of an editor as Markdown is shown, as a part of a page; nothing is saved."""
+    text = without_nul(request.POST.get("content", ""))[:MAX_DOCUMENT_LENGTH]
+    return render(request, "memory/_preview.html", {"text": text})
 
 
 def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:

@@ -31,6 +31,7 @@ urlpatterns = [
     path("memory/logs/<str:date>/history/", documents.log_history, name="history_log"),
     path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
+    path("memory/preview/", records.preview, name="preview"),
     path("memory/records/", records.kept, name="records"),
     path("memory/records/<str:record_id>/", records.record, name="record"),
     path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
