@@ -2,12 +2,19 @@
 
 from typing import Any
 
-from django.db.backends.postgresql import base
+from django.db.backends.postgresql import base, operations
 from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
-from config.database.operations import DatabaseOperations
 from core import resilience
+from core.isolation.acting import is_cluster
+
+
+class DatabaseOperations(operations.DatabaseOperations):
+    @property
+    def compiler_module(self) -> str:  # type: ignore[override]
+        """Called once per thread. A single server uses Django's own compilers."""
+        return "config.database.compiler" if is_cluster(self.connection) else "django.db.backends.postgresql.compiler"
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

@@ -100,7 +100,7 @@ def test_a_message_runs_through_few_modules_from_its_url_to_its_vector(
 
 
 # The engine of the database, which every statement runs through.
-BESIDE_EVERY_WAY = {"config/database/base.py", "config/database/operations.py"}
+BESIDE_EVERY_WAY = {"config/database/base.py"}
 
 
 def check(title, modules, most):

@@ -1,4 +1,4 @@
-"""Tells what a file is, by its content first and then by its name, and reads texts, tables, pages and letters."""
+"""Tells what a file is, by its content first and then by its name, and reads texts, tables, pages, letters and PDF."""
 
 import csv
 import email
@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from email.message import EmailMessage
+from typing import Any
 
 from core.text import gettext_noop as _
 from intake.attachments.reading.html_text import html_to_text
@@ -25,7 +26,6 @@ from intake.attachments.reading.parts import (
     sections_of,
     table_of,
 )
-from intake.attachments.reading.pdf import read_pdf
 
 _BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
 
@@ -179,3 +179,41 @@ _READERS: Mapping[str, Callable[[str], Iterator[Part]]] = {
     "letter": _read_letter,
     "text": lines_of,
 }
+
+
+# --- PDF, page by page ---
+
+# Where a word is divided at the end of a line, PDFium writes one of these and not a hyphen.
+_DIVIDED = re.compile(r"[\x02\ufffe](?:\r?\n)?")
+_SCAN = _("The pages have no text: the file may be a scan.")
+
+
+def read_pdf(data: bytes) -> Reading:
+    # The library is loaded in the process of a file, and only for a PDF.
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+        pages = len(document)
+    except pypdfium2.PdfiumError as error:
+        raise Unreadable(ENCRYPTED if "password" in str(error).lower() else DAMAGED) from error
+    reading = reading_of(_pages(document, pages), pages=pages)
+    if not reading.parts:
+        raise Unreadable(_SCAN if pages else DAMAGED)
+    return reading
+
+
+def _pages(document: Any, pages: int) -> Iterator[Part]:
+    """A page that is damaged is as a page without text."""
+    import pypdfium2
+
+    for number in range(pages):
+        try:
+            page = document[number]
+            text_page = page.get_textpage()
+            text = text_page.get_text_range()
+            text_page.close()
+            page.close()
+        except pypdfium2.PdfiumError:
+            continue
+        yield Part(f"page {number + 1}", _DIVIDED.sub("", text).replace("\r\n", "\n"))
