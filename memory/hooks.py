@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, connection
-from django.db.models import Expression, OuterRef
+from django.db.models import OuterRef, Subquery
 from django.db.models.functions import JSONObject
 
 from core.errors import RecollectError
@@ -54,7 +54,7 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
     return parts(user=user, now=now)
 
 
-def kept_in_chat() -> Expression:
+def kept_in_chat() -> Subquery:
     kept = MemoryRecord.objects.filter(user_id=OuterRef("user_id"), source_conversation=OuterRef("pk"))
     return ArraySubquery(kept.order_by("created_at").values(each=JSONObject(turn="source_turn", id="id")))
 

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Expression, Q
+from django.db.models import Q, Subquery
 
 from core.errors import NotFound
 from core.ids import parse_id
@@ -81,7 +81,7 @@ def as_turn_number(text: str | None) -> int | None:
 
 
 def get_conversation(
-    *, caller: Caller, conversation_id: str, also: Mapping[str, Expression] | None = None
+    *, caller: Caller, conversation_id: str, also: Mapping[str, Subquery] | None = None
 ) -> Conversation:
     """With the attributes `also`, in the same statement. Raises the same `NotFound` for a malformed id, an unknown one
     and another user's.

@@ -32,8 +32,8 @@ LINE_TERMS = 20
 # `idx_indexed_texts_languages` says which there are beside English. Other spellings of its words and numbers are looked
 # up too, but the ideal is that of the query as it is written: a day that no text names is not a word that it lacks.
 #
-# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
-# not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
+# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So the first does
+# not look for any, but says whether there are some; then the second statement is asked.
 _TEMPLATE = """
 WITH {deleted}stemmed AS MATERIALIZED (
     SELECT configuration, lexeme, is_own
@@ -124,10 +124,7 @@ WITH {deleted}stemmed AS MATERIALIZED (
                             WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
                               AND said_at >= %(since)s AND said_at < %(until)s
                               AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))))
-       AND text_id NOT IN (SELECT id
-                             FROM indexed_texts
-                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                              AND source_id = ANY(ARRAY({hidden_sources})))
+           {hidden}
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
@@ -150,27 +147,38 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, scor
     OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
-_SCORE = _TEMPLATE.format(
-    hidden_sources=HIDDEN_SOURCES, deleted="", having_it="1 + last - first", counted="segment", kept=""
-)
-_SCORE_WITHOUT_DELETED = _TEMPLATE.format(
-    hidden_sources=HIDDEN_SOURCES,
-    deleted="""deleted AS MATERIALIZED (
-    SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-), """,
-    having_it="""(SELECT count(*)
-              FROM unnest(ordinals[first:last]) AS ordinal
-             WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
-    counted="""(SELECT texts, said_length, answered_length
-                  FROM segment
-                 UNION ALL
-                SELECT -1, -held.said_length, -held.answered_length
-                  FROM segment
-                 CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
-                       AS held(text_id, said_length, answered_length)
-                 WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
-    kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
-)
+_NOT_HIDDEN = f"""AND text_id NOT IN (SELECT id
+                             FROM indexed_texts
+                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                              AND source_id = ANY(ARRAY({HIDDEN_SOURCES})))"""  # noqa: S608 - constants
+
+
+def _statements(hidden: str) -> tuple[str, str]:
+    """The statement, and the one for a user with deleted texts."""
+    plain = _TEMPLATE.format(hidden=hidden, deleted="", having_it="1 + last - first", counted="segment", kept="")
+    without_deleted = _TEMPLATE.format(
+        hidden=hidden,
+        deleted="""deleted AS MATERIALIZED (
+        SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+    ), """,
+        having_it="""(SELECT count(*)
+                  FROM unnest(ordinals[first:last]) AS ordinal
+                 WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
+        counted="""(SELECT texts, said_length, answered_length
+                      FROM segment
+                     UNION ALL
+                    SELECT -1, -held.said_length, -held.answered_length
+                      FROM segment
+                     CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
+                           AS held(text_id, said_length, answered_length)
+                     WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
+        kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
+    )
+    return plain, without_deleted
+
+
+# Without and with hidden sources: most searches of chats have none.
+_SCORE = (_statements(""), _statements(_NOT_HIDDEN))
 
 
 def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
@@ -194,9 +202,10 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "k1": K1,
         "limit": limit,
     }
-    rows = fetch(_SCORE, parameters)
+    plain, without_deleted = _SCORE[scope.hides_any]
+    rows = fetch(plain, parameters)
     if rows and rows[0][-1]:
-        rows = fetch(_SCORE_WITHOUT_DELETED, parameters)
+        rows = fetch(without_deleted, parameters)
     hits = [
         Hit(
             (source, place),
