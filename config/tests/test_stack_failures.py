@@ -25,12 +25,21 @@ from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_da
 from config.stack.preflight import check_port
 from config.stack.processes import Watch, find_marked
 from config.stack.supervisor import Address, HealthAnswer, Listening, ask
-from config.tests.test_up import STACK, assert_one_sentence, environment, free_port, stack
+from config.tests.test_up import assert_one_sentence, environment, free_port, stack
 
 pytestmark = pytest.mark.slow
 
 ROOT = os.geteuid() == 0
 MOUNTED = 400 * 2**20
+# The supervisor asks, and gives a program up, sooner than in production; its answers are as patient as a slow machine.
+HANGS_SECONDS = 20
+SUPERVISOR = f"""
+import sys
+from config.stack import processes, supervisor
+supervisor.ASK_SECONDS, supervisor.HANGS_SECONDS, processes.LONGEST_WAIT_SECONDS = 3, {HANGS_SECONDS}, 3
+from config.stack.__main__ import main
+main()
+"""
 
 
 @pytest.fixture
@@ -53,7 +62,11 @@ def running(var, output, **others):
     port = free_port()
     with output.open("w") as file:
         process = subprocess.Popen(
-            [*STACK, "up", "--port", str(port)], cwd=BASE_DIR, env=environment(var, **others), stdout=file, stderr=file
+            [sys.executable, "-c", SUPERVISOR, "up", "--port", str(port)],
+            cwd=BASE_DIR,
+            env=environment(var, **others),
+            stdout=file,
+            stderr=file,
         )
     try:
         wait_until(lambda: "answers at" in output.read_text() or process.poll() is not None, 200)
@@ -188,7 +201,9 @@ def test_two_copies_a_process_that_hangs_and_a_broker_that_cannot_start(tmp_path
             assert_one_sentence(other, "is taken")
             (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
             web.send_signal(signal.SIGSTOP)
-            wait_until(lambda: "web has not answered for 60 s and is started again" in output.read_text(), 120)
+            wait_until(
+                lambda: f"web has not answered for {HANGS_SECONDS} s and is started again" in output.read_text(), 120
+            )
             wait_until(lambda: status(f"{address}/login/")[0] == 200, 60)
             assert not psutil.pid_exists(web.pid)
             broker.rmdir()
