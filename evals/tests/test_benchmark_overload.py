@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from ast import literal_eval
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,7 +76,10 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
     assert "'401': " in shown.err
     # The chats' answers have begun, as many as the time was enough for, and wait for the model.
     of_hanging = shown.err.partition(f"Attack: {overload.HANGING}.")[2]
-    assert re.search(r"The attack was answered: \{'200': [1-9]\d*(, 'open': \d+)?\}", of_hanging), of_hanging
+    statuses = literal_eval(re.search(r"The attack was answered: (.*)", of_hanging)[1])
+    assert statuses["200"] > 0
+    assert set(statuses) <= {"200", "open"}
+    assert sum(statuses.values()) == 32
 
 
 def test_nobody_and_no_time_are_refused():
