@@ -6,7 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from agent_tools import pages
 from agent_tools.urls import token_urls, tool_urls
 from config.api_document import ApiDocumentView, read_api
-from config.ops.endpoints import healthz, metrics, security_txt
+from config.ops.endpoints import about, healthz, index_page, metrics, security_txt
 from imports.urls import import_urls
 from intake.web import account
 from intake.web.chat import answering, changed_chats, chat, stop_turn, turn_events
@@ -40,6 +40,8 @@ handler500 = "intake.web.middleware.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path("staff/index/", index_page, name="staff_index"),
+    path("about/", about, name="about"),
     path("metrics", metrics),
     path(".well-known/security.txt", security_txt),
     path("api/v1/", include(api_urls)),

@@ -53,7 +53,8 @@ def refuse_in_transaction(name: str) -> None:
     """A call to an endpoint while a transaction is open is a bug. Raises `RuntimeError` in tests; elsewhere it logs an
     error, because the answer is worth more.
     """
-    if not _is_in_transaction():
+    # The process of `make up` has no settings, and so no database of Django's.
+    if not settings.configured or not _is_in_transaction():
         return
     sentence = f"{name} is called inside a database transaction, which keeps a connection from everybody else"
     if settings.REFUSES_CALLS_IN_TRANSACTIONS:

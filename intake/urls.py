@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.web import account, pages, staff
+from intake.web import account, installation, pages, people, staff
 
 app_name = "intake"
 
@@ -36,8 +36,11 @@ urlpatterns = [
     path("worker.js", pages.worker, name="worker"),
     path("offline/", pages.offline, name="offline"),
     path("favicon.ico", pages.favicon, name="favicon"),
-    path("staff/settings/", staff.staff_settings, name="staff_settings"),
-    path("staff/invite/", staff.invite, name="staff_invite"),
+    path("staff/settings/", installation.staff_settings, name="staff_settings"),
+    path("staff/people/", people.list_users, name="staff_people"),
+    path("staff/people/<str:user_id>/", people.show_user, name="staff_person"),
+    path("staff/usage/", people.show_usage, name="staff_usage"),
+    path("staff/invite/", people.invite, name="staff_invite"),
     path("staff/models/", staff.show_models, name="staff_models"),
     path("staff/models/<str:key>/", staff.edit_model, name="staff_model"),
     path("register/", account.RegisterView.as_view(), name="register"),

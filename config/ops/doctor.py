@@ -208,10 +208,15 @@ def _queues() -> list[str]:
     return sorted({celery.current_app.conf.task_default_queue, *(route["queue"] for route in routes)})
 
 
+def queue_lengths() -> dict[str, int]:
+    """The messages that wait, by queue. Raises one of `REDIS_AWAY`."""
+    with client(settings.REDIS_URL, seconds=REDIS_SECONDS) as broker:
+        return {name: int(broker.llen(name)) for name in _queues()}
+
+
 def _look_at_the_queues(report: Report) -> None:
     try:
-        with client(settings.REDIS_URL, seconds=REDIS_SECONDS) as broker:
-            lengths = {name: broker.llen(name) for name in _queues()}
+        lengths = queue_lengths()
     except REDIS_AWAY as error:
         report.complain(f"The queues cannot be read ({_kind(error)}).", "Look into the log of Redis.")
         return

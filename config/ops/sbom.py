@@ -148,6 +148,11 @@ def _licences(package: Distribution) -> Iterator[dict[str, Any]]:
         yield {"license": {"name": name, "acknowledgement": "declared"}}
 
 
+def licence_names(package: Distribution) -> str:
+    """For people: its expression, or the names in its metadata; empty if it declares none."""
+    return ", ".join(each.get("expression") or each["license"]["name"] for each in _licences(package))
+
+
 def _installed(name: str) -> Distribution | None:
     try:
         return distribution(name)

@@ -144,6 +144,8 @@ TEMPLATES = [
 # The language outside pages (the API, tools, tasks); a page uses the reader's, if it is one of the others.
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("de", "Deutsch"), ("es", "Español")]
+# The codes of those that pages offer. Without a value: as staff choose at /staff/settings/; all, until they do.
+LANGUAGES_OFFERED = env.list("LANGUAGES_OFFERED", default=None)
 LOCALE_PATHS = [BASE_DIR / "locale"]
 # Our own formats only for English; other languages use Django's.
 FORMAT_MODULE_PATH = ["config.formats"]
@@ -229,8 +231,9 @@ FIRST_PERSON_CODE = env.bool(
 KEPT_SETTINGS_SECONDS = 2.0
 # The number of days after which a silent visitor is removed, with all messages.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
-# The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them.
-RETENTION_DAYS = env.int("RETENTION_DAYS", default=0)
+# The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them. Without a
+# value: as staff choose at /staff/settings/; 0, until they do.
+RETENTION_DAYS = env.int("RETENTION_DAYS", default=None)
 # The header in which a proxy names the person by their email address, such as "Remote-Email", and the addresses or
 # networks of that proxy as this server sees them. From anywhere else the header is ignored. Empty: no such log-in.
 LOGIN_HEADER = env.str("LOGIN_HEADER", default="")
@@ -489,10 +492,11 @@ CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1 if PUBLIC_URL.startswith("https:") else 0)
 
 # The quotas of one user: turns, bytes of text in UTF-8, bytes of attached files, passages that wait for a vector. 0 is
-# no quota. Beyond one of the first three, requests get 413; beyond the last, 429 for records and imports.
-QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
-QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
-QUOTA_FILE_BYTES = env.int("QUOTA_FILE_BYTES", default=0)
+# no quota. Beyond one of the first three, requests get 413; beyond the last, 429 for records and imports. Without a
+# value the first three are as staff choose at /staff/settings/; none, until they do. Staff may set one person's too.
+QUOTA_TURNS = env.int("QUOTA_TURNS", default=None)
+QUOTA_BYTES = env.int("QUOTA_BYTES", default=None)
+QUOTA_FILE_BYTES = env.int("QUOTA_FILE_BYTES", default=None)
 QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
 # The bytes of files of one visitor, who has no account. 0 is no quota.
 VISITOR_FILE_BYTES = env.int("VISITOR_FILE_BYTES", default=25 * 1024**2)
@@ -614,6 +618,9 @@ REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 LLM_MODEL = env.str("LLM_MODEL", default="")
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
+# What every chat's model is instructed, before a person's own instructions. Without a value: as staff write at
+# /staff/settings/.
+DEFAULT_INSTRUCTIONS = env.str("DEFAULT_INSTRUCTIONS", default=None)
 # The thinking level of the model: "on", "off", "low", "medium", "high"; empty uses its server's default.
 LLM_THINKING = env.str("LLM_THINKING", default="")
 # How many tokens the model reads at once, its answer included; 0 asks its server, or takes what is known of its family.

@@ -68,6 +68,20 @@ def about_the_first_person(environment: Mapping[str, str]) -> str:
     return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
 
 
+def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, address: str) -> list[str]:
+    """A sentence for each server of language models on this machine, while no model is connected."""
+    if environment.get("LLM_MODEL") or environment.get("LLM_MODELS"):
+        return []
+    with connected(environment["DATABASE_OWNER_URL"], name="DATABASE_OWNER_URL") as server:
+        row = server.execute("SELECT value FROM installation_settings WHERE name = 'models'").fetchone()
+    if row is not None and row[0]:
+        return []
+    from intake.agent.model_servers import find_servers  # only a start without a model needs it
+
+    found = find_servers(own_port=own_port)
+    return [f"{title} runs at {url}: use it by one click at {address}/staff/models/." for title, url, _names in found]
+
+
 def _is_true(text: str) -> bool:
     return text.strip().lower() in environ.Env.BOOLEAN_TRUE_STRINGS
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
 from config.stack.paths import BASE_DIR, STOP_COMMAND, make_private, remember_data_folder, servers_dir, write_secret
 from config.stack.preflight import (
+    about_servers_of_models,
     about_the_first_person,
     addresses,
     as_housekeeper,
@@ -155,6 +156,8 @@ class Supervisor:
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
         elif sentence := about_the_first_person(self._environment):
+            say(sentence)
+        for sentence in about_servers_of_models(self._environment, own_port=self._address.port, address=address):
             say(sentence)
 
     def watch(self) -> None:

@@ -18,6 +18,7 @@ from core.errors import InvalidInput
 from core.ids import first_code
 from intake.accounts import registration
 from intake.accounts.adapters import OtherServiceAdapter
+from intake.agent import model_servers
 from intake.models import InstallationSetting, Invitation, User, users
 from intake.tests.factories import a_person, a_visitor
 from testing.examiner import as_the_application
@@ -161,6 +162,22 @@ def test_make_up_says_who_is_first(monkeypatch, environment, is_first, expected)
     assert ("code" in sentence) is ("code" in expected)
 
 
+@pytest.mark.parametrize(
+    ("environment", "kept", "is_named"),
+    [({}, None, True), ({}, ([],), True), ({}, ([{"name": "fast"}],), False), ({"LLM_MODEL": "gpt"}, None, False)],
+)
+def test_make_up_names_a_server_of_models_until_one_is_connected(monkeypatch, environment, kept, is_named):
+    server = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: kept))
+    monkeypatch.setattr(preflight, "connected", lambda *_, **__: nullcontext(server))
+    found = [("Ollama", "http://127.0.0.1:11434/v1", ["llama"])]
+    monkeypatch.setattr(model_servers, "find_servers", lambda **_: found)
+    sentences = preflight.about_servers_of_models(
+        {"DATABASE_OWNER_URL": "", **environment}, own_port=8000, address="http://localhost:8000"
+    )
+    expected = "Ollama runs at http://127.0.0.1:11434/v1: use it by one click at http://localhost:8000/staff/models/."
+    assert sentences == ([expected] if is_named else [])
+
+
 # -- The page of settings ------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +213,7 @@ def test_the_environment_is_shown_as_fixed_and_wins(staff, settings):
     staff.post(SETTINGS, {"registration": "closed"})
     settings.REGISTRATION, settings.VISITORS = "open", True
     page = staff.get(SETTINGS).content.decode()
-    assert page.count("<fieldset") == page.count(" disabled") == 2
+    assert page.count(" disabled>") == 2
     assert "REGISTRATION in the environment" in page and "VISITORS in the environment" in page
     staff.post(SETTINGS, {"registration": "invite", "visitors": "no"})
     assert (registration.policy(), users.may_visitors_chat()) == ("open", True)

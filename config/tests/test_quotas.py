@@ -14,6 +14,7 @@ from core.errors import QuotaExceeded
 from core.isolation.acting import Caller, acting_as
 from intake.chats import deleting, quotas, services
 from intake.models import Turn
+from intake.models.users import read_kept_settings
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, records
 from memory.models import MemoryDocument
@@ -60,6 +61,7 @@ def test_a_turn_too_many_is_refused_and_not_kept_until_another_is_deleted(alice,
 
 
 def test_counting_costs_nothing_without_a_quota_and_little_with_one(alice, settings, django_assert_num_queries):
+    read_kept_settings()
     with django_assert_num_queries(0):
         quotas.take(alice.pk, turns=1)
     settings.QUOTA_TURNS = 10

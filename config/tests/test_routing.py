@@ -7,7 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Exists, OuterRef
 from django.test.utils import CaptureQueriesContext
 
-from config.database import operations
+from config.database import base
 from core.citus import routing
 from core.isolation.acting import Caller, acting_as
 from intake.models import Conversation, IdempotentAnswer, Turn
@@ -39,9 +39,9 @@ def set_cluster(monkeypatch):
 
     def set_cluster(*, is_one):
         database = connections[DEFAULT_DB_ALIAS]
-        for module in (routing, operations):
+        for module in (routing, base):
             monkeypatch.setattr(module, "is_cluster", lambda connection: is_one)
-        monkeypatch.setattr(database, "ops", operations.DatabaseOperations(database))
+        monkeypatch.setattr(database, "ops", base.DatabaseOperations(database))
 
     return set_cluster
 

@@ -21,7 +21,6 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
-from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
@@ -44,6 +43,7 @@ from intake.chats.services import lock_conversation, title_from, without_nul
 from intake.chats.tree import Tree, conversation_path, turns_of
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
+from intake.models.users import retention_days
 
 logger = logging.getLogger(__name__)
 
@@ -431,7 +431,7 @@ def _without_quotes(text: str, path: str) -> str:
     return _QUOTE.sub(lambda quote: "" if not without_links(quote["link"], path, instead="") else quote[0], text)
 
 
-# --- Deletes turns that are older than `settings.RETENTION_DAYS`, with all data derived from them ---
+# --- Deletes turns that are older than the retention time, with all data derived from them ---
 # `User.retention_due_at` is the queue: the user who has waited longest is next and gets a share of the step. They are
 # due again when their oldest turn is too old, a day later at the latest, or after the others if the share was not
 # enough.
@@ -448,7 +448,7 @@ LATER = timedelta(hours=1)
 
 def remove_old_turns(*, now: datetime) -> bool:
     """One step of some seconds, as the web role, acting as each user in turn; returns whether more users are due."""
-    if settings.RETENTION_DAYS < 1:
+    if retention_days() < 1:
         return False
     due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
     for_each(
@@ -462,7 +462,7 @@ def remove_old_turns(*, now: datetime) -> bool:
 
 
 def _remove_some_of(user_id: int, now: datetime) -> None:
-    caller, kept = Caller(user_id=user_id), timedelta(days=settings.RETENTION_DAYS)
+    caller, kept = Caller(user_id=user_id), timedelta(days=retention_days())
     mine = Turn.objects.for_caller(caller)
     with acting_as(caller):
         old = mine.filter(said_at__lt=now - kept).order_by("conversation_id")

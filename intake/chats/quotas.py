@@ -24,6 +24,7 @@ from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import Caller, acting_as
 from core.text import gettext_noop
 from intake.models import Attachment, Turn
+from intake.models.users import quota_for
 from intake.ports import Holdings, memory
 
 MEASURED_EVERY_SECONDS = 60.0
@@ -40,19 +41,28 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
 
     Raises `QuotaExceeded`, or `RateLimited` if waiting helps.
     """
-    if any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
+    if settings.QUOTA_VECTORS_WAITING or has_quota_of_text(user_id):
         _take(user_id, Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue)), fills_queue=fills_queue)
+
+
+def has_quota_of_text(user_id: int | None) -> bool:
+    return bool(quota_for(user_id, "turns") or quota_for(user_id, "bytes"))
+
+
+def quota_of_files(caller: Caller) -> int:
+    """0 is no quota."""
+    return int(settings.VISITOR_FILE_BYTES) if caller.is_visitor else quota_for(caller.user_id, "file_bytes")
 
 
 def take_file(caller: Caller, size: int) -> None:
     """Check the quota before the bytes of a file are added. Raises `QuotaExceeded`."""
-    if most := settings.VISITOR_FILE_BYTES if caller.is_visitor else settings.QUOTA_FILE_BYTES:
+    if most := quota_of_files(caller):
         _take(caller.user_id, Holdings(file_bytes=size), most_of_files=most)
 
 
 def room_for_files(caller: Caller) -> int | None:
     """How many bytes of new files fit the quota; None without one."""
-    most: int = settings.VISITOR_FILE_BYTES if caller.is_visitor else settings.QUOTA_FILE_BYTES
+    most = quota_of_files(caller)
     if not most or caller.user_id is None:
         return None
     return max(0, most - measure(caller.user_id).file_bytes)
@@ -89,17 +99,18 @@ def measure(user_id: int) -> Holdings:
 def lines_of(user_id: int) -> list[tuple[str, str, str]]:
     """For the account page: the name, what is used, and the quota, which is empty if there is none."""
     stored = measure(user_id)
+    most_text, most_files = quota_for(user_id, "bytes"), quota_for(user_id, "file_bytes")
     return [
-        (_("Messages with their answers"), f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
+        (_("Messages with their answers"), f"{stored.turns:,}", _number(quota_for(user_id, "turns"))),
         (
             _("Text"),
             filesizeformat(stored.bytes),
-            filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
+            filesizeformat(most_text) if most_text else "",
         ),
         (
             _("Files"),
             filesizeformat(stored.file_bytes),
-            filesizeformat(settings.QUOTA_FILE_BYTES) if settings.QUOTA_FILE_BYTES else "",
+            filesizeformat(most_files) if most_files else "",
         ),
         (
             _("Passages waiting for search by meaning"),
@@ -138,19 +149,20 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool, most_of_files: int
         refusal = (
             _refusal_of_file(requested, most_of_files)
             if most_of_files
-            else _refusal(requested, fills_queue=fills_queue)
+            else _refusal(user_id, requested, fills_queue=fills_queue)
         )
         if refusal is None and user_id in _known:
             _known[user_id] = measured_at, requested
         return refusal
 
 
-def _refusal(requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
-    if settings.QUOTA_TURNS and requested.turns > settings.QUOTA_TURNS:
+def _refusal(user_id: int, requested: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    most_turns, most_bytes = quota_for(user_id, "turns"), quota_for(user_id, "bytes")
+    if most_turns and requested.turns > most_turns:
         message = gettext_noop("You may keep %(count)s messages with their answers here. Delete some first.")
-        return QuotaExceeded(message, count=settings.QUOTA_TURNS)
-    if settings.QUOTA_BYTES and requested.bytes > settings.QUOTA_BYTES:
-        most = filesizeformat(settings.QUOTA_BYTES)
+        return QuotaExceeded(message, count=most_turns)
+    if most_bytes and requested.bytes > most_bytes:
+        most = filesizeformat(most_bytes)
         message = gettext_noop("You may keep %(size)s of text here, and this would be more. Delete something first.")
         return QuotaExceeded(message, size=most)
     waiting = settings.QUOTA_VECTORS_WAITING

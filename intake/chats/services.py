@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
@@ -148,7 +147,7 @@ def begin_in(
     failed = None if is_new else _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
-    if settings.QUOTA_TURNS or settings.QUOTA_BYTES:
+    if quotas.has_quota_of_text(conversation.user_id):
         quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
     count = version_of.attachment_count if version_of is not None else len(attachments)
     turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows, attachment_count=count)

@@ -223,6 +223,9 @@ class Invitation(models.Model):
 # --- Settings of the installation that staff change in the browser; the environment overrides them ---
 
 REGISTRATION, VISITORS, MODELS = "registration", "visitors", "models"
+LANGUAGES, RETENTION, INSTRUCTIONS = "languages", "retention_days", "instructions"
+# Of the installation by name (`turns`, `bytes`, `file_bytes`), and by user id of those who have their own.
+QUOTAS, QUOTAS_OF_USERS = "quotas", "quotas_of_users"
 # When this process read them last, by the machine's clock, and what there was, by name.
 _kept: list[tuple[float, dict[str, Any]]] = [(-1.0e9, {})]
 _lock = threading.Lock()
@@ -242,14 +245,14 @@ class InstallationSetting(models.Model):
         return self.name
 
 
-def kept_setting(name: str, default: Any = None) -> Any:
+def kept_setting(name: str, default: Any = None, *, reads: bool = True) -> Any:
     """The value that staff have kept, as of `KEPT_SETTINGS_SECONDS` ago at most, so that all processes agree soon.
 
-    An event loop must not wait for the database: there it is the value of the last request.
+    An event loop must not wait for the database: there it is the value of the last request, as without `reads`.
     """
     with _lock:
         read_at, values = _kept[0]
-        is_due = time.monotonic() - read_at >= settings.KEPT_SETTINGS_SECONDS and not _is_in_event_loop()
+        is_due = reads and time.monotonic() - read_at >= settings.KEPT_SETTINGS_SECONDS and not _is_in_event_loop()
         if is_due:
             # Only one thread reads.
             _kept[0] = (time.monotonic(), values)
@@ -289,6 +292,44 @@ def may_visitors_chat() -> bool:
     if settings.VISITORS is not None:
         return bool(settings.VISITORS)
     return bool(kept_setting(VISITORS, default=True))
+
+
+def languages_offered(*, reads: bool = True) -> list[tuple[str, str]]:
+    """Code and name of the languages in which pages are shown; never none."""
+    fixed = settings.LANGUAGES_OFFERED
+    chosen = kept_setting(LANGUAGES, reads=reads) if fixed is None else fixed
+    return [each for each in settings.LANGUAGES if each[0] in (chosen or ())] or list(settings.LANGUAGES)
+
+
+def retention_days() -> int:
+    return int(kept_setting(RETENTION, default=0) if settings.RETENTION_DAYS is None else settings.RETENTION_DAYS)
+
+
+def default_instructions() -> str:
+    fixed = settings.DEFAULT_INSTRUCTIONS
+    return str(kept_setting(INSTRUCTIONS, default="") if fixed is None else fixed)
+
+
+def fixed_quota(name: str) -> int | None:
+    """By the environment; None if staff choose it. `name` is one of `turns`, `bytes`, `file_bytes`."""
+    fixed: int | None = getattr(settings, f"QUOTA_{'FILE_BYTES' if name == 'file_bytes' else name.upper()}")
+    return fixed
+
+
+def quota_of_everybody(name: str) -> int:
+    """0 is no quota."""
+    fixed = fixed_quota(name)
+    return int((kept_setting(QUOTAS) or {}).get(name, 0)) if fixed is None else fixed
+
+
+def own_quotas(user_id: int | None) -> dict[str, int]:
+    """Those that staff have set for this person alone."""
+    return dict((kept_setting(QUOTAS_OF_USERS) or {}).get(str(user_id), {}))
+
+
+def quota_for(user_id: int | None, name: str) -> int:
+    """0 is no quota."""
+    return own_quotas(user_id).get(name, quota_of_everybody(name))
 
 
 def cipher_for(purpose: str) -> MultiFernet:

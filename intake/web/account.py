@@ -46,6 +46,7 @@ from intake.accounts.sessions import REGISTERED, is_recent, require_recent_proof
 from intake.agent.language_models import is_recall_mode
 from intake.chats import deleting, quotas
 from intake.models import ChatPreferences, User
+from intake.models.users import retention_days
 from intake.web.forms import (
     AnswersForm,
     DeleteAccountForm,
@@ -318,7 +319,7 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     context: dict[str, Any] = {
         "version": django_settings.VERSION,
         "services": other_services(request),
-        "retention_days": django_settings.RETENTION_DAYS,
+        "retention_days": retention_days(),
         "usage": quotas.lines_of(user.pk),
         "factors_in_words": factors.in_words(user),
         "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),

@@ -19,7 +19,7 @@ from intake.agent.language_models import MAX_INSTRUCTIONS, offered
 from intake.chats.services import without_nul
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
-from intake.models.users import UserManager
+from intake.models.users import UserManager, languages_offered
 
 EMAIL_TAKEN = _("There is an account with this email already. Log in instead, or use another email.")
 
@@ -152,7 +152,7 @@ class LanguageForm(forms.Form):
     language = forms.ChoiceField(
         label=_("Language"),
         required=False,
-        choices=[("", _("The browser's language")), *settings.LANGUAGES],
+        choices=lambda: [("", _("The browser's language")), *languages_offered()],
         error_messages={"invalid_choice": _("There is no such language: choose one of these.")},
         help_text=_("Of these pages. A chat is answered in the language in which you write."),
     )

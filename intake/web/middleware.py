@@ -30,6 +30,7 @@ from core.rate_limits import client_address, counted_refusal
 from core.responses import as_recollect_error, problem_response, retry_after
 from core.text import in_page_language
 from intake.accounts.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER, is_made_for_caller, is_registered
+from intake.models.users import languages_offered
 
 # --- Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user ---
 
@@ -291,15 +292,17 @@ class LanguageMiddleware(_Middleware):
 
     def refuse(self, request: HttpRequest) -> None:
         if _is_page(request):
-            translation.activate(translation.get_language_from_request(request))
+            # A page that needs no database is shown without one.
+            translation.activate(_offered(translation.get_language_from_request(request), reads=False))
 
     def before_view(self, request: HttpRequest) -> None:
         if not _is_page(request):
             return
         user = request.user if request.user.is_authenticated else None
         timezone.activate(UTC if user is None else user.zone)
-        if user is not None and user.language:
-            translation.activate(translation.get_supported_language_variant(user.language))
+        if user is not None:
+            chosen = translation.get_supported_language_variant(user.language) if user.language else None
+            translation.activate(_offered(chosen or translation.get_language_from_request(request)))
 
     def end(self, request: HttpRequest) -> None:
         translation.deactivate()
@@ -388,6 +391,13 @@ def _would_break_the_admin(request: HttpRequest) -> bool:
     return request.GET.get("_to_field") == "" or any(
         "\0" in text for name in request.GET for text in request.GET.getlist(name)
     )
+
+
+def _offered(language: str, *, reads: bool = True) -> str:
+    """The language, if staff offer it; else English, or the first that they offer."""
+    codes = [code for code, _name in languages_offered(reads=reads)]
+    fallback = settings.LANGUAGE_CODE if settings.LANGUAGE_CODE in codes else codes[0]
+    return language if language in codes else fallback
 
 
 def _is_page(request: HttpRequest) -> bool:

@@ -57,8 +57,9 @@ from intake.models import Activity, Conversation, Turn, User
 from intake.models.users import may_visitors_chat
 from intake.ports import memory
 from intake.web.forms import RenameForm
+from intake.web.installation import REGISTRATIONS, is_to_choose_who_registers
 from intake.web.middleware import log_in_to_see
-from intake.web.staff import REGISTRATIONS, is_to_choose_who_registers
+from intake.web.staff import look_nearby, nearby
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
 
@@ -154,6 +155,7 @@ def personal_page(view: View[P]) -> View[P]:
         if not is_registered(request) and not may_visitors_chat():
             return redirect_to_login(request.get_full_path())
         ask_servers()
+        look_nearby(request)
         try:
             return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
         except NotFound:
@@ -169,6 +171,7 @@ def personal_page(view: View[P]) -> View[P]:
 def home(request: HttpRequest) -> HttpResponse:
     shown: dict[str, Any] = {**_shell(request), "is_temporary": "temporary" in request.GET}
     shown["has_no_model"] = is_recall_mode()
+    shown["nearby"] = nearby(request)
     if is_registered(request):
         shown["parts"] = memory.get().home(user=person_of(request), now=timezone.now())
     if is_to_choose_who_registers(request):

@@ -1,4 +1,4 @@
-"""The pages of staff: who may register, invitations, and the language models.
+"""The pages of staff: who may open them, what they did, and the language models.
 
 What they save is kept in the database (`intake.models.users.keep_setting`) and applies in every process within seconds.
 What the environment sets is shown, and cannot be changed here. Everybody else gets the page of an address that does not
@@ -8,6 +8,7 @@ exist.
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
@@ -16,8 +17,9 @@ from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
 from django import forms
-from django.conf import settings
 from django.contrib import messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -25,22 +27,20 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from core.errors import NotFound
 from core.isolation.acting import acting_as_staff
-from core.responses import site_of
 from core.text import in_page_language
 from intake import passwords
-from intake.accounts import registration
 from intake.accounts.identity import person_of
-from intake.accounts.registration import Registration
 from intake.accounts.sessions import requires_recent_proof
 from intake.agent.language_models import (
     ANTHROPIC,
     LONGEST_NUMBER,
     LanguageModel,
     as_model,
+    is_recall_mode,
     kept_models,
     learn_window,
     models_of_environment,
@@ -49,28 +49,12 @@ from intake.agent.language_models import (
     sealed_key,
     window_of,
 )
-from intake.agent.model_servers import FAILURES, find_servers, list_models
-from intake.models import Invitation, User
+from intake.agent.model_servers import FAILURES, FoundServer, find_servers, list_models
+from intake.models import InstallationSetting, Invitation, User
 from intake.models.conversations import MODEL_NAME_LENGTH
-from intake.models.users import MODELS, REGISTRATION, VISITORS, keep_setting, kept_setting, may_visitors_chat
+from intake.models.users import MODELS, keep_setting
 
 StaffView = Callable[..., HttpResponse]
-
-# Each choice with its effect.
-REGISTRATIONS = (
-    (Registration.OPEN, gettext_lazy("Everybody"), gettext_lazy("All who can open this page can make an account.")),
-    (
-        Registration.INVITE,
-        gettext_lazy("By invitation"),
-        gettext_lazy("Only with a link that you make below, for one person and seven days."),
-    ),
-    (Registration.CLOSED, gettext_lazy("Nobody"), gettext_lazy("No new accounts. Those that exist stay.")),
-)
-YES, NO = "yes", "no"
-VISITOR_CHOICES = (
-    (YES, gettext_lazy("Yes"), gettext_lazy("Their messages move to their account when they register.")),
-    (NO, gettext_lazy("No"), gettext_lazy("Everybody logs in first.")),
-)
 
 
 def staff_page(view: StaffView) -> StaffView:
@@ -83,60 +67,34 @@ def staff_page(view: StaffView) -> StaffView:
     return never_cache(wrapper)
 
 
-# --- `/staff/settings/`: who may come in ---
+# The model and the words of each action in Django's own log of what staff did. The person concerned reads in their
+# activity that staff changed their account (`intake.receivers.note_staff`).
+ACTIONS = {
+    "invited": (Invitation, gettext_lazy("%(staff)s made an invitation.")),
+    "settings": (InstallationSetting, gettext_lazy("%(staff)s changed settings.")),
+    "models": (InstallationSetting, gettext_lazy("%(staff)s changed the language models.")),
+    "retried": (InstallationSetting, gettext_lazy("%(staff)s had failed texts embedded again.")),
+    "disabled": (User, gettext_lazy("%(staff)s disabled %(person)s.")),
+    "enabled": (User, gettext_lazy("%(staff)s enabled %(person)s.")),
+    "reset": (User, gettext_lazy("%(staff)s made a link for a new password of %(person)s.")),
+    "quotas": (User, gettext_lazy("%(staff)s changed the quotas of %(person)s.")),
+    "promoted": (User, gettext_lazy("%(staff)s made %(person)s an administrator.")),
+    "demoted": (User, gettext_lazy("%(staff)s ended the administration of %(person)s.")),
+}
 
 
-class SettingsForm(forms.Form):
-    """What is not sent stays as it is."""
-
-    registration = forms.ChoiceField(required=False, choices=[(each.value, each.value) for each in Registration])
-    visitors = forms.ChoiceField(required=False, choices=[(YES, YES), (NO, NO)])
-
-
-@staff_page
-@require_http_methods(["GET", "HEAD", "POST"])
-def staff_settings(request: HttpRequest) -> HttpResponse:
-    form = SettingsForm(request.POST)
-    if request.method != "POST" or not form.is_valid():
-        return _settings_page(request)
-    chosen, visitors = form.cleaned_data["registration"], form.cleaned_data["visitors"]
-    if chosen and not settings.REGISTRATION:
-        keep_setting(REGISTRATION, lambda _before: chosen)
-    if visitors and settings.VISITORS is None:
-        keep_setting(VISITORS, lambda _before: visitors == YES)
-    messages.success(request, _("Saved. It applies everywhere within seconds."))
-    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_settings"))
-
-
-def is_to_choose_who_registers(request: HttpRequest) -> bool:
-    """Whether the start page asks: of staff, until somebody has chosen."""
-    is_staff = isinstance(request.user, User) and request.user.is_staff
-    return is_staff and not settings.REGISTRATION and kept_setting(REGISTRATION) is None
-
-
-@staff_page
-@require_POST
-def invite(request: HttpRequest) -> HttpResponse:
-    """The link is shown once: only a digest of its secret is kept."""
+def note_action(request: HttpRequest, action: str, *, user: User | None = None) -> None:
+    """What staff did, and to whom; never what was entered."""
+    model, _words = ACTIONS[action]
     with acting_as_staff():
-        _made, secret = Invitation.objects.issue()
-    link = f"{site_of(request)}{reverse('intake:register')}?invitation={secret}"
-    return _settings_page(request, link=link)
-
-
-def _settings_page(request: HttpRequest, *, link: str = "") -> HttpResponse:
-    policy = registration.policy()
-    context = {
-        "registrations": REGISTRATIONS,
-        "policy": policy,
-        "is_policy_fixed": bool(settings.REGISTRATION),
-        "visitor_choices": VISITOR_CHOICES,
-        "visitors": YES if may_visitors_chat() else NO,
-        "are_visitors_fixed": settings.VISITORS is not None,
-        "may_invite": policy != Registration.CLOSED,
-        "link": link,
-    }
-    return render(request, "intake/staff/settings.html", context)
+        LogEntry.objects.create(
+            user_id=person_of(request).pk,
+            content_type=ContentType.objects.get_for_model(model),
+            object_id=None if user is None else str(user.pk),
+            object_repr="" if user is None else str(user)[:200],
+            action_flag=CHANGE,
+            change_message=action,
+        )
 
 
 # --- `/staff/models/`: the language models ---
@@ -257,6 +215,7 @@ def show_models(request: HttpRequest) -> HttpResponse:
         return _models_page(request, tested=key, report=_test(as_model(row)))
     if action == "remove":
         keep_setting(MODELS, lambda rows: [each for each in rows or [] if each["key"] != key])
+        note_action(request, "models")
         messages.success(request, _("%(name)s is removed.") % {"name": row["name"]})
     elif action in (UP, DOWN):
         keep_setting(MODELS, lambda rows: _moved(rows or [], key, -1 if action == UP else 1))
@@ -273,9 +232,10 @@ def edit_model(request: HttpRequest, key: str) -> HttpResponse:
     initial["context_tokens"] = initial.get("context_tokens") or None
     form = ModelForm(request.POST or None, before=before, initial=initial)
     if request.method != "POST" or not form.is_valid():
-        return render(request, "intake/staff/model.html", {"form": form, "before": before})
+        return render(request, "intake/staff/model.html", {"form": form, "before": before, "tab": "models"})
     row = form.as_row()
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
+    note_action(request, "models")
     messages.success(request, _("Saved. It applies everywhere within seconds."))
     return HttpResponseRedirect(reverse("intake:staff_models"))
 
@@ -317,13 +277,34 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
     row = {"name": name, "base_url": address, "id": "", "thinking": "", "vision": "", "context_tokens": 0}
     row |= {"key": secrets.token_hex(4), "sealed": ""}
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
+    note_action(request, "models")
+    note_action(request, "models")
     messages.success(request, _("Added. Everybody can choose its models now."))
-    return HttpResponseRedirect(reverse("intake:staff_models"))
+    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_models"))
 
 
-def _found(request: HttpRequest) -> list[tuple[str, str, list[str]]]:
+def _found(request: HttpRequest) -> list[FoundServer]:
     passwords.give_connections_back()
     return find_servers(own_port=int(request.META.get("SERVER_PORT") or 0))
+
+
+# When this process looked for servers last, and what it found: for the start page, which is opened more often.
+_nearby: list[tuple[float, list[FoundServer]]] = [(-1.0e9, [])]
+NEARBY_SECONDS = 60.0
+
+
+def look_nearby(request: HttpRequest) -> None:
+    """Look for servers on this machine, for staff of an installation without a model; call it before a transaction."""
+    if _wants_model(request) and time.monotonic() - _nearby[0][0] >= NEARBY_SECONDS:
+        _nearby[0] = (time.monotonic(), _found(request))
+
+
+def nearby(request: HttpRequest) -> list[FoundServer]:
+    return _nearby[0][1] if _wants_model(request) else []
+
+
+def _wants_model(request: HttpRequest) -> bool:
+    return isinstance(request.user, User) and request.user.is_staff and is_recall_mode()
 
 
 def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | None = None) -> HttpResponse:
@@ -339,6 +320,7 @@ def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | 
         "may_add": len(rows) < MOST_MODELS,
         "tested": tested,
         "report": report or [],
+        "tab": "models",
     }
     return render(request, "intake/staff/models.html", context)
 

@@ -19,6 +19,7 @@ from django.db import connection, transaction
 from pydantic import AwareDatetime, Field, PlainSerializer
 
 from core.errors import NotFound
+from core.isolation.acting import read_as
 from core.text import shortened
 from core.validation import Shape
 from intake.models import Conversation, User
@@ -26,6 +27,7 @@ from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
 from memory.models.embeddings import SIDE
+from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
 from memory.search.time_windows import moments_of
 
@@ -155,6 +157,8 @@ TASK = "memory.draw_maps"
 # The time of a visit is rounded to the hour, so that the next one writes nothing.
 NOTED = timedelta(hours=1)
 NEWEST = 3
+# The number of texts that a search marks on the map.
+FOUND = 50
 # The number of words that name a cluster.
 NAMING = 3
 ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
@@ -169,6 +173,13 @@ SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus:
   JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
  WHERE point.user_id = %(user_id)s
  ORDER BY said_at, point.text_id
+"""
+_CHATS = """
+SELECT point.text_id, title
+  FROM map_points AS point
+  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
+  JOIN intake_conversations AS chat ON chat.user_id = point.user_id AND chat.id = source_id
+ WHERE point.user_id = %(user_id)s AND corpus = 'chat'
 """
 _NEWEST = """
 SELECT text_id, cluster
@@ -230,6 +241,8 @@ class PointsOutput(Shape):
     source: Annotated[list[int], Field(description="A place in `sources`.")]
     day: Annotated[list[int], Field(description="Days since 1970-01-01, in UTC.")]
     sources: list[Corpus]
+    title: Annotated[list[int], Field(description="A place in `titles`, of a chat; -1 for other texts.")]
+    titles: list[str]
 
 
 def look(user: User, *, now: datetime) -> None:
@@ -260,10 +273,51 @@ def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[Tellin
 
 def read_points(*, user: User) -> PointsOutput:
     corpora = [corpus.value for corpus in Corpus]
-    rows = _fetch(_POINTS, {"user_id": user.pk, "corpora": corpora})
-    ids, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
+    parameters = {"user_id": user.pk, "corpora": corpora}
+    rows = _fetch(_POINTS, parameters)
+    places, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
+    of_chats = dict(_fetch(_CHATS, parameters))
+    titles = {title: number for number, title in enumerate(dict.fromkeys(of_chats.values()))}
     # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
-    return PointsOutput.model_construct(id=ids, x=xs, y=ys, cluster=clusters, source=sources, day=days, sources=corpora)
+    return PointsOutput.model_construct(
+        id=places,
+        x=xs,
+        y=ys,
+        cluster=clusters,
+        source=sources,
+        day=days,
+        sources=corpora,
+        title=[titles[of_chats[text_id]] if text_id in of_chats else -1 for text_id in places],
+        titles=list(titles),
+    )
+
+
+def find_texts(*, user: User, query: str, now: datetime) -> list[int]:
+    """The ids of the texts that a search finds, the best first. Raises what `search_history` raises.
+
+    Must not run in a transaction: the search asks the models' endpoints.
+    """
+    found = search_history(HistoryRequest(query=query, max_results=FOUND), user=user, now=now)
+    places = {place: rank for rank, place in enumerate(map(_place_in_index, [one.reference for one in found.results]))}
+    sources = {source for source, _ in places if source is not None}
+
+    def read() -> list[int]:
+        texts = IndexedText.objects.for_user(user).filter(source_id__in=sources)
+        ranks: dict[int, int] = {}
+        for pk, source, number in texts.values_list("pk", "source_id", "chunk_index"):
+            rank = places.get((source, number), places.get((source, None)))
+            if rank is not None:
+                ranks[pk] = rank
+        return sorted(ranks, key=lambda pk: (ranks[pk], pk))
+
+    return read_as(user, read)
+
+
+def _place_in_index(reference: Reference) -> tuple[UUID | None, int | None]:
+    """A turn of a chat; or a chat, document or record as a whole."""
+    if reference.conversation_id is not None:
+        return reference.conversation_id, reference.turn_number
+    return reference.document_id or reference.record_id, None
 
 
 def read_text(*, user: User, text_id: int) -> MapTextOutput:

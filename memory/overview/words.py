@@ -1,4 +1,4 @@
-"""Finds the words that are typical of a group of a user's texts (a month or a cluster), compared with all texts.
+"""Finds the words and phrases that are typical of a group of a user's texts (a month or a cluster).
 
 1. The postings of the inverted index give the number of texts of each group with a term. A text with the term only in
    the answer counts half.
@@ -9,7 +9,12 @@
    The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole. The second
    ranks the terms of a group that is most or all of the history, where the first is zero.
 3. The postings contain stems. The word is spelled as in one of the group's texts, and refers to that text. Stop words
-   of every language that PostgreSQL knows are left out, because people write in several.
+   of every language that PostgreSQL knows are left out, because people write in several; so are numbers and units.
+4. A label should be a noun. Without a tagger, the neighbours of a word decide: nouns follow articles, possessives and
+   prepositions, or are capitalised within a sentence; verbs follow pronouns, and precede articles. A word that nearly
+   always has the same neighbour is named with it: "peanut sauce".
+5. In scripts without spaces a term is a pair of characters. It grows while the texts agree on the next character.
+   Pairs of hiragana are particles and endings.
 
 Source: S. Kullback and R. Leibler, On Information and Sufficiency (1951).
 """
@@ -27,17 +32,19 @@ from django.db import connection
 from memory.index.segments import Postings, frequent_terms, postings_of
 from memory.index.sources import SourceKey, load
 from memory.index.terms import PAIRED_RUN, indexed_form
+from memory.index.trigrams import without_accents
 from memory.models import IndexedText
 from memory.models.documents import Corpus
+from memory.time_words import FILLER, MONTHS, NUMBERS, ORDINAL_DAYS, UNITS, WEEKDAYS
 
 Floats = npt.NDArray[np.float32]
 TextIds = npt.NDArray[np.int64]
 
 WORDS = 8
-# The number of candidate terms: some are stop words in other languages, or occur too late in a text.
-CANDIDATES = 24
+# The number of candidate terms: many are no nouns, some are stop words in other languages, or occur late in a text.
+CANDIDATES = 40
 # The number of the group's texts in which a term's word is searched.
-SAMPLES = 3
+SAMPLES = 4
 # In a larger group, a term of only one text is a name or a typing error; in a small group every term counts.
 RARE = ((200, 1), (2_000, 2))
 LEAST_TEXTS = 3
@@ -47,6 +54,51 @@ ASSISTANT_WEIGHT = 0.5
 # The length of a text that is searched for words.
 READ_CHARACTERS = 50_000
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
+# A word or number, and whether the one before it is beside it: nothing but a space or a hyphen is between them.
+_TOKEN = re.compile(r"(?P<beside>(?<=\w)[ -])?(?P<word>[^\W_]+)")
+# The length of each side that is searched for neighbours.
+NEIGHBOURS_IN = 4_000
+
+_ARTICLES = """
+the a an my your our his her their this that these those some any each every another other
+der die das den dem des ein eine einen einem einer eines mein meine meinen dein deine unser unsere sein ihr kein jede
+el la los las un una unos unas mi tu su mis tus sus nuestro nuestra este esta cada
+le les une mon ma mes ton ta tes son sa ses notre votre ce cette il lo gli i uno mio mia del della
+o os as um uma meu minha do da dos das het een mijn onze
+"""
+_PREPOSITIONS = """
+of in on at with without for from by about into under over between around behind before after near since until during
+von im am mit ohne für aus bei beim zum zur vom über unter zwischen hinter vor nach seit
+de en con sin por para desde sobre entre hasta du des au aux dans avec sans pour sur com sem em no na van met voor
+"""
+_PRONOUNS = """
+i you he she it we they will would can could should must may might not never don doesn didn
+ich du er sie es wir man nicht wird werde kann muss soll
+yo él ella nosotros se je elle nous vous ne pas eu ele ela você ik hij zij wij niet
+"""
+BEFORE_A_NOUN = frozenset((_ARTICLES + _PREPOSITIONS).split())
+AFTER_A_VERB = frozenset(_ARTICLES.split())
+BEFORE_A_VERB = frozenset(_PRONOUNS.split())
+_MEASURES = """
+second seconds minute minutes hour hours half percent euro euros dollar dollars
+sekunde sekunden stunde stunden minuten prozent segundo segundos minuto minutos hora horas seconde secondes heure heures
+"""
+# They tell nothing of the subject of a month or group.
+_NEVER = BEFORE_A_NOUN | BEFORE_A_VERB | {*NUMBERS, *MONTHS, *WEEKDAYS, *UNITS, *ORDINAL_DAYS, *FILLER}
+_NEVER |= {*_MEASURES.split()}
+# "cello tuned", "cat sleeping": no phrase ends with these.
+_PARTICIPLE = re.compile(r"\w{3}(?:ed|ing)$")
+FEWEST_LETTERS = 3
+# What a word without evidence for a noun is worth, beside one with it.
+NO_EVIDENCE = 0.4
+# A group whose words are all verbs has a few of them.
+FEWEST_WORDS = 3
+# The share of a word's places that have the same neighbour, and the number of texts, that make the two a phrase.
+PHRASE_SHARE, PHRASE_TEXTS = 0.5, 2
+MAX_LABEL = 40
+# The share of the texts with a pair of characters that must go on with the same character.
+RUN_SHARE, MAX_RUN = 0.6, 6
+_KATAKANA, _HIRAGANA = re.compile(r"[\u30a0-\u30ff\uff66-\uff9f]"), re.compile(r"[\u3040-\u309f]")
 
 _LEXEMES = """
 SELECT configuration, word, term.lexeme
@@ -62,7 +114,7 @@ SELECT word
 
 @dataclass(frozen=True, slots=True)
 class GroupWord:
-    """A word as in `text_id`, and the number of the group's texts with its term."""
+    """A word or phrase as in `text_id`, and the number of the group's texts with its term."""
 
     word: str
     texts: int
@@ -76,6 +128,7 @@ class TellingTerm(NamedTuple):
     lexeme: str
     texts: int
     samples: list[int]
+    weight: float
 
 
 GroupOfText = Mapping[int, int]
@@ -86,8 +139,8 @@ def telling_words(user_id: int, groupings: Sequence[GroupOfText]) -> list[dict[i
     """For each way of grouping a user's texts, the words that are typical of its groups, the best first."""
     postings = _Counted.of(user_id)
     found = [postings.candidates(groups) for groups in groupings]
-    words = _words_in({text_id for each in found for one in each for text_id in one.samples})
-    return [_words_of_groups(each, words) for each in found]
+    samples = _samples_of({text_id for each in found for one in each for text_id in one.samples})
+    return [_words_of_groups(each, samples) for each in found]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +185,7 @@ class _Counted:
         weighed = np.asarray(np.bincount(flat, weights, minlength=shape[0] * shape[1]), dtype=np.float64).reshape(shape)
         sizes = np.bincount(group_of[group_of >= 0], minlength=len(names))
         best = _best(weighed, sizes)
-        samples = _samples(flat, self.texts[counted], {t * len(names) + g for g, ts in enumerate(best) for t in ts})
+        samples = _samples(flat, self.texts[counted], {t * len(names) + g for g, ts in enumerate(best) for t, _ in ts})
         having = np.bincount(flat, minlength=shape[0] * shape[1])
         return [
             TellingTerm(
@@ -140,9 +193,10 @@ class _Counted:
                 self.lexemes[term],
                 int(having[term * len(names) + group]),
                 [int(self.text_ids[place]) for place in samples[term * len(names) + group]],
+                weight,
             )
             for group, terms_of in enumerate(best)
-            for term in terms_of
+            for term, weight in terms_of
         ]
 
 
@@ -162,8 +216,8 @@ def _piece(
     return terms[is_kept], texts[is_kept].astype(np.int32), weights[is_kept]
 
 
-def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
-    """For each group the terms with the highest weight, from the number of its texts with each term (terms, groups)."""
+def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[tuple[int, float]]]:
+    """For each group the terms with the highest weights, from the number of its texts with each (terms, groups)."""
     # Adds one text without any term: otherwise a term of every text would have no information.
     of_all = np.maximum(weighed.sum(axis=1) / (sizes.sum() + 1), 1e-9)[:, None]
     # Subtracts a half, because chance in one text counts more in a small group.
@@ -171,7 +225,10 @@ def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
     ratio = np.log(np.where(share > 0, share, 1) / of_all)
     weight = share * (np.maximum(ratio, 0) - ONE_GROUP * np.log(of_all))
     ranked = np.argsort(-weight, axis=0, kind="stable")[:CANDIDATES].T
-    return [[int(term) for term in terms if weight[term, group] > 0] for group, terms in enumerate(ranked)]
+    return [
+        [(int(term), float(weight[term, group])) for term in terms if weight[term, group] > 0]
+        for group, terms in enumerate(ranked)
+    ]
 
 
 def _samples(flat: TextIds, texts: npt.NDArray[np.int32], requested: set[int]) -> dict[int, list[int]]:
@@ -185,23 +242,30 @@ def _samples(flat: TextIds, texts: npt.NDArray[np.int32], requested: set[int]) -
     return found
 
 
-WordsByText = Mapping[int, Mapping[str, Counter[str]]]
-"""By text and lexeme: the words that it stands for there, and how often each does."""
+Samples = Mapping[int, tuple[str, Mapping[str, Counter[str]]]]
+"""By text: how it begins, and the words of each lexeme with how often each stands there."""
 
 
-def _words_in(text_ids: Iterable[int]) -> WordsByText:
+def _samples_of(text_ids: Iterable[int]) -> Samples:
     rows = IndexedText.objects.filter(pk__in=list(text_ids)).in_bulk()
     keys = {SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index): row for row in rows.values()}
-    counted = {keys[text.key].pk: Counter(_words_of(text.said, text.answered)) for text in load(keys)}
+    texts = {keys[text.key].pk: text for text in load(keys)}
+    counted = {text_id: Counter(_words_of(text.said, text.answered)) for text_id, text in texts.items()}
     languages = {text_id: rows[text_id].configuration for text_id in counted}
     lexemes = _lexemes_of(sorted({(languages[text_id], word) for text_id in counted for word in counted[text_id]}))
-    found: dict[int, dict[str, Counter[str]]] = {}
+    found: dict[int, tuple[str, Mapping[str, Counter[str]]]] = {}
     for text_id, counts in counted.items():
-        of_text = found.setdefault(text_id, defaultdict(Counter))
+        of_text: dict[str, Counter[str]] = defaultdict(Counter)
         for word, count in counts.items():
             for lexeme in lexemes.get((languages[text_id], word), ()):
                 of_text[lexeme][word] += count
+        beginning = "\n".join(side[:NEIGHBOURS_IN] for side in (texts[text_id].said, texts[text_id].answered))
+        found[text_id] = beginning, of_text
     return found
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    return [(token["word"], token["beside"] is not None) for token in _TOKEN.finditer(text)]
 
 
 def _words_of(*sides: str) -> Iterator[str]:
@@ -227,25 +291,137 @@ def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[
     return lexemes
 
 
-def _words_of_groups(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, list[GroupWord]]:
-    words_of: dict[int, list[GroupWord]] = defaultdict(list)
+class _Neighbours:
+    """What stands beside each word of a group's samples, by the word in lower case."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.seen, self.noun, self.verb = Counter[str](), Counter[str](), Counter[str]()
+        self.numbered, self.modifies = Counter[str](), Counter[str]()
+        self.phrases: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.texts_of: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for text_id, (text, words) in samples.items():
+            self._read(_tokens(text), {word.lower() for forms in words.values() for word in forms}, text_id)
+
+    def _read(self, tokens: Sequence[tuple[str, bool]], content: set[str], text_id: int) -> None:
+        for (word, beside), before, after in zip(
+            tokens, [("", False), *tokens], [*tokens[1:], ("", False)], strict=False
+        ):
+            low, previous = word.lower(), before[0].lower() if beside else ""
+            if low not in content:
+                continue
+            self.seen[low] += 1
+            self.numbered[low] += previous.isdigit()
+            is_name = bool(previous) and word[0].isupper() and not before[0][0].isupper()
+            self.noun[low] += previous in BEFORE_A_NOUN or is_name
+            self.verb[low] += previous in BEFORE_A_VERB or (after[1] and after[0].lower() in AFTER_A_VERB)
+            if previous in content and not _is_never(previous) and not _is_never(low) and not _PARTICIPLE.search(low):
+                self.modifies[previous] += 1
+                self.phrases[previous, low][f"{before[0]} {word}"] += 1
+                self.texts_of[previous, low].add(text_id)
+
+    def worth(self, word: str) -> float:
+        """How much of a noun a word is: 1, or less, or nothing."""
+        low = word.lower()
+        is_short = len(low) < FEWEST_LETTERS and not word.isupper()
+        if is_short or _is_never(low) or self.numbered[low] * 2 > self.seen[low] or self.noun[low] < self.verb[low]:
+            return 0
+        return 1 if self.noun[low] > self.verb[low] else NO_EVIDENCE
+
+    def _is_modifier(self, low: str) -> bool:
+        return self.modifies[low] * 2 > self.seen[low]
+
+    def phrase_with(self, word: str) -> tuple[str, int] | None:
+        """The phrase that the word nearly always is a part of, with a text that has it."""
+        low = word.lower()
+        pairs = [pair for pair in self.phrases if low in pair and self._is_phrase(pair, low)]
+        if not pairs:
+            return None
+        best = max(pairs, key=lambda pair: (self.phrases[pair].total(), pair))
+        written = max(self.phrases[best], key=lambda form: (self.phrases[best][form], form))
+        if best[0] == low and word.islower():
+            written = written[0].lower() + written[1:]
+        return (written, max(self.texts_of[best])) if len(written) <= MAX_LABEL else None
+
+    def _is_phrase(self, pair: tuple[str, str], low: str) -> bool:
+        """A modifier is named with any word that it precedes; a noun with a word that it is nearly always beside."""
+        first, last = pair
+        if first == last or self.verb[first] or self._is_modifier(last) or self.noun[last] <= self.verb[last]:
+            return False
+        if low == first and self._is_modifier(low):
+            return True
+        is_usual = self.phrases[pair].total() >= PHRASE_SHARE * self.seen[low]
+        return is_usual and len(self.texts_of[pair]) >= PHRASE_TEXTS
+
+
+def _is_never(word: str) -> bool:
+    return without_accents(word) in _NEVER
+
+
+def _words_of_groups(candidates: Sequence[TellingTerm], samples: Samples) -> dict[int, list[GroupWord]]:
+    by_group: dict[int, list[TellingTerm]] = defaultdict(list)
     for one in candidates:
-        of_group = words_of[one.group]
-        # A word with accents has a second term, without them.
-        known = {other.word.casefold() for other in of_group}
-        if len(of_group) < WORDS and (found := _word_for(one, words)) and found.word.casefold() not in known:
-            of_group.append(found)
-    return words_of
+        by_group[one.group].append(one)
+    return {group: _words_of_group(ones, samples) for group, ones in by_group.items()}
 
 
-def _word_for(one: TellingTerm, words: WordsByText) -> GroupWord | None:
+def _words_of_group(candidates: Sequence[TellingTerm], samples: Samples) -> list[GroupWord]:
+    neighbours = _Neighbours({id_: samples[id_] for one in candidates for id_ in one.samples if id_ in samples})
+    found: list[tuple[float, GroupWord]] = []
+    for one in candidates:
+        if PAIRED_RUN.fullmatch(one.lexeme):
+            run = _grown(one.lexeme, [(id_, samples[id_][0]) for id_ in one.samples if id_ in samples])
+            found += [(one.weight, GroupWord(run[0], one.texts, run[1]))] if run else []
+        elif word := _word_for(one, samples):
+            found.append((one.weight * neighbours.worth(word.word), word))
+    found.sort(key=lambda each: -each[0])
+    nouns = [word for worth, word in found if worth] or [word for _, word in found][:FEWEST_WORDS]
+    labels: list[GroupWord] = []
+    for word in nouns:
+        phrase = neighbours.phrase_with(word.word)
+        label = GroupWord(phrase[0], word.texts, phrase[1]) if phrase else word
+        # A word with accents has a second term, without them. A pair of characters is a part of a longer run.
+        known = {part for other in labels for part in (*other.word.casefold().split(), other.word.casefold())}
+        is_new = not known & {word.word.casefold(), *label.word.casefold().split()}
+        if is_new and not any(PAIRED_RUN.fullmatch(word.word) and word.word in other.word for other in labels):
+            labels.append(label)
+    return labels[:WORDS]
+
+
+def _grown(pair: str, texts: Sequence[tuple[int, str]]) -> tuple[str, int] | None:
+    """The run of characters around a pair on which most of the texts agree, with a text that has it."""
+    if all(map(_HIRAGANA.match, pair)):
+        return None
+    run = pair
+    while len(run) < MAX_RUN:
+        longer = Counter(
+            other
+            for _, text in texts
+            for other in {match[0] for match in re.finditer(f".{re.escape(run)}|{re.escape(run)}.", text)}
+            if all(_script_of(character) == _script_of(pair[0]) for character in other)
+        )
+        best, count = max(longer.items(), key=lambda each: (each[1], each[0]), default=("", 0))
+        if count < max(PHRASE_TEXTS, RUN_SHARE * len(texts)):
+            break
+        run = best
+    return next(((run, text_id) for text_id, text in texts if run in text), None)
+
+
+def _script_of(character: str) -> str:
+    if _KATAKANA.match(character):
+        return "katakana"
+    if _HIRAGANA.match(character):
+        return "hiragana"
+    return "other" if PAIRED_RUN.fullmatch(character) else ""
+
+
+def _word_for(one: TellingTerm, samples: Samples) -> GroupWord | None:
     """The commonest word for the term in its samples, capitalised only if it never occurs in lower case."""
-    if PAIRED_RUN.fullmatch(one.lexeme):
-        # A pair of characters, in scripts without spaces, is a word.
-        return GroupWord(one.lexeme, one.texts, one.samples[0])
+    words: dict[int, Mapping[str, int]] = {
+        text_id: samples[text_id][1].get(one.lexeme) or {} for text_id in one.samples if text_id in samples
+    }
     forms: Counter[str] = Counter()
-    for text_id in one.samples:
-        forms.update(words.get(text_id, {}).get(one.lexeme, {}))
+    for of_text in words.values():
+        forms.update(of_text)
     if not forms:
         return None
     spelled = Counter[str]()
@@ -253,5 +429,5 @@ def _word_for(one: TellingTerm, words: WordsByText) -> GroupWord | None:
         spelled[form.lower()] += count
     common = max(spelled, key=lambda form: (spelled[form], form))
     written = max((form for form in forms if form.lower() == common), key=lambda form: (form == common, forms[form]))
-    text_id = next(each for each in one.samples if written in words.get(each, {}).get(one.lexeme, {}))
+    text_id = next(text_id for text_id, of_text in words.items() if written in of_text)
     return GroupWord(written, one.texts, text_id)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -402,6 +402,15 @@ def map_page(request: HttpRequest) -> HttpResponse:
         "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
     }
     return show(request, "memory/map.html", place="memory", tab="map", **context)
+
+
+@page_that_searches
+def map_found(request: HttpRequest) -> HttpResponse:
+    """The ids of the texts that a search finds, the best first, as JSON."""
+    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    ids = reading.find_texts(user=person_of(request), query=query, now=timezone.now()) if query else []
+    return JsonResponse({"ids": ids})
 
 
 @page_for_registered

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from intake.tests.factories import a_turn
 from memory.tests.overview.drawn import draw
 from memory.tests.overview.histories import a_history
 
@@ -61,3 +62,45 @@ def test_ten_thousand_points_are_walked_through_narrowed_and_opened(open_page, p
     expect(card.locator("[data-open]")).to_be_visible()
     canvas.press("Enter")
     page.wait_for_url(re.compile("/c/.*turn="))
+
+
+SHIFTS = """() => new Promise((done) => {
+  let sum = 0;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
+  }).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 300);
+})"""
+
+
+CLICK_TO_THE_END = """() => new Promise((done) => {
+  const button = document.querySelector("[data-zoom=in]");
+  const click = () => (button.disabled ? done() : (button.click(), requestAnimationFrame(click)));
+  click();
+})"""
+
+
+def test_a_search_on_the_map_goes_to_what_it_finds(open_page, person):
+    for number in range(6):
+        a_turn(person, f"How do I water the tomatoes in bed {number} of the garden?", "Water the soil.")
+        a_turn(person, f"Play suite {number} for the cello by Bach", "The strings need tuning before a concert.")
+    draw(person)
+    page = open_page("/memory/map/", user=person)
+    stage, card, note = (page.locator(f"[data-{name}]") for name in ("stage", "card", "note"))
+    expect(stage).to_have_attribute("data-draw-ms", re.compile(r"\d"))
+    assert page.evaluate(SHIFTS) <= 0.02
+    field = page.get_by_role("searchbox", name="Find on the map")
+    field.fill("cello suite")
+    field.press("Enter")
+    expect(card).to_contain_text("cello")
+    expect(note).to_contain_text(re.compile(r"\d+ of 12 shown"))
+    first = card.inner_text()
+    field.press("Enter")
+    expect(card).not_to_have_text(first)
+    field.fill("")
+    expect(note).to_have_text("")
+    expect(card).to_be_hidden()
+    nearer = page.get_by_role("button", name="Zoom in")
+    page.evaluate(CLICK_TO_THE_END)
+    expect(nearer).to_be_disabled()
+    expect(page.get_by_role("button", name="Zoom out")).to_be_enabled()

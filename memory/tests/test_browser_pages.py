@@ -162,6 +162,24 @@ def test_a_slow_answer_to_fewer_letters_is_never_shown(open_page, person):
     assert page.url.endswith("/search/?q=cello")
 
 
+@pytest.mark.parametrize("refusal", ["429", "no connection"])
+def test_results_of_an_earlier_search_say_so_until_one_is_answered(open_page, person, refusal):
+    notes(person)
+    page = open_page("/search/?q=cello", user=person)
+    live = re.compile(r"/search/\?q=viola")
+    page.route(live, lambda route: route.fulfill(status=429) if refusal == "429" else route.abort())
+    notice = page.locator("[data-search-failed]")
+    page.get_by_role("searchbox").fill("viola")
+    expect(notice).to_be_visible()
+    expect(page.locator("[data-search-status]")).to_contain_text("an earlier search")
+    expect(page.locator("[data-result]")).to_have_count(3)
+    assert page.url.endswith("/search/?q=cello")
+    page.unroute(live)
+    page.get_by_role("searchbox").fill("viola ")
+    page.wait_for_url("**/search/?q=viola*")
+    expect(notice).to_be_hidden()
+
+
 def test_nothing_beside_the_results_moves_while_one_types(open_page, person):
     notes(person)
     page = open_page("/search/?q=cello", user=person)

@@ -212,6 +212,7 @@ PAGES = [
     endpoint("settings/account/titles/", POST=changes(form={})),
     endpoint("settings/account/language/", POST=changes(form={"language": "de"})),
     endpoint("settings/account/home/", POST=changes(form={"hide": "last"})),
+    endpoint("about/", GET=answers()),
     endpoint("settings/account/answers/", POST=changes(form={"how_to_answer": "Briefly"})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/account/export/", GET=answers(query={"as": "markdown"})),
@@ -286,6 +287,7 @@ PAGES = [
     endpoint("memory/timeline/<str:month>/", "memory/timeline/{month}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/map/", GET=shows(), POST=shows(form={})),
     endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
+    endpoint("memory/map/found/", GET=answers(query={"q": TOPIC}), POST=answers(query={"q": TOPIC}, form={})),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),
@@ -641,8 +643,30 @@ ADMIN = [
 # A model needs no server to be added or removed.
 A_MODEL = {"name": "fast", "id": "gpt-5-mini"}
 STAFF = [
-    endpoint("staff/settings/", GET=answers(), POST=changes(form={"registration": "closed", "visitors": "no"})),
+    endpoint(
+        "staff/settings/",
+        GET=answers(),
+        POST=[
+            changes(form={"registration": "closed", "visitors": "no"}),
+            changes(form={"part": "quotas", "turns": "7"}),
+            changes(form={"part": "instructions", "instructions": "Briefly"}),
+        ],
+    ),
     endpoint("staff/invite/", POST=changes(form={})),
+    endpoint("staff/people/", GET=[names(), names(query={"q": "{email}"})]),
+    endpoint(
+        "staff/people/<str:user_id>/",
+        "staff/people/{person}/",
+        GET=names(),
+        POST=[
+            changes(form={"do": "disable"}),
+            changes(form={"do": "reset"}),
+            changes(form={"do": "promote"}),
+            changes(form={"do": "quotas", "text_megabytes": "5"}),
+        ],
+    ),
+    endpoint("staff/usage/", GET=names()),
+    endpoint("staff/index/", GET=answers(), POST=answers(form={})),
     endpoint("staff/models/", GET=answers(), POST=closed(form={"do": "remove", "key": "none"})),
     endpoint("staff/models/<str:key>/", "staff/models/new/", GET=answers(), POST=changes(form=A_MODEL)),
 ]

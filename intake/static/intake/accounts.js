@@ -1,5 +1,6 @@
 /** Registering and logging in: show or hide the password; tell the server which time zone "today" is in. */
 
+import { copy } from "./copying.js";
 import { gettext } from "./language.js";
 
 for (const button of document.querySelectorAll("[data-reveal]")) {
@@ -15,3 +16,12 @@ for (const button of document.querySelectorAll("[data-reveal]")) {
 
 const timeZone = document.querySelector('input[name="time_zone"]');
 if (timeZone) timeZone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+for (const button of document.querySelectorAll("[data-copies]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const field = document.getElementById(button.dataset.copies);
+    field.select();
+    button.textContent = (await copy({ text: field.value })) ? gettext("Copied") : gettext("Not allowed");
+  });
+}

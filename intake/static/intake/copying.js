@@ -32,7 +32,7 @@ function codeBeside(button) {
   return button.closest(".code-frame").querySelector("pre");
 }
 
-async function copy({ text, html }) {
+export async function copy({ text, html }) {
   try {
     await navigator.clipboard.write([new ClipboardItem(typed({ text, html }))]);
     return true;

@@ -3,7 +3,7 @@
 import { HOME } from "../intake/dom.js";
 import { gettext, language } from "../intake/language.js";
 import { Camera } from "./map_camera.js";
-import { Pixels, drawNames, drawRing, radiusOf } from "./map_drawing.js";
+import { Pixels, drawNames, drawRing, drawTitles, radiusOf } from "./map_drawing.js";
 import { Filters } from "./map_filters.js";
 import { makeGrid, nearestPoint, pointTowards } from "./map_grid.js";
 
@@ -46,7 +46,7 @@ class MemoryMap {
     this.isPinned = false;
     this.filters = new Filters(document.querySelector("[data-map-filters]"), () => this.#filter());
     this.camera = new Camera(this.canvas, {
-      onMove: () => this.#changed(),
+      onMove: () => this.#moved(),
       onHover: (place) => this.isPinned || this.#hover(place),
       onClick: (place) => this.#click(place),
     });
@@ -64,6 +64,8 @@ class MemoryMap {
       y: Float32Array.from(told.y, (y) => y / side),
       cluster: Uint16Array.from(told.cluster),
       source: Uint8Array.from(told.source),
+      title: Int32Array.from(told.title),
+      titles: told.titles,
     };
     const before = this.at >= 0 ? this.points.id[this.at] : null;
     this.points = points;
@@ -71,9 +73,7 @@ class MemoryMap {
     this.grid = makeGrid(points.x, points.y);
     this.camera.hold(points.x, points.y);
     this.filters.take(told.day);
-    stage.hidden = false;
-    document.querySelector("[data-keys]").hidden = false;
-    for (const button of document.querySelectorAll("[data-go]")) button.hidden = false;
+    stage.removeAttribute("aria-busy");
     this.#readGroups();
     this.#readColours();
     this.#resize();
@@ -99,7 +99,7 @@ class MemoryMap {
   }
 
   #fail() {
-    stage.hidden = false;
+    stage.removeAttribute("aria-busy");
     this.note.textContent = gettext("The map could not be loaded. Reload the page.");
   }
 
@@ -139,6 +139,7 @@ class MemoryMap {
 
   #filter() {
     const shown = this.filters.shown(this.points.source);
+    if (this.found) for (let k = 0; k < shown.length; k++) shown[k] &&= Number(this.found.has(this.points.id[k]));
     this.shown = shown;
     const counts = new Map();
     for (let k = 0; k < shown.length; k++) if (shown[k]) counts.set(this.points.cluster[k], (counts.get(this.points.cluster[k]) ?? 0) + 1);
@@ -146,6 +147,12 @@ class MemoryMap {
     const total = shown.reduce((sum, is) => sum + is, 0);
     this.note.textContent = total === shown.length ? "" : gettext("%(part)s of %(all)s shown", { part: total.toLocaleString(language), all: shown.length.toLocaleString(language) });
     if (this.at >= 0 && !shown[this.at]) this.#leave();
+    this.#changed();
+  }
+
+  /** A button that would do nothing says so. */
+  #moved() {
+    for (const way of ["in", "out"]) stage.querySelector(`[data-zoom=${way}]`).disabled = this.camera.isAtEnd(way);
     this.#changed();
   }
 
@@ -165,7 +172,8 @@ class MemoryMap {
     const radius = radiusOf(points.x.length, camera.zoom) * view.ratio;
     pixels.draw({ points, shown, view, radius, colours: this.colours, paper: this.paper, faint: this.faint });
     this.names.clearRect(0, 0, pixels.width, pixels.height);
-    drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, ink: this.ink, soft: this.soft, paper: css(this.paper), font: this.font, zoom: camera.zoom });
+    const taken = drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, ink: this.ink, soft: this.soft, paper: css(this.paper), font: this.font, zoom: camera.zoom });
+    if (camera.zoom >= CLOSE) drawTitles(this.names, { points, shown, view, radius, width: pixels.width, height: pixels.height, ink: this.ink, paper: css(this.paper), font: this.font, taken });
     if (this.at >= 0) {
       const [x, y] = [points.x[this.at] * view.scale + view.left, points.y[this.at] * view.scale + view.top];
       drawRing(this.names, x, y, radius, this.ink, view.ratio);
@@ -251,16 +259,62 @@ class MemoryMap {
     new ResizeObserver(() => this.points && this.#resize()).observe(stage);
     this.canvas.addEventListener("keydown", (event) => this.#press(event));
     for (const button of stage.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => this.camera.step(button.dataset.zoom));
+    const search = stage.querySelector("[data-map-search]");
+    search.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#find(search);
+    });
+    search.addEventListener("input", () => search.elements.q.value.trim() || this.#mark(null));
     document.addEventListener("click", (event) => {
       const group = event.target.closest("[data-go]")?.closest("[data-cluster]");
       if (group) this.#goTo(group);
     });
     const recolour = () => {
+      if (!this.points) return;
       this.#readColours();
       this.#changed();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
     new MutationObserver(recolour).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  }
+
+  /** Enter marks what a search finds and goes to the best; Enter again goes to the next best. */
+  async #find(search) {
+    const query = search.elements.q.value.trim();
+    if (!query || !this.points) return this.#mark(null);
+    if (query === this.query && this.found?.size) return this.#visit(this.turn + 1);
+    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams({ q: query })}`).catch(() => null);
+    if (search.elements.q.value.trim() !== query) return;
+    if (!response?.ok) return this.#say(gettext("The search got no answer. Try again."));
+    const places = new Map([...this.points.id.keys()].map((place) => [this.points.id[place], place]));
+    this.query = query;
+    this.#mark((await response.json()).ids.filter((id) => places.has(id)));
+    if (!this.found.size) return this.#say(gettext("Nothing found"));
+    const found = [...this.found].map((id) => places.get(id));
+    this.camera.fit(found.map((place) => this.points.x[place]), found.map((place) => this.points.y[place]), CLOSE);
+    this.#visit(0);
+  }
+
+  #mark(ids) {
+    this.found = ids && new Set(ids);
+    if (!ids) this.query = null;
+    this.#leave();
+    this.#filter();
+  }
+
+  #visit(turn) {
+    const ids = [...this.found];
+    this.turn = turn % ids.length;
+    const place = this.points.id.indexOf(ids[this.turn]);
+    if (place < 0) return;
+    this.#pin();
+    this.#show(place);
+    if (turn) this.camera.show(this.points.x[place], this.points.y[place]);
+  }
+
+  #say(sentence) {
+    this.note.textContent = sentence;
+    this.said.textContent = sentence;
   }
 
   #goTo(group) {

@@ -1,6 +1,7 @@
 /** What of the map is seen: dragged, pinched, zoomed by the wheel, by buttons and by keys; never lost from sight. */
 
 const CLOSEST = 60;
+const FARTHEST = 0.8;
 const STEP = 1.6;
 const GLIDE_MS = 260;
 const CLICK_PX = 5;
@@ -20,7 +21,7 @@ export class Camera {
 
   /** The factor and the offsets that turn a place on the map into one of the canvas, in its own pixels. */
   get view() {
-    const scale = this.fit * this.zoom;
+    const scale = this.scale * this.zoom;
     return {
       scale,
       ratio: this.ratio,
@@ -31,7 +32,7 @@ export class Camera {
 
   resize(width, height, ratio) {
     Object.assign(this, { width, height, ratio });
-    this.fit = FILLED * Math.min(width / this.all.width, height / this.all.height);
+    this.scale = FILLED * Math.min(width / this.all.width, height / this.all.height);
   }
 
   /** All that can be seen, which zoom 1 fills the canvas with. */
@@ -49,14 +50,25 @@ export class Camera {
 
   zoomBy(factor, at = [this.width / this.ratio / 2, this.height / this.ratio / 2]) {
     const before = this.placeOf(...at);
-    this.zoom = Math.max(0.8, Math.min(CLOSEST, this.zoom * factor));
+    this.zoom = Math.max(FARTHEST, Math.min(CLOSEST, this.zoom * factor));
     const after = this.placeOf(...at);
     this.#moveTo([this.middle[0] + before[0] - after[0], this.middle[1] + before[1] - after[1]]);
   }
 
+  /** All of these places, not closer than `most`. */
+  fit(x, y, most) {
+    const [left, right, top, bottom] = [...ends(x), ...ends(y)];
+    const zoom = (FILLED * Math.min(this.width / Math.max(right - left, LEAST_SIDE), this.height / Math.max(bottom - top, LEAST_SIDE))) / this.scale;
+    this.glide([(left + right) / 2, (top + bottom) / 2], Math.max(1, Math.min(most, zoom)));
+  }
+
+  isAtEnd(way) {
+    return way === "in" ? this.zoom >= CLOSEST : this.zoom <= FARTHEST;
+  }
+
   step(way) {
     const zoom = way === "all" ? 1 : this.zoom * (way === "in" ? STEP : 1 / STEP);
-    this.glide(way === "all" ? this.all.middle : this.middle, Math.max(0.8, Math.min(CLOSEST, zoom)));
+    this.glide(way === "all" ? this.all.middle : this.middle, Math.max(FARTHEST, Math.min(CLOSEST, zoom)));
   }
 
   /** There in a quarter of a second, or at once for those who want no movement. */

@@ -9,6 +9,7 @@ const QUIET_MS = 900;
 const form = document.querySelector("[data-search]");
 const field = form.querySelector("[data-search-field]");
 const status = document.querySelector("[data-search-status]");
+const failed = document.querySelector("[data-search-failed]");
 let pause = 0;
 let quiet = 0;
 let request = new AbortController();
@@ -26,12 +27,16 @@ field.addEventListener("input", (event) => {
   if (!isComposing(event)) searchSoon();
 });
 field.addEventListener("compositionend", searchSoon);
+addEventListener("online", () => failed.hidden || searchSoon());
 
 function searchSoon() {
   stop();
   pause = setTimeout(async () => {
     const asked = addressOfForm();
-    if (await show(asked)) history.replaceState(null, "", asked);
+    const isShown = await show(asked);
+    if (isShown) history.replaceState(null, "", asked);
+    failed.hidden = isShown !== false;
+    if (!failed.hidden) status.textContent = failed.firstChild.textContent;
   }, PAUSE_MS);
 }
 

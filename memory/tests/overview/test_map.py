@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import records
+from memory import documents, records
 from memory.models import MapPoint, MemoryMap, TellingWord
 from memory.overview import drawing, reading
 from memory.tests.overview.drawn import draw, draw_due, look
@@ -108,6 +108,8 @@ def test_nobody_sees_a_point_of_another(alice):
     for path in (f"/api/v1/memory/map/points/{mine}/", f"/api/v1/memory/map/points/{10**30}/"):
         assert api_of(bob).get(path).status_code == 404
     assert client_of(bob).get(f"/memory/map/texts/{mine}/").status_code == 404
+    found = client_of(bob).get("/memory/map/found/", {"q": "tomatoes"}).json()["ids"]
+    assert found and set(found) <= set(MapPoint.objects.filter(user=bob).values_list("pk", flat=True))
     assert "tomatoes" in client_of(alice).get(f"/memory/map/texts/{mine}/").content.decode()
 
 
@@ -122,6 +124,25 @@ def test_points_and_groups_say_where_from_and_when(alice):
     newest = api_of(alice).get("/api/v1/memory/map/").json()["clusters"][0]["newest"][0]
     assert newest["snippet"] == "We keep the cello"
     assert newest["place"]["record_id"] == str(record.id)
+
+
+def test_a_search_names_the_points_of_what_it_finds_the_best_first(alice):
+    turn = a_turn(alice, "The cello is in the attic", said_at=NOW)
+    a_turn(alice, "The bread needs an hour", said_at=NOW)
+    with acting_as(alice):
+        records.create(user=alice, content="We keep the cello for the children", now=NOW)
+        documents.append(user=alice, day=None, text="- The cello was made in 1910", now=NOW)
+    draw(alice)
+    found = client_of(alice).get("/memory/map/found/", {"q": "cello"}).json()["ids"]
+    texts = [text.corpus for text in reading.texts_of(alice, found)]
+    assert sorted(texts[:3]) == ["chat", "memory", "record"]
+    points = api_of(alice).get("/api/v1/memory/map/points/").json()
+    titles = [points["titles"][place] if place >= 0 else "" for place in points["title"]]
+    assert titles[points["id"].index(next(id_ for id_ in found if id_ in points["id"]))] in (
+        turn.conversation.title,
+        "",
+    )
+    assert client_of(alice).get("/memory/map/found/", {"q": " "}).json() == {"ids": []}
 
 
 def test_the_page_says_that_there_is_nothing_then_that_it_is_being_drawn_then_lists_the_groups(alice):

@@ -55,6 +55,60 @@ def test_a_months_words_tell_it_from_the_others(alice, api, client):
     )
 
 
+def words_of(api, alice, *texts):
+    """The words of May, of which these were written, beside another month."""
+    for number in range(4):
+        a_turn(alice, f"The weather on day {number} is fine.", said_at=MARCH)
+    for text in texts:
+        a_turn(alice, text, said_at=MAY)
+    draw(alice)
+    months = api.get("/api/v1/memory/timeline/").json()["months"]
+    return [word["word"] for word in months[-1]["words"]]
+
+
+def test_verbs_numbers_and_measures_are_no_words_of_a_month(alice, api):
+    found = words_of(
+        api,
+        alice,
+        "She eats the oats. We would take another two kilos, for 12 km.",
+        "He eats the oats in five minutes, and I take 3 km of the second path.",
+        "It eats everything. They would take the path.",
+    )
+    assert {"oats", "path"} <= {*found}
+    assert not {"eats", "take", "would", "another", "two", "five", "km", "minutes", "second", "everything"} & {*found}
+
+
+def test_words_that_stand_together_are_one_phrase(alice, api):
+    found = words_of(
+        api,
+        alice,
+        "The peanut sauce is too thick.",
+        "Can I freeze my peanut sauce?",
+        "Peanut sauce for six, and a long table. Is the sauce vegan?",
+    )
+    assert "peanut sauce" in found
+    assert not {"peanut", "sauce"} & {*found}
+
+
+def test_german_nouns_are_found_by_their_capitals(alice, api):
+    found = words_of(
+        api,
+        alice,
+        "Ich will morgen Rosen schneiden, weil die Hecke stört.",
+        "Wann soll man Rosen schneiden? Die Hecke wächst.",
+        "Wir schneiden Rosen und die Hecke im Herbst.",
+    )
+    assert found[0] in ("Rosen", "Hecke") and {"Rosen", "Hecke"} <= {*found}
+
+
+def test_words_without_spaces_are_whole_and_no_particles(alice, api):
+    found = words_of(
+        api, alice, "東京タワーの展望台に行きました", "東京タワーから展望台までです", "東京タワーと展望台を見ました"
+    )
+    assert {"東京", "タワー", "展望台"} <= {*found}
+    assert not [word for word in found if all("\u3040" <= character <= "\u309f" for character in word)]
+
+
 def test_a_month_is_that_of_the_persons_time_zone(alice, api):
     alice.time_zone = "America/New_York"
     alice.save()
