@@ -14,6 +14,7 @@ from config.tests.keep_data import FOLDER, manage
 from config.tests.test_stack_failures import running
 from config.tests.test_up import assert_one_sentence, free_port, stack
 from testing.servers import ThrowawayServers
+from testing.throwaway import BEGIN_AS
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +24,15 @@ LARGEST = 200_000
 
 @pytest.fixture
 def servers():
+    servers = ThrowawayServers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def empty_servers(monkeypatch):
+    """Without the schema that another test's servers began with."""
+    monkeypatch.delenv(BEGIN_AS, raising=False)
     servers = ThrowawayServers()
     yield servers
     servers.stop()
@@ -42,7 +52,8 @@ def test_something_is_kept_and_all_of_it_is_small():
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.dump.xz")), ids=lambda path: path.name)
-def test_a_database_of_an_earlier_version_is_migrated(servers, path):
+def test_a_database_of_an_earlier_version_is_migrated(empty_servers, path):
+    servers = empty_servers
     command = [program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={servers.urls['DATABASE_OWNER_URL']}"]
     subprocess.run(command, input=lzma.decompress(path.read_bytes()), check=True)
     manage(servers, "migrate", "--verbosity=0")
@@ -50,10 +61,9 @@ def test_a_database_of_an_earlier_version_is_migrated(servers, path):
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.backup.xz")), ids=lambda path: path.name)
-def test_a_backup_of_an_earlier_version_is_restored(servers, path, tmp_path):
+def test_a_backup_of_an_earlier_version_is_restored(begin_migrated, servers, path, tmp_path):
     backup = tmp_path / path.stem
     backup.write_bytes(lzma.decompress(path.read_bytes()))
-    manage(servers, "migrate", "--verbosity=0")
     manage(servers, "restore", str(backup))
     assert_all_is_there(servers)
     manage(servers, "verify_backup", str(backup))
