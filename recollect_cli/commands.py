@@ -314,6 +314,13 @@ def _down(options: argparse.Namespace) -> Iterator[Answer]:
     yield from ()
 
 
+def _manage(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import serving
+
+    serving.run(options.arguments, program="manage.py")
+    yield from ()
+
+
 def _hook(options: argparse.Namespace) -> Iterator[Answer]:
     from recollect_cli import hooks
 
@@ -348,6 +355,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
     "mcp": _mcp,
     "up": _up,
     "down": _down,
+    "manage": _manage,
     "hook": _hook,
 }
 
@@ -391,6 +399,9 @@ def _add_server(commands: Any) -> None:
     up.add_argument("--demo", action="store_true", help="load sample data")
     what = "stop the server that `recollect up` has started"
     commands.add_parser("down", help=what, description=what)
+    what = "run a command of the server beside it, as in `recollect manage backup FILE`, and `recollect manage doctor`"
+    manage = commands.add_parser("manage", help=what, description=what, prefix_chars="\0", add_help=False)
+    manage.add_argument("arguments", nargs="*", metavar="COMMAND", help="the command and its arguments")
 
 
 class _Version(argparse.Action):

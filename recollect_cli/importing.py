@@ -223,7 +223,7 @@ def _uploaded(server: Server, content: IO[bytes], shown: dict[str, Any], show: S
         where = f"bytes {first}-{first + len(chunk) - 1}/{total}"
         headers = {"Content-Type": "application/octet-stream", "Content-Range": where}
         try:
-            shown = server.ask("PUT", shown["content_url"], chunk, **headers)
+            shown = server.ask("PUT", f"{IMPORTS}{shown['id']}/content/", chunk, **headers)
             failures = 0
         except Failure as failure:
             if failure.is_too_much_for_proxy and len(chunk) > SMALLEST_CHUNK:

@@ -69,22 +69,18 @@ def take_policies_away() -> None:
 
 @contextmanager
 def _with_identity(role: str) -> Iterator[None]:
-    before = _role()
-    _set_identity(role)
+    before = _become(role)
     try:
         yield
     finally:
         # A rolled-back transaction has restored the role already; a broken one will.
-        if not connection.needs_rollback and _role() != before:
-            _set_identity(before)
+        if not connection.needs_rollback:
+            _become(before)
 
 
-def _role() -> str:
+def _become(role: str) -> str:
+    """Returns the role before. One statement, because each request of a test's client runs within this block."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('role')")
+        # PostgreSQL evaluates them in this order.
+        cursor.execute("SELECT current_setting('role'), set_config('role', %s, %s)", [role, connection.in_atomic_block])
         return str(cursor.fetchone()[0])
-
-
-def _set_identity(role: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('role', %s, %s)", [role, connection.in_atomic_block])

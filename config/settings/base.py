@@ -209,6 +209,8 @@ PASSWORD_HASHERS = [
     # Only for the secrets of OAuth clients (CLIENT_SECRET_HASHER).
     "agent_tools.oauth.addresses.RandomSecretHasher",
 ]
+# Of the digest of a recovery code (RFC 7914): 16 MB and some 50 ms. A code has eight digits and comes after a password.
+RECOVERY_CODE_SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
 # How many passwords a process hashes at once, and how many may wait; more get 429. Fewer in all than a web process has
 # threads, so that a burst of log-ins leaves threads for other requests.
 PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)

@@ -8,6 +8,7 @@ SECRET_KEY = "for tests only"
 # Far from the zone of the tests' people (`testing.ZONE_OF_PEOPLE`): a time in the server's own is seen at once.
 TIME_ZONE = "Pacific/Auckland"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
+RECOVERY_CODE_SCRYPT = {**RECOVERY_CODE_SCRYPT, "n": 2}
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.backends.embedders.FakeEmbedder"}
 EMBEDDER_BEFORE = None

@@ -20,6 +20,7 @@ from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.webauthn import forms as of_passkeys
 from allauth.socialaccount.forms import SignupForm
 from django import forms
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -41,8 +42,6 @@ from intake.models import User
 
 # In the data of a set of recovery codes.
 DIGESTS, SALT, USED = "digests", "salt", "used_mask"
-# Of scrypt (RFC 7914): 16 MB and some 50 ms for each code. A code has eight digits and comes after a password.
-SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
 
 
 def in_words(user: User) -> str:
@@ -92,7 +91,7 @@ def use_digest(user: User, code: str) -> Authenticator | None:
 
 
 def _digest(code: str, salt: str) -> str:
-    return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **SCRYPT).hex()
+    return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **settings.RECOVERY_CODE_SCRYPT).hex()
 
 
 # --- Account forms ---

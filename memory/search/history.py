@@ -100,7 +100,8 @@ class HistoryRequest:
 
     `reads_time`: without either, dates in the query itself count, such as "last Tuesday". `rerank`: reorders the best
     results, if there is a reranker and it is in time. `project` and `exclude_session` limit it as `limited` does;
-    `is_open`: also to texts of no project.
+    `is_open`: also to texts of no project. `include_replaced`: also finds records that another one replaces, or whose
+    last day is over.
     """
 
     query: str
@@ -113,6 +114,7 @@ class HistoryRequest:
     project: str = ""
     is_open: bool = False
     exclude_session: str = ""
+    include_replaced: bool = False
 
     def __post_init__(self) -> None:
         if not without_nul(self.query).strip():
@@ -379,7 +381,8 @@ def _asked(
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = parse_query(without_nul(request.query))
     since, until = moments_of(request.date_from, request.date_to, user.zone)
-    scope, window = dated(Scope(user, CORPORA_IN[request.scope], since, until), query), None
+    everything = Scope(user, CORPORA_IN[request.scope], since, until, includes_replaced=request.include_replaced)
+    scope, window = dated(everything, query), None
     if request.project or request.exclude_session:
         limit = partial(limited, project=request.project, is_open=request.is_open)
         scope = _reading(user, deadline, lambda: limit(scope, exclude_session=request.exclude_session))

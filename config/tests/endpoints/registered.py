@@ -330,6 +330,25 @@ PAGES = [
         POST=changes(form={"content": TOPIC, "type": "note", "state": "{record_state}"}),
     ),
     endpoint(
+        "memory/records/<str:record_id>/replace/",
+        "memory/records/{record}/replace/",
+        GET=shows(),
+        POST=changes(form={"content": f"Another {TOPIC}", "type": "note"}),
+    ),
+    endpoint(
+        "memory/records/<str:record_id>/tick/",
+        "memory/records/{todo}/tick/",
+        GET=answers(),
+        POST=changes(form={"done": "1"}),
+    ),
+    endpoint(
+        "memory/records/<str:record_id>/bring-back/",
+        "memory/records/{replaced}/bring-back/",
+        GET=answers(),
+        POST=changes(form={}),
+    ),
+    endpoint("memory/preview/", GET=answers(), POST=answers(form={"content": TOPIC})),
+    endpoint(
         "memory/records/<str:record_id>/delete/",
         "memory/records/{record}/delete/",
         GET=shows(),
