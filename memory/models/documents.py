@@ -104,7 +104,8 @@ class Scope:
             "only": None if self.only is None else list(self.only),
             "hidden": list(self.hidden),
             "hides_past": self.hides_past,
-            "today": self.today,
+            # A day is worked out only where one is asked for.
+            "today": self.today if self.hides_past else date.max,
         }
 
 
