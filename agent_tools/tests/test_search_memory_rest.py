@@ -254,7 +254,8 @@ def test_a_failing_search_says_so_and_nothing_of_the_inside(api, monkeypatch, ca
 
 def test_the_schema_is_the_contracts():
     schema = search_memory.input_schema
-    assert set(schema["properties"]) == {"query", "topK", "minSimilarity", "types", "project_id", "tags"}
+    contract = {"query", "topK", "minSimilarity", "types", "project_id", "tags"}
+    assert set(schema["properties"]) == {*contract, "include_replaced"}
     assert schema["required"] == ["query"]
     assert schema["properties"]["topK"]["description"].endswith("Default: 10.")
     assert set(search_memory.output_schema["properties"]) == {"results", "text", "note", "pending"}

@@ -12,6 +12,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from config import VERSION
 from config.ops import sbom
 
 ROOT = Path(settings.BASE_DIR)
@@ -90,7 +91,7 @@ def test_it_names_the_product_with_its_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     document = json.loads(written())
     product = document["metadata"]["component"]
-    assert (product["type"], product["name"], product["version"]) == ("application", "recollect", project["version"])
+    assert (product["type"], product["name"], product["version"]) == ("application", "recollect", VERSION)
     assert product["licenses"][0]["expression"] == project["license"]
     # Where the suite runs, the embedded servers are installed.
     assert document["metadata"]["properties"] == [{"name": "recollect:lock", "value": "local.txt"}]

@@ -150,7 +150,7 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, scor
 _NOT_HIDDEN = f"""AND text_id NOT IN (SELECT id
                              FROM indexed_texts
                             WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                              AND source_id = ANY(ARRAY({HIDDEN_SOURCES})))"""  # noqa: S608 - constants
+                              AND source_id = ANY(ARRAY({HIDDEN_SOURCES})))"""  # noqa: S608 - only constants of ours
 
 
 def _statements(hidden: str) -> tuple[str, str]:

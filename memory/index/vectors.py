@@ -233,7 +233,7 @@ _HIDDEN = {
     SELECT id, block_id
       FROM embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(ARRAY({HIDDEN_SOURCES}))
-), """,  # noqa: S608 - constants
+), """,  # noqa: S608 - only constants of ours
     "more_blocks": " + (SELECT count(DISTINCT block_id) FROM hidden_row)",
     "not_hidden": " AND id NOT IN (SELECT id FROM hidden_row)",
     "is_shown": "id NOT IN (SELECT id FROM hidden_row)",

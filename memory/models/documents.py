@@ -52,7 +52,7 @@ HIDDEN_SOURCES = f"""
 SELECT unnest(%(hidden)s::uuid[])
  UNION ALL
 SELECT past.id FROM ({PAST_RECORDS}) AS past(id) WHERE %(hides_past)s
-"""  # noqa: S608 - constants
+"""  # noqa: S608 - only constants of ours
 
 
 def past_records(user: User, *, today: date) -> RawSQL:

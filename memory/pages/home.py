@@ -83,7 +83,7 @@ UNION ALL
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND source <> 'chat' AND last_active_at >= %(yesterday)s
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
-"""  # noqa: S608 - constants
+"""  # noqa: S608 - only constants of ours
 
 
 def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
