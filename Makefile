@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down doctor quick test check audit conformance schemathesis architecture docs wheel chaos soak format lock install python
+.PHONY: help up down doctor quick test check audit conformance schemathesis architecture docs wheel release chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -76,6 +76,9 @@ docs: install ## Write docs/settings.md and the second half of docs/cli.md from 
 
 wheel: install ## Build the wheel of the server into dist/, for `pipx run --spec` and `uvx --from` (docs/operations.md).
 	@exec $(IN_VENV) config.ops.wheel dist
+
+release: install ## Date the changelog, tag, and put wheel, bill of materials and checksums into dist/ (VERSION=1.1.0; CONTRIBUTING.md).
+	@exec $(IN_VENV) config.ops.release "$(VERSION)"
 
 chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
 	@exec .venv/bin/python manage.py chaos $(ARGS)

@@ -16,20 +16,36 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
-    from testing.servers import ServersFailed
-    from testing.throwaway import unless_named
-
     try:
-        with unless_named(is_needed=sys.argv[1:2] in MEASURING):
+        if sys.argv[1:2] in MEASURING:
+            _measure()
+        else:
             execute_from_command_line(sys.argv)
-    except ServersFailed as error:
-        sys.exit(str(error))
     except OperationalError as error:
         if connection.connection is not None:
             raise
         # In one line, however many the driver takes.
         why = " ".join(str(error).split())
         sys.exit(f"The database does not answer ({why}): start it with `make up`, or name one in DATABASE_URL.")
+
+
+def _measure() -> None:
+    """Run the command on servers of its own. Only a repository has them: no wheel and no image has its tests."""
+    from django.core.management import execute_from_command_line
+
+    try:
+        from testing.servers import ServersFailed
+        from testing.throwaway import unless_named
+    except ModuleNotFoundError:
+        sys.exit(
+            f"{sys.argv[1]} measures on servers of its own, which only a copy of the repository has: run it there."
+        )
+
+    try:
+        with unless_named(is_needed=True):
+            execute_from_command_line(sys.argv)
+    except ServersFailed as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

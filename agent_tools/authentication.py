@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from pydantic import Field
@@ -193,6 +194,38 @@ def still_valid(digests: Collection[str], *, now: datetime) -> set[str]:
 
 def _is_well_formed(secret: str) -> bool:
     return 0 < len(secret) <= LONGEST_SECRET and secret.isascii() and secret.isprintable() and " " not in secret
+
+
+# --- The context that a token got, counted by the day; agents that are connected by OAuth are not counted ---
+
+GOT_FOR = timedelta(days=30)
+# The counts of a day are [texts for sessions, texts for prompts, tokens]. Older days are dropped.
+_GOT = """
+coalesce((SELECT jsonb_object_agg(day, counts) FROM jsonb_each(got) AS each(day, counts) WHERE day > %s), '{}'::jsonb)
+|| jsonb_build_object(%s::text, jsonb_build_array(
+       coalesce((got -> %s ->> 0)::int, 0) + %s, coalesce((got -> %s ->> 1)::int, 0) + %s,
+       coalesce((got -> %s ->> 2)::int, 0) + %s))
+"""
+
+
+def note_got(caller: object, *, is_session: bool, tokens: int, now: datetime) -> None:
+    """Counts a text of context, in one statement."""
+    if not isinstance(caller, TokenCaller) or not tokens or caller.digest.startswith(OAUTH):
+        return
+    day, since = f"{now:%Y-%m-%d}", f"{now - GOT_FOR:%Y-%m-%d}"
+    values = [since, day, day, int(is_session), day, int(not is_session), day, tokens]
+    with node_loss_as_unavailable(connection):
+        AccessToken.objects.filter(digest=caller.digest).update(got=RawSQL(_GOT, values))  # noqa: S611 - values apart
+
+
+def got_since(*, user: User, since: datetime) -> dict[UUID, list[int]]:
+    """The counts of each of the user's tokens that got something, by its public id."""
+    found = {}
+    for id_, got in AccessToken.objects.filter(user=user).exclude(got={}).values_list("public_id", "got"):
+        days = [counts for day, counts in got.items() if day > f"{since:%Y-%m-%d}"]
+        if days:
+            found[id_] = [sum(each) for each in zip(*days, strict=True)]
+    return found
 
 
 class AccessTokenAuthentication(BaseAuthentication):

@@ -71,6 +71,10 @@ class AccessToken(models.Model):
     last_used_from: "models.CharField[str, str]" = models.CharField(
         max_length=64, blank=True, default="", editable=False
     )
+    # By the day, of the context that it got: texts for sessions, texts for prompts, and their tokens.
+    got: "models.JSONField[dict[str, list[int]], dict[str, list[int]]]" = models.JSONField(
+        blank=True, default=dict, db_default={}, editable=False
+    )
 
     objects = AccessTokenManager()
 

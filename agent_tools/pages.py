@@ -24,6 +24,7 @@ from agent_tools.authentication import (
     TokenMade,
     TokenShown,
     create_token,
+    got_since,
     list_tokens,
     revoke_token,
 )
@@ -35,6 +36,9 @@ from agent_tools.tools.context import (
     MOST_TOKENS,
     USUAL_TOKENS,
     ContextLine,
+    bring_back,
+    digests_left_out,
+    leave_out,
     prompt_context,
     session_context,
     text_of,
@@ -48,6 +52,7 @@ from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import requires_recent_proof
 from intake.agent.models import tokens_of
 from intake.models import User
+from memory.chunking import ASSISTANT_LABEL
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import page_that_searches, show
 
@@ -297,13 +302,14 @@ def agents(request: HttpRequest) -> HttpResponse:
     return render(request, "agent_tools/agents.html", context)
 
 
-def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str]]:
-    """Those that still have access, the last used first, each with the address that ends it."""
+def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]]:
+    """Those that still have access, the last used first, each with the address that ends it and what it got."""
+    got = got_since(user=user, since=now - timedelta(days=DAYS_OF_SENT))
     tokens = [each for each in list_tokens(user=user) if each.expires_at is None or each.expires_at > now]
-    found: list[tuple[TokenShown | ConnectionInfo, str]] = [
-        *((each, reverse("agent_tools:revoke_token", args=[each.id])) for each in tokens),
+    found: list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]] = [
+        *((each, reverse("agent_tools:revoke_token", args=[each.id]), got.get(each.id)) for each in tokens),
         *(
-            (each, reverse("agent_tools:end_connection", args=[each.id]))
+            (each, reverse("agent_tools:end_connection", args=[each.id]), None)
             for each in list_connections(user=user, now=now)
         ),
     ]
@@ -331,19 +337,51 @@ def context(request: HttpRequest) -> HttpResponse:
     """Without a prompt the beginning of a session. Looking at it counts as given to no session."""
     form = ContextForm(request.GET or None)
     lines: list[ContextLine] = []
+    hidden: list[ContextLine] = []
+    user, now = person_of(request), timezone.now()
+    left_out = read_as(user, lambda: digests_left_out(user))
     if not form.is_bound or form.is_valid():
         asked = form.cleaned_data if form.is_bound else {}
-        user, now = person_of(request), timezone.now()
         about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
         about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
         query = asked.get("query", "").strip()
         rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
         lines = prompt_context(query=query, **about) if query else session_context(**about)
+        if left_out:
+            # With the largest budget, so that they are found again.
+            whole = session_context(**{**about, "max_tokens": MOST_TOKENS}, is_whole=True)
+            hidden = [line for line in whole if line.why and line.digest in left_out]
     tokens = tokens_of(text_of(lines))
-    shown = [(line.text, line.path, in_page_language(line.why) if line.why else "") for line in lines]
-    return read_as(
-        caller_of(request),
-        lambda: show(
-            request, "agent_tools/context.html", form=form, lines=shown, tokens=tokens, place="memory", tab="context"
-        ),
-    )
+    values: dict[str, Any] = {
+        "form": form,
+        "lines": [_shown(line) for line in lines],
+        "hidden": [_shown(line) for line in hidden],
+        "hidden_elsewhere": len(left_out) - len({line.digest for line in hidden}),
+        "tokens": tokens,
+        "address": request.get_full_path(),
+        "place": "memory",
+        "tab": "context",
+    }
+    return read_as(caller_of(request), lambda: show(request, "agent_tools/context.html", **values))
+
+
+def _shown(line: ContextLine) -> tuple[str, str, str, str]:
+    """A second line of a text, such as its answer, goes with the first."""
+    is_alone = bool(line.id) or not line.text.startswith(ASSISTANT_LABEL)
+    return line.text, line.path, in_page_language(line.why) if line.why else "", line.digest if is_alone else ""
+
+
+@never_cache
+@require_POST
+def change_context(request: HttpRequest) -> HttpResponse:
+    """Leave the line with the digest in `leave` out for good, or bring that in `bring` back; all, if it is empty."""
+    user, leave, bring = person_of(request), request.POST.get("leave", ""), request.POST.get("bring")
+    if bring is None:
+        leave_out(user=user, digest=leave)
+        messages.success(request, _("Left out. No agent gets it any more."))
+    else:
+        bring_back(user=user, digest=bring)
+        messages.success(request, _("Brought back."))
+    address = reverse("context")
+    before = request.POST.get("next", "")
+    return HttpResponseRedirect(before if before.startswith(f"{address}?") else address)

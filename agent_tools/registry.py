@@ -99,6 +99,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
     # If it is not `search` for a tool that reads and `write` for one that writes.
     named_scope: TokenScope | None = None
     undo: Callable[[AnyInput, dict[str, Any], User, datetime], None] | None = None
+    # Takes note of what was given to a caller, with the arguments and the time.
+    note: Callable[[AnyOutput, Any, object, datetime], None] | None = None
     # Whether `run` acts as the user itself, in short transactions: a search asks the models' endpoints between them.
     acts_itself: bool = False
 

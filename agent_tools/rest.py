@@ -376,8 +376,10 @@ class ToolViewSet(ViewSet):
         if not tool.is_read_only and key is not None:
             return _call_once(tool, idempotency.clean_key(key), request.data, user=user, reads=reads)
         # Written by pydantic directly, and not by DRF from pydantic's result.
-        answer = tool.call(request.data, user=user, may_read=reads).as_json()
-        return HttpResponse(answer, content_type="application/json")
+        output = tool.call(request.data, user=user, may_read=reads)
+        if tool.note is not None:
+            tool.note(output, request.data, request.auth, timezone.now())
+        return HttpResponse(output.as_json(), content_type="application/json")
 
 
 def viewset_of(tool: AnyTool) -> type[ToolViewSet]:

@@ -50,6 +50,7 @@ urlpatterns = [
     path("", include("agent_tools.oauth.urls")),
     path("admin/", admin.site.urls),
     path("memory/context/", pages.context, name="context"),
+    path("memory/context/change/", pages.change_context, name="change_context"),
     path("", include("memory.pages.urls")),
     path("", include("imports.urls")),
     path("", include("intake.urls")),

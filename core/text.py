@@ -82,6 +82,12 @@ def shortened(text: str, length: int) -> str:
     return text[: space if space > 0 else end].rstrip(" ,;:") + ELLIPSIS
 
 
+def first_line(text: str, length: int = 90) -> str:
+    """The first line with any words, without the marks of a Markdown heading or list; empty if there is none."""
+    lines = (" ".join(line.split()).lstrip("#>*+- ") for line in text.splitlines())
+    return shortened(next(filter(None, lines), ""), length)
+
+
 def cut(text: str, length: int) -> str:
     """The beginning of a text without an ellipsis, `length` code points at most, and without a half sign at its end."""
     return text[: cut_point(text, length)]

@@ -1,8 +1,11 @@
-"""The suite `echo`: questions that were asked before, and the turns that answer them.
+"""The suites `echo`, of questions that were asked before, and `recall` and `recall-nothing`, of `get_context`.
 
-24 facts, each said once in a life with other chats. Then agents asked the question: once or ten times, and answered it,
-answered half of it, or did not; of those who answered, every second searched the memory for it. The turn in which the
-fact was said must stay the first result.
+`echo`: 24 facts, each said once in a life with other chats. Then agents asked the question: once or ten times, and
+answered it, answered half of it, or did not; of those who answered, every second searched the memory for it. The turn
+in which the fact was said must stay the first result.
+
+`recall`: 50 facts of earlier sessions and chats. The text that an agent gets for a session or beside the question must
+contain the answer. `recall-nothing`: 50 prompts about nothing that was stored must get nothing.
 """
 
 import json
@@ -12,13 +15,14 @@ from pathlib import Path
 from uuid import UUID
 
 from agent_tools.tools.chat_history import search_chat_history
+from agent_tools.tools.context import prompt_context, session_context, text_of
 from agent_tools.tools.history import search_history
 from core.isolation.acting import acting_as
 from evals.datasets.loading import embed_all, load_turns
 from evals.datasets.reading import TurnRow
-from evals.demo import read_demo
+from evals.demo import load_notes, read_demo
 from evals.vec02 import Verdict
-from intake.models import Turn, User
+from intake.models import Conversation, Turn, User
 
 FACTS = Path(__file__).parent / "datasets" / "echoes.jsonl"
 BEGINNING = datetime.fromisoformat("2026-01-05T09:00:00+00:00")
@@ -103,3 +107,76 @@ def _first(search: str, user: User, fact: Fact) -> tuple[UUID | None, int] | Non
         results = search_chat_history.call({"query": query, "mode": "hybrid"}, user=user).results
         turns = [(each.conversation_id, each.turn_number) for each in results]
     return turns[0] if turns else None
+
+
+# --- The suites `recall` and `recall-nothing` ---
+
+SESSIONS = FACTS.with_name("recall.jsonl")
+ABOUT_NOTHING = FACTS.with_name("recall_nothing.txt")
+# As the hooks ask.
+SESSION_TOKENS, PROMPT_TOKENS = 780, 280
+RECALLED, QUIET = 0.8, 0.9
+AGENT = "agent"
+
+
+def recall() -> list[Verdict]:
+    """A verdict for each question: whether the text for the session or the text beside the question has the answer."""
+    user, facts = _sessions()
+    return [_recalled(user, number, fact) for number, fact in enumerate(facts, start=1)]
+
+
+def recall_nothing() -> list[Verdict]:
+    """A verdict for each prompt about nothing that was stored, in each project in turn."""
+    user, facts = _sessions()
+    projects = sorted({fact["project"] for fact in facts})
+    prompts = ABOUT_NOTHING.read_text().splitlines()
+    return [
+        _kept_quiet(user, number, prompt, projects[number % len(projects)])
+        for number, prompt in enumerate(prompts, start=1)
+    ]
+
+
+def _sessions() -> tuple[User, list[Fact]]:
+    """A user with the demo's chats and notes, and with a conversation of two turns for each fact."""
+    facts: list[Fact] = [json.loads(line) for line in SESSIONS.read_text().splitlines()]
+    rows = list(_life(AGENT, []))
+    for number, fact in enumerate(facts):
+        at = BEGINNING + timedelta(days=3 * number, hours=2)
+        turns = ((fact["message"], fact["reply"]), (fact["next"], "Done."))
+        rows += [
+            TurnRow(
+                user=AGENT, conversation=str(number), turn=place, at=at, user_message=message, assistant_message=answer
+            )
+            for place, (message, answer) in enumerate(turns, start=1)
+        ]
+    loaded = load_turns(rows, report=lambda line: None)
+    user = loaded.users[AGENT]
+    with acting_as(user):
+        load_notes(user, now=NOW)
+        for (pk, _), (name, _turn) in loaded.origins.items():
+            if name.isdigit():
+                Conversation.objects.for_user(user).filter(pk=pk).update(project=facts[int(name)]["project"])
+    embed_all(report=lambda line: None)
+    return user, facts
+
+
+def _beside(user: User, prompt: str, project: str) -> str:
+    lines = prompt_context(
+        user=user, query=prompt, project=project or None, session=None, max_tokens=PROMPT_TOKENS, now=NOW
+    )
+    return text_of(lines)
+
+
+def _recalled(user: User, number: int, fact: Fact) -> Verdict:
+    project = fact["project"] or None
+    pack = session_context(user=user, project=project, session=None, max_tokens=SESSION_TOKENS, now=NOW)
+    has_answer = any(
+        fact["contains"] in text for text in (text_of(pack), _beside(user, fact["question"], fact["project"]))
+    )
+    failure = None if has_answer else f"{fact['question']} {fact['contains']!r} is in neither text."
+    return Verdict(f"RECALL-{number:02}", fact["question"], failure)
+
+
+def _kept_quiet(user: User, number: int, prompt: str, project: str) -> Verdict:
+    text = _beside(user, prompt, project)
+    return Verdict(f"NOTHING-{number:02}", prompt, f"{prompt} It got: {text}" if text else None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Subquery
 
 from core.isolation.acting import Caller
 from core.text import ArchiveFile
@@ -81,6 +82,9 @@ class Memory(Protocol):
 
     def home(self, *, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
         """What the home page offers to go on with: name and title of each part, with its lines (path, text)."""
+
+    def kept_in_chat(self) -> Subquery:
+        """Of a conversation: what was kept from its turns, as a list of `{"turn": number, "id": text}`."""
 
     def stored(self, user_id: int) -> Holdings:
         """What counts for the user's quotas."""

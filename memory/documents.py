@@ -15,13 +15,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.db.models.functions import Left, Length
 from django.utils import timezone
 from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
-from core.text import Sentence
+from core.text import Sentence, first_line
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
@@ -126,6 +127,10 @@ class DocumentOutput(Shape):
         return f"{self.version}-{self.id.hex[-12:]}"
 
 
+# Of a log, the characters in which its first line is looked for.
+BEGINNING = 400
+
+
 class DailyLogOutput(Shape):
     """That there is a log for a day."""
 
@@ -169,6 +174,13 @@ def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_
     # Every log has a date: a constraint of the table says so.
     logs = [DailyLogOutput.model_validate(row) for row in rows]
     return DailyLogList(logs=logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
+
+
+def first_lines(*, user: User, days: Collection[date]) -> dict[date, str]:
+    """The first line of each of these days' logs."""
+    found = MemoryDocument.objects.for_user(user).daily_logs().filter(date__in=days)
+    rows = found.values_list("date", Left("content", BEGINNING))
+    return {day: first_line(text) for day, text in rows if day is not None}
 
 
 def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> DocumentOutput:
@@ -390,10 +402,14 @@ def rewrite_note(
         index.index(document_entry(note), now=timezone.now())
 
 
-def list_notes(*, user: User, after: Position | None = None) -> ListPage[MemoryDocument]:
-    """The latest first, without their content."""
+def list_notes(
+    *, user: User, words: str = "", after: Position | None = None, limit: int = NOTES_PER_PAGE
+) -> ListPage[MemoryDocument]:
+    """The latest first, without their content. `words`: all of these are in the title or the content, in any case."""
     notes = MemoryDocument.objects.for_user(user).notes().defer("content")
-    return page_of(notes, by="updated_at", after=after, size=NOTES_PER_PAGE)
+    for word in words.split():
+        notes = notes.filter(Q(title__icontains=word) | Q(content__icontains=word))
+    return page_of(notes, by="updated_at", after=after, size=limit)
 
 
 def read_note(*, user: User, note_id: UUID) -> MemoryDocument:

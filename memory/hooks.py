@@ -8,7 +8,10 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, connection
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import JSONObject
 
 from core.errors import RecollectError
 from core.text import END, ArchiveFile, write_section
@@ -20,6 +23,7 @@ from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.index.writer import Waker
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME, Key
+from memory.records import FACTS
 from memory.search.chat_history import search_conversations
 
 logger = logging.getLogger(__name__)
@@ -48,6 +52,11 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
     from memory.pages.home import home as parts
 
     return parts(user=user, now=now)
+
+
+def kept_in_chat() -> Subquery:
+    kept = MemoryRecord.objects.filter(user_id=OuterRef("user_id"), source_conversation=OuterRef("pk"))
+    return ArraySubquery(kept.order_by("created_at").values(each=JSONObject(turn="source_turn", id="id")))
 
 
 def far_distance() -> float:
@@ -120,6 +129,7 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
             "project_id": record.project_id,
             "tags": record.tags,
             "created_at": record.created_at,
+            **{name: fact for name in (*FACTS, "done_at") if (fact := getattr(record, name)) is not None},
         }
 
 

@@ -86,7 +86,14 @@ def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **k
 
 @receiver(pre_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
 def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    """In the middle of a chain, the newer record replaces the older one from now on."""
     if not _deletes_a_person(origin):
+        older, instance.replaces = instance.replaces, None
+        mine = MemoryRecord.objects.filter(user_id=instance.user_id)
+        if mine.filter(replaces=instance.pk).exists():
+            # Each record is replaced once.
+            mine.filter(pk=instance.pk).update(replaces=None)
+            mine.filter(replaces=instance.pk).update(replaces=older)
         index.forget(record_place(instance))
 
 

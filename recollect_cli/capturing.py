@@ -5,7 +5,6 @@ words, the agent's answers and the names of tools are read: never results of too
 environment.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect_cli.client import Failure, Server, read, state_folder, write, write_file
+from recollect_cli.connecting import read_config
 
 # --- Privacy: folders that are left alone, passages marked as private, and keys ---
 
@@ -340,7 +340,14 @@ def new_turns(
 
 
 def _digest(turn: Turn) -> str:
-    return hashlib.sha256(json.dumps(turn, sort_keys=True).encode()).hexdigest()
+    return _hashed(json.dumps(turn, sort_keys=True))
+
+
+def _hashed(text: str) -> str:
+    # A hook that only fetches context starts sooner without it.
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # --- The spool: bodies that the server has not taken yet, and up to where each session was read ---
@@ -350,7 +357,7 @@ SPOOL_BYTES = 50_000_000
 MOST_TURNS, MOST_CHARACTERS, MOST_TOOLS, LONGEST_TOOL = 50, 400_000, 500, 100
 APPEND = "/api/v1/sessions/append/"
 # The server will never take these: they are set aside, and `recollect status` counts them.
-_HOPELESS = ("validation_error", "too_large", "400", "413", "415", "422")
+HOPELESS = ("validation_error", "too_large", "400", "413", "415", "422")
 
 
 def spool_folder() -> Path:
@@ -415,7 +422,7 @@ def flush(server: Server) -> None:
         try:
             append(server, body)
         except Failure as failure:
-            if failure.code not in _HOPELESS:
+            if failure.code not in HOPELESS:
                 raise
             _set_aside(file)
             continue
@@ -425,7 +432,7 @@ def flush(server: Server) -> None:
 
 def append(server: Server, body: dict[str, Any]) -> dict[str, Any]:
     """Raises `Failure`."""
-    return server.ask("POST", APPEND, body)
+    return server.post_briefly(APPEND, body)
 
 
 def _set_aside(file: Path) -> None:
@@ -434,7 +441,7 @@ def _set_aside(file: Path) -> None:
 
 
 def position_name(product: str, session: str) -> str:
-    return f"session-{hashlib.sha256(f'{product} {session}'.encode()).hexdigest()[:32]}"
+    return f"session-{_hashed(f'{product} {session}')[:32]}"
 
 
 def capture_transcript(server: Server, about: dict[str, Any], path: Path, ending: str = "") -> None:
@@ -452,3 +459,42 @@ def capture(server: Server, about: dict[str, Any], turns: Iterable[Turn]) -> Non
     for body in bodies(about, turns):
         if not keep(body):
             append(server, body)
+
+
+# --- `recollect sync --watch`: the same without a hook ---
+
+
+def append_session(server: Server, product: str, path: Path) -> int | None:
+    """Sends the new turns of a session's file; returns how many were stored, None for a file that is no session.
+
+    Raises `Failure` and `OSError`; the next call begins where this one did.
+    """
+    session, folder = _session_of(product, path)
+    if not session:
+        return None
+    if folder and is_left_alone(folder, read_config()):
+        return 0
+    name = position_name(product, session)
+    turns, position = new_turns(product, path, read(name))
+    if "last" not in position:
+        return None
+    project, branch = project_of(folder) if folder else ("", "")
+    named = {"product": product, "session": session, "project": project, "branch": branch, "cwd": folder}
+    about = {field: value for field, value in named.items() if value}
+    stored = sum(int(append(server, body).get("stored", 0)) for body in bodies(about, turns))
+    with suppress(OSError):
+        write(name, position)
+    return stored
+
+
+def _session_of(product: str, path: Path) -> tuple[str, str]:
+    """The session's id, as the hooks name it, and its folder; empty if the file has none."""
+    if path.suffix != ".jsonl":
+        return "", ""
+    for _number, _at, line in _lines(path, start=0, number=0):
+        about = _object(line.get("payload")) if product == "codex" else line
+        session = str(about.get("id") or "") if product == "codex" else path.stem
+        # The first line of Codex, and the first message of Claude Code.
+        if product == "codex" or isinstance(line.get("uuid"), str):
+            return session, str(about.get("cwd") or "")
+    return "", ""

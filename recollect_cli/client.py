@@ -10,12 +10,8 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 # A search may take 30 seconds before it returns what it has; any other silence is a server that hangs.
 TIMEOUT_SECONDS = 15
@@ -42,13 +38,6 @@ class Failure(Exception):
         return not self.code or bool(self.problem.get("retryable"))
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirect would carry the token to wherever it leads."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Server:
     """A server and the caller's token. Raises `Failure` for an address that is none.
 
@@ -59,6 +48,8 @@ class Server:
     __slots__ = ("address", "seconds", "token")
 
     def __init__(self, address: str, token: str, *, seconds: float = 0) -> None:
+        from urllib.parse import urlsplit
+
         self.address, self.token, self.seconds = address, token, seconds
         parts = urlsplit(self.address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -77,6 +68,8 @@ class Server:
 
     def ask(self, method: str, path: str, body: dict[str, Any] | bytes | None = None, **headers: str) -> dict[str, Any]:
         """The object that the server answers; empty for none. A body of bytes is sent as it is. Raises `Failure`."""
+        from http.client import HTTPException
+
         with self.opened(method, path, body, headers) as response:
             try:
                 received = response.read()
@@ -86,6 +79,8 @@ class Server:
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:
         """The data of each server-sent event until the stream ends. Raises `Failure`."""
+        from http.client import HTTPException
+
         with self.opened("GET", path, None, {"Accept": "text/event-stream"}) as response:
             try:
                 for line in response:
@@ -96,32 +91,90 @@ class Server:
 
     def opened(self, method: str, path: str, body: dict[str, Any] | bytes | None, headers: dict[str, str]) -> IO[bytes]:
         """The response, to be read and closed. Raises `Failure`."""
+        from http.client import HTTPException
+        from urllib.error import HTTPError, URLError
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class NoRedirects(HTTPRedirectHandler):
+            """A redirect would carry the token to wherever it leads."""
+
+            def redirect_request(self, *_: Any) -> None:
+                return None
+
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = Request(  # noqa: S310 - the address was looked at above
-            f"{self.address.rstrip('/')}{path}",
-            data=data,
-            method=method,
-            headers={
-                **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
-                "Content-Type": "application/json",
-                "User-Agent": "recollect",
-                **headers,
-            },
+            f"{self.address.rstrip('/')}{path}", data=data, method=method, headers={**self._headers, **headers}
         )
         is_long = any(part in path for part in _LONG) or len(data or b"") > _PIECE
         try:
-            opened: IO[bytes] = build_opener(_NoRedirects).open(
+            opened: IO[bytes] = build_opener(NoRedirects).open(
                 request, timeout=self.seconds or (SEARCH_SECONDS if is_long else TIMEOUT_SECONDS)
             )
             return opened
         except HTTPError as error:
-            raise _failure(error) from None
+            try:
+                received = error.read()
+            except (OSError, HTTPException):
+                received = b""
+            raise _failure(error.code, received) from None
         except TimeoutError:
             raise Failure(f"{self.address} does not answer in time.") from None
         except (URLError, OSError, HTTPException) as error:
             raise Failure(f"{self.address} does not answer: {getattr(error, 'reason', error)}") from None
 
+    @property
+    def _headers(self) -> dict[str, str]:
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return {**token, "Content-Type": "application/json", "User-Agent": "recollect"}
 
+    def post_briefly(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """As `ask("POST", …)`, for a hook: importing urllib takes longer than all else that a hook does.
+
+        HTTP/1.0, so that the answer comes in one piece and ends with the connection. Raises `Failure`.
+        """
+        if any(name.lower() in _PROXIES and os.environ[name] for name in os.environ):
+            return self.ask("POST", path, body)
+        from urllib.parse import urlsplit
+
+        parts, data = urlsplit(self.address), json.dumps(body).encode()
+        headers = {"Host": parts.netloc.rpartition("@")[2], **self._headers, "Content-Length": str(len(data))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        first = f"POST {parts.path.rstrip('/')}{path} HTTP/1.0\r\n"
+        try:
+            received = _exchanged(parts, f"{first}{head}\r\n".encode() + data, self.seconds or TIMEOUT_SECONDS)
+        except TimeoutError:
+            raise Failure(f"{self.address} does not answer in time.") from None
+        except (OSError, ValueError) as error:
+            raise Failure(f"{self.address} does not answer: {error}") from None
+        status, _, answer = received.partition(b"\r\n\r\n")
+        code = status.split(b" ", 2)[1:2]
+        if not received.startswith(b"HTTP/") or not code or not code[0].isdigit():
+            raise Failure("The answer is not Recollect's. Is the address right?")
+        if code[0] != b"200":
+            raise _failure(int(code[0]), answer)
+        return _object(answer)
+
+
+def _exchanged(parts: Any, request: bytes, seconds: float) -> bytes:
+    """All that the server sends until it closes the connection."""
+    import socket
+
+    is_secure = parts.scheme == "https"
+    with socket.create_connection((parts.hostname, parts.port or (443 if is_secure else 80)), seconds) as plain:
+        connection: socket.socket = plain
+        if is_secure:
+            import ssl
+
+            connection = ssl.create_default_context().wrap_socket(plain, server_hostname=parts.hostname)
+        with connection:
+            connection.sendall(request)
+            pieces = []
+            while piece := connection.recv(_PIECE):
+                pieces.append(piece)
+            return b"".join(pieces)
+
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _PIECE = 64 * 1024
 # Searches, streams of events, downloads.
 _LONG = ("/tools/search", "/mcp", "/events/", "/export/")
@@ -140,16 +193,16 @@ def _is_near(host: str) -> bool:
         return False
 
 
-def _failure(error: HTTPError) -> Failure:
+def _failure(status: int, received: bytes) -> Failure:
     try:
-        problem = _object(error.read())
-    except (Failure, OSError, HTTPException):
-        return Failure(f"The server answered {error.code}.", code=str(error.code))
-    return Failure(_sentence(error, problem), code=str(problem.get("code", error.code)), problem=problem)
+        problem = _object(received)
+    except Failure:
+        return Failure(f"The server answered {status}.", code=str(status))
+    return Failure(_sentence(status, problem), code=str(problem.get("code", status)), problem=problem)
 
 
-def _sentence(error: HTTPError, problem: dict[str, Any]) -> str:
-    detail = str(problem.get("detail", f"The server answered {error.code}."))
+def _sentence(status: int, problem: dict[str, Any]) -> str:
+    detail = str(problem.get("detail", f"The server answered {status}."))
     others = {
         field: [message for message in messages if message != detail]
         for field, messages in (problem.get("errors") or {}).items()

@@ -1,6 +1,6 @@
 """What can be typed: `recollect search "…"`, `recollect add "…"`, `recollect sync`, `recollect install CLIENT` …
 
-The modules of a command are imported by it: an agent waits for `recollect hook`, which must start quickly.
+The modules of a command are imported by it, so that each starts quickly.
 """
 
 import argparse
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 INTERRUPTED = 130  # as shells have it
 RETRY_SECONDS = 30
-HOOK_WORDS = 3
 
 Answer = dict[str, Any]
 
@@ -27,10 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
     usage)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["hook"] and len(words) == HOOK_WORDS:
-        from recollect_cli import hooks
-
-        hooks.run(words[1], words[2])
     from recollect_cli.client import Failure, printable
 
     options = command_parser().parse_args(words)
@@ -124,7 +119,7 @@ def _synced(server: "Server", folder: tuple[str, Path], options: argparse.Namesp
 
     product, _path = folder
     with progress_shown(is_quiet=options.json) as show:
-        done = sync(server, folder, show)
+        done = sync(server, folder, show, appends=options.watch)
     text = f"{product}: nothing new" if done is None else f"{product}: {in_numbers(done['stored'])}"
     return {"product": product, "import": done, **_unless_json(options, text)}
 
@@ -319,6 +314,13 @@ def _down(options: argparse.Namespace) -> Iterator[Answer]:
     yield from ()
 
 
+def _manage(options: argparse.Namespace) -> Iterator[Answer]:
+    from recollect_cli import serving
+
+    serving.run(options.arguments, program="manage.py")
+    yield from ()
+
+
 def _hook(options: argparse.Namespace) -> Iterator[Answer]:
     from recollect_cli import hooks
 
@@ -353,6 +355,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Iterator[Answer]]] = {
     "mcp": _mcp,
     "up": _up,
     "down": _down,
+    "manage": _manage,
     "hook": _hook,
 }
 
@@ -396,6 +399,9 @@ def _add_server(commands: Any) -> None:
     up.add_argument("--demo", action="store_true", help="load sample data")
     what = "stop the server that `recollect up` has started"
     commands.add_parser("down", help=what, description=what)
+    what = "run a command of the server beside it, as in `recollect manage backup FILE`, and `recollect manage doctor`"
+    manage = commands.add_parser("manage", help=what, description=what, prefix_chars="\0", add_help=False)
+    manage.add_argument("arguments", nargs="*", metavar="COMMAND", help="the command and its arguments")
 
 
 class _Version(argparse.Action):

@@ -10,7 +10,6 @@ Each client's contract was read from its package: Claude Code 2.1.197, Codex 0.1
 1.18.33; Cursor's from its documentation.
 """
 
-import hashlib
 import json
 import os
 import sys
@@ -130,7 +129,8 @@ def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
         "session": _session(payload),
         "maxTokens": MOST_TOKENS[kind] - TAG_TOKENS,
     }
-    found = server.call("get_context", {name: value for name, value in about.items() if value})
+    asked = {name: value for name, value in about.items() if value}
+    found = server.post_briefly("/api/v1/tools/get_context/", asked)
     note_success()
     text = str(found.get("text") or "").strip()
     return f"<{CONTEXT_TAG}>\n{text}\n</{CONTEXT_TAG}>" if text else ""
@@ -160,6 +160,8 @@ def _own_turns(payload: Payload) -> list[capturing.Turn]:
     """Of a client that sends the turns themselves, or the prompt and its answer."""
     if isinstance(payload.get("turns"), list):
         return [each for each in payload["turns"] if isinstance(each, dict)]
+    import hashlib
+
     moment = str(payload.get("timestamp") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     user = str(payload.get("prompt", ""))
     name = json.dumps([_session(payload), moment, user])

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode
 
-from recollect_cli import client
+from recollect_cli import capturing, client
 from recollect_cli.client import Failure, Server, Shows
+from recollect_cli.connecting import LACKS_SCOPE
 
 # --- A folder as one zip in a temporary file: only the files that the readers of exports want, without links ---
 
@@ -31,6 +32,8 @@ WANTED = {
 }
 # An agent's prompts with marks in the place of pasted blocks: the blocks are found in the sessions by them.
 PROMPTS = "history.jsonl"
+# Of Codex.
+TITLES = "session_index.jsonl"
 # Of any other folder: what exports and notes are made of, and the files of messages in ChatGPT's export and in
 # Recollect's. Pictures of notes are named in the texts, and stay here.
 ANY = (
@@ -220,7 +223,7 @@ def _uploaded(server: Server, content: IO[bytes], shown: dict[str, Any], show: S
         where = f"bytes {first}-{first + len(chunk) - 1}/{total}"
         headers = {"Content-Type": "application/octet-stream", "Content-Range": where}
         try:
-            shown = server.ask("PUT", shown["content_url"], chunk, **headers)
+            shown = server.ask("PUT", f"{IMPORTS}{shown['id']}/content/", chunk, **headers)
             failures = 0
         except Failure as failure:
             if failure.is_too_much_for_proxy and len(chunk) > SMALLEST_CHUNK:
@@ -325,18 +328,27 @@ def default_place(product: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / name)
 
 
-def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | None:
-    """The import of what changed; None if nothing did. Raises `Failure`."""
+def sync(server: Server, folder: SyncedFolder, show: Shows, *, appends: bool = False) -> dict[str, Any] | None:
+    """The import of what changed; None if nothing did. Raises `Failure`.
+
+    `appends`: the new turns of sessions are sent alone, as the hooks send them, once the folder has been sent whole.
+    """
     product, path = folder
     key = f"{server.address} {product} {path.resolve()}"
     found = requested_files(path, product)
     before = client.read("sync").get(key) or {}
     prompts = [each for each in found if each.name == PROMPTS]
-    changed = list(_with_their_folders([each for each in found if each not in prompts], before))
+    changed = [each for each in found if each not in prompts and before.get(each.name) != [each.size, each.changed_ns]]
     if not changed:
         return None
-    options = ImportOptions(product=product)
-    done = import_files(server, [*changed, *prompts], options, show, name=f"{product}.zip")
+    turns = 0
+    if appends and before and product in capturing.READERS:
+        changed, turns = _appended(server, product, changed)
+    done: dict[str, Any] | None = {"stored": {"turns": turns}} if turns else None
+    if changed:
+        files = [*_with_their_folders([each for each in found if each not in prompts], changed), *prompts]
+        done = import_files(server, files, ImportOptions(product=product), show, name=f"{product}.zip")
+        done["stored"]["turns"] = done["stored"].get("turns", 0) + turns
     try:
         # What grew while it was sent differs from this next time, and is sent again.
         client.write("sync", {**client.read("sync"), key: {each.name: [each.size, each.changed_ns] for each in found}})
@@ -345,10 +357,35 @@ def sync(server: Server, folder: SyncedFolder, show: Shows) -> dict[str, Any] | 
     return done
 
 
-def _with_their_folders(found: list[FoundFile], before: dict[str, Any]) -> Iterator[FoundFile]:
+def _appended(server: Server, product: str, changed: list[FoundFile]) -> tuple[list[FoundFile], int]:
+    """Sends the new turns of each session; returns the files that are no sessions, and how many turns were stored.
+
+    All are returned if the token may not append, or the server is one that takes no turns. Raises `Failure`.
+    """
+    rest, stored = [], 0
+    for each in changed:
+        # The titles of sessions alone say nothing.
+        if each.name == TITLES:
+            continue
+        try:
+            sent = capturing.append_session(server, product, each.path)
+        except Failure as failure:
+            if failure.code not in (*capturing.HOPELESS, LACKS_SCOPE, "404"):
+                raise
+            sent = None
+        except OSError:
+            sent = None
+        if sent is None:
+            rest.append(each)
+        else:
+            stored += sent
+    return rest, stored
+
+
+def _with_their_folders(found: list[FoundFile], changed: list[FoundFile]) -> Iterator[FoundFile]:
     """A session that goes on from another repeats its lines, so the files of one folder are read together."""
-    changed = {_folder(each) for each in found if before.get(each.name) != [each.size, each.changed_ns]}
-    return (each for each in found if _folder(each) in changed)
+    folders_changed = {_folder(each) for each in changed}
+    return (each for each in found if _folder(each) in folders_changed)
 
 
 def _folder(file: FoundFile) -> str:

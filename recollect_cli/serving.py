@@ -1,4 +1,4 @@
-"""`recollect up` and `recollect down`: the server of this installation, from its wheel or from its repository.
+"""`recollect up`, `down` and `manage`: the server of this installation, from its wheel or from its repository.
 
 The wheel of `make wheel` has the server's files and the lock of its packages. The first start installs them, each
 checked by its hash, into an environment beside the data. Nothing is written to the wheel's own environment.
@@ -26,14 +26,17 @@ CLIENT_ALONE = (
 )
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Become the supervisor, in its own folder. Raises `Failure` where it cannot be started."""
+def run(arguments: Sequence[str], program: str = "") -> None:
+    """Become the supervisor, in its own folder, or `program` in the present one. Raises `Failure` if that fails."""
     project = project_folder()
     data = data_folder(project)
     python = python_of(project, data)
-    os.chdir(project)
     environment = {**os.environ, "RECOLLECT_VAR": str(data), "PYTHONUTF8": "1"}
-    os.execve(python, [python, "-m", "config.stack", *arguments], environment)  # noqa: S606 - this Python, no shell
+    if not program:
+        os.chdir(project)
+    # A file that an argument names lies in the present folder.
+    command = [str(project / program)] if program else ["-m", "config.stack"]
+    os.execve(python, [python, *command, *arguments], environment)  # noqa: S606 - this Python, no shell
 
 
 def project_folder() -> Path:

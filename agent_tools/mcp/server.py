@@ -149,7 +149,10 @@ def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], Tok
         caller = who()
         if tool.scope not in caller.scopes:
             raise InsufficientScope(f"This token lacks the scope `{tool.scope}`.")
-        return succeeded(tool, tool.call(arguments, user=caller.user, may_read=TokenScope.READ in caller.scopes))
+        output = tool.call(arguments, user=caller.user, may_read=TokenScope.READ in caller.scopes)
+        if tool.note is not None:
+            tool.note(output, arguments, caller, timezone.now())
+        return succeeded(tool, output)
     except Exception as error:
         return failed(error)
 

@@ -4,12 +4,16 @@ import json
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from agent_tools.authentication import create_token
 from agent_tools.models import AccessToken, TokenScope
 from agent_tools.pages import CLIENTS
+from agent_tools.tests.callers import call, client_of
 from agent_tools.tests.test_oauth import connected
+from core.isolation.acting import acting_as
 from intake.tests.factories import a_person
+from memory import documents
 from recollect_cli import installing
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +77,20 @@ def test_who_is_not_logged_in_is_led_to_the_log_in():
 def test_the_menu_names_it_in_words_once_logged_in(session):
     assert f'href="{URL}"' in session.get("/").content.decode()
     assert f'href="{URL}"' not in Client().get("/").content.decode()
+
+
+def test_what_a_token_got_unasked_is_counted(session, alice):
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text="The worktop is oak", now=timezone.now())
+    agent = client_of(alice, name="recollect on a laptop")
+    call(agent, "get_context", {"for": "session"})
+    tokens = call(agent, "get_context", {"for": "session"}).json()["tokens"]
+    assert call(agent, "get_context", {"for": "prompt", "query": "do it"}).json()["nothing"] is True
+    shown = " ".join(page(session).split())
+    assert f"it got, unasked: 2 texts for sessions, 0 for prompts; {2 * tokens} tokens." in shown
+    AccessToken.objects.update(got={"2020-01-01": [1, 1, 100]})
+    assert "unasked" not in page(session)
+    # The next day drops what is older than a month.
+    call(agent, "get_context", {"for": "session"})
+    ((counts,),) = [list(each.got.values()) for each in AccessToken.objects.filter(user=alice).exclude(got={})]
+    assert counts == [1, 0, tokens]

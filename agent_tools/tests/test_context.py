@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from agent_tools.tests.callers import call, client_of
+from agent_tools.tools import context as context_tool
 from agent_tools.tools.context import FRAME
 from core.isolation.acting import acting_as
 from intake.agent.models import tokens_of
@@ -141,6 +142,34 @@ def test_a_prompt_about_nothing_that_was_stored_gets_nothing(api, alice):
     assert given == {"text": "", "tokens": 0, "ids": [], "nothing": True}
 
 
+def test_a_recalled_question_has_its_answer_beside_it_in_other_words(api, alice):
+    a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma there.")
+    index.embed_pending()
+    given = context(api, **{"for": "prompt", "query": "What was the reason that Belgian payments failed?"})
+    assert "Assistant: The gateway writes amounts with a comma there." in given["text"].splitlines()
+    assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
+
+
+def test_a_long_answer_gives_way_to_the_budget_and_its_message_stays(api, alice):
+    a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma. " * 20)
+    index.embed_pending()
+    about = {"for": "prompt", "query": "What was the reason that Belgian payments failed?"}
+    whole = context(api, **about)
+    assert "Assistant:" in whole["text"]
+    given = context(api, **about, maxTokens=whole["tokens"] - 1)
+    assert "payments from Belgium" in given["text"]
+    assert "Assistant:" not in given["text"]
+    assert given["tokens"] < whole["tokens"]
+
+
+@pytest.mark.parametrize("prompt", ["ok", "do it", "and then?"])
+def test_a_prompt_without_words_to_look_for_is_not_searched(api, alice, monkeypatch, prompt):
+    a_turn(alice, "ok, do it and then", "Done.")
+    index.embed_pending()
+    monkeypatch.setattr(context_tool, "search_history", lambda *_, **__: pytest.fail("It was searched."))
+    assert context(api, **{"for": "prompt", "query": prompt})["nothing"] is True
+
+
 def test_nobody_elses_texts_are_in_it(api, alice):
     bob = a_person("bob@example.com")
     with acting_as(bob):
@@ -188,3 +217,59 @@ def test_the_page_shows_what_an_agent_gets_and_where_it_is_from(alice, client):
     assert "an agent gets nothing" in nothing
     wrong = client.get("/memory/context/", {"tokens": "7"}).text
     assert 'role="alert"' in wrong
+
+
+def left_out(client, line, **query):
+    """Presses the button behind the line, and follows."""
+    page = client.get("/memory/context/", query).text
+    (item,) = [each for each in page.split("<li")[1:] if line in each.split("</span>")[0]]
+    digest = item.split('name="leave" value="')[1].split('"')[0]
+    return client.post("/memory/context/change/", {"leave": digest, "next": "/memory/context/?tokens=800"})
+
+
+def test_a_line_is_left_out_for_good_and_brought_back(api, alice, client):
+    client.force_login(alice)
+    line = "- House: The worktop is oak, 40 mm thick"
+    response = left_out(client, line)
+    assert (response.status_code, response.headers["Location"]) == (302, "/memory/context/?tokens=800")
+    text = context(api, **{"for": "session"})["text"]
+    assert line not in text
+    # The heading goes to the next line.
+    assert "# MEMORY.md" in text and "- Family: Priya cannot eat nuts" in text
+    page = client.get("/memory/context/").text
+    digest = page.split('name="bring" value="')[1].split('"')[0]
+    assert line in page.split('id="left-out"')[1]
+    client.post("/memory/context/change/", {"bring": digest})
+    assert line in context(api, **{"for": "session"})["text"]
+
+
+def test_a_memory_that_is_left_out_is_not_recalled_either_until_all_are_back(api, alice, client):
+    client.force_login(alice)
+    left_out(client, "- We moved the orders to Postgres")
+    about = {"for": "prompt", "query": "the orders in Postgres"}
+    assert "We moved the orders" not in context(api, **about)["text"]
+    assert "We moved the orders" not in context(api, **{"for": "session"})["text"]
+    client.post("/memory/context/change/", {"bring": ""})
+    assert "We moved the orders" in context(api, **about)["text"]
+
+
+def test_what_somebody_leaves_out_others_still_get(api, alice, client):
+    bob = a_person("bob@example.com")
+    client.force_login(bob)
+    with acting_as(bob):
+        documents.append(user=bob, day=None, text=MEMORY, now=timezone.now())
+    left_out(client, "- House: The worktop is oak, 40 mm thick")
+    assert "- House: The worktop is oak, 40 mm thick" in context(api, **{"for": "session"})["text"]
+
+
+@pytest.mark.parametrize("digest", ["", "x" * 32, "0" * 31])
+def test_what_is_no_line_cannot_be_left_out(alice, client, digest):
+    client.force_login(alice)
+    assert client.post("/memory/context/change/", {"leave": digest}).status_code == 400
+
+
+def test_no_other_site_is_gone_to_after_a_change(alice, client):
+    client.force_login(alice)
+    for address in ("https://example.org/", "//example.org", "/memory/context/../../logout/"):
+        response = client.post("/memory/context/change/", {"bring": "", "next": address})
+        assert response.headers["Location"] == "/memory/context/"

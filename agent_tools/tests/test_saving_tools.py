@@ -216,3 +216,49 @@ def test_who_may_only_write_is_not_told_what_is_nearly_the_same(api, alice):
     again = save(writer, "The worktop in the kitchen is oak!")
     assert "nearlySame" not in again.json()
     assert first["record"]["id"] not in again.content.decode()
+
+
+def test_a_saved_memory_replaces_another_in_both_searches(api):
+    oak = save(api).json()["record"]
+    walnut = save(api, "The worktop is walnut", replaces=oak["id"])
+    assert walnut.json()["record"]["replaces"] == oak["id"]
+    assert f"It replaces {oak['id']}." in walnut.json()["text"]
+    again = save(api, "The worktop is walnut", replaces=oak["id"])
+    assert again.json()["alreadySaved"]
+    index.embed_pending()
+    for tool in ("search_memory", "search_history"):
+        found = call(api, tool, {"query": "worktop"}).json()
+        assert (len(found["results"]), "walnut" in found["text"]) == (1, True)
+        everything = call(api, tool, {"query": "worktop", "include_replaced": True}).json()
+        assert len(everything["results"]) == 2
+        assert f" by {walnut.json()['record']['id']}" in everything["text"]
+        assert "replaced on " in everything["text"]
+
+
+def test_what_was_replaced_is_saved_again_as_a_new_memory(api):
+    oak = save(api).json()["record"]
+    save(api, "The worktop is walnut", replaces=oak["id"])
+    assert save(api).json()["record"]["id"] != oak["id"]
+
+
+def test_a_memory_cannot_replace_one_with_its_own_text(api):
+    oak = save(api).json()["record"]
+    problem = save(api, replaces=oak["id"])
+    assert (problem.status_code, list(problem.json()["errors"])) == (400, ["replaces"])
+
+
+def test_the_text_of_a_saved_todo_marks_that_one(api, alice):
+    made = save(api, "Oil the worktop", type="todo").json()["record"]
+    done = save(api, "Oil the worktop", done=True).json()
+    assert (done["marked"], done["record"]["id"]) == ("done", made["id"])
+    assert "marked" not in save(api, "Oil the worktop", done=True).json()
+    assert MemoryRecord.objects.for_user(alice).get().done_at is not None
+    assert save(api, "Oil the worktop", done=False).json()["marked"] == "open"
+    assert MemoryRecord.objects.for_user(alice).get().done_at is None
+
+
+def test_the_context_of_a_session_has_no_replaced_memory(api):
+    oak = save(api).json()["record"]
+    save(api, "The worktop is walnut", replaces=oak["id"])
+    text = call(api, "get_context", {"for": "session"}).json()["text"]
+    assert ("walnut" in text, "oak" in text) == (True, False)

@@ -185,3 +185,18 @@ def test_text_that_no_log_can_have_is_not_there(api, alice, text, status):
     note(alice, "x")
     path = f"/api/v1/memory/documents/daily-logs/{DAY}/take-back/"
     assert post(api, path, {"text": text, "at": 10**30}).status_code == status
+
+
+def test_undoing_a_replacement_brings_the_replaced_memory_back(api, alice):
+    oak = records.create(user=alice, content="The worktop is oak", now=NOW)
+    turn, call = called(alice, "save_memory", {"content": "The worktop is walnut", "replaces": str(oak.id)})
+    assert undo(api, turn, call).status_code == 200
+    assert [record.id for record in records.list_records(user=alice).rows] == [oak.id]
+
+
+def test_undoing_a_tick_opens_the_todo_again(api, alice):
+    todo = records.create(user=alice, content="Oil the worktop", type="todo", now=NOW)
+    turn, call = called(alice, "save_memory", {"content": "Oil the worktop", "done": True})
+    assert records.read(user=alice, record_id=todo.id).done_at is not None
+    assert undo(api, turn, call).status_code == 200
+    assert records.read(user=alice, record_id=todo.id).done_at is None

@@ -8,10 +8,11 @@ either.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from string import hexdigits
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -20,22 +21,26 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from redis import Redis
 from redis.exceptions import RedisError
 
+from agent_tools.authentication import note_got
 from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
-from core.isolation.acting import read_as
-from core.text import Sentence, project_label, shortened
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as, read_as
+from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
 from intake.chats.tree import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import ChatPreferences, Conversation, Turn, User
 from memory import records
-from memory.chunking import HEADING_JOINT, note_lines
+from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import document_path, path_to, record_path
 from memory.search.chat_history import conversations_named
+from memory.search.echoes import is_question, telling_words
+from memory.search.excerpts import Excerpt
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import Kind, Reference
 
@@ -47,8 +52,13 @@ MEMORY_LENGTH, MOST_RECORDS = 40_000, 50
 SESSIONS = 3
 # Of a prompt.
 MOST_RECALLED, MOST_LOOKED_AT = 3, 10
-# The relevance from which a text is recalled without being asked for.
-FLOOR = 0.05
+# The relevance from which a text is recalled beside a prompt (docs/decisions/0063): beside a question, beside one from
+# which it is far in meaning, and beside a prompt that asks nothing.
+FLOOR, FLOOR_IF_FAR, FLOOR_OF_ORDERS = 0.02, 0.1, 0.4
+# "do it" says nothing that could be looked for.
+FEWEST_WORDS = 2
+# Of a message that stands beside its answer, and of a title.
+MESSAGE_LENGTH, LONGEST_NAME = 120, 40
 IN_NOTES, SAVED = _("In MEMORY.md"), _("Saved on purpose")
 RECENT, IN_LOG = _("One of the last conversations"), _("In the daily log")
 RELEVANT = _("Likely about the prompt: relevance %(relevance)s")
@@ -71,6 +81,15 @@ class ContextLine:
     def written(self) -> str:
         return f"{self.text} [{self.id}]" if self.id else self.text
 
+    @property
+    def digest(self) -> str:
+        """By which it is left out: that of its id, or of a note's line; nothing is kept of its words."""
+        return digest_of(self.id or f"{self.path} {self.text}")
+
+
+def digest_of(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]
+
 
 def text_of(lines: Sequence[ContextLine]) -> str:
     """No lines, no text."""
@@ -82,12 +101,18 @@ def ids_of(lines: Sequence[ContextLine]) -> list[str]:
 
 
 def session_context(
-    *, user: User, project: str | None, session: str | None, max_tokens: int, now: datetime
+    *,
+    user: User,
+    project: str | None,
+    session: str | None,
+    max_tokens: int,
+    now: datetime,
+    is_whole: bool = False,
 ) -> list[ContextLine]:
     """MEMORY.md, records, the last conversations, and the logs of today and yesterday, in a few indexed statements.
 
     `project`: only its records and conversations, and records of none. `session`: a conversation that is left out, by
-    its id here or where it was imported from.
+    its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
     project = project_label(project or "") or project
     budget = max_tokens - tokens_of(FRAME)
@@ -100,10 +125,10 @@ def session_context(
 
     def read() -> list[ContextLine]:
         lines: list[ContextLine] = []
-        left = 0.0
+        left, left_out = 0.0, set() if is_whole else digests_left_out(user)
         for share, blocks in parts:
             left += share * budget
-            fitting, used = _fitting(blocks(), left)
+            fitting, used = _fitting(_without(left_out, blocks()), left)
             left -= used
             lines += fitting
         return lines
@@ -117,23 +142,75 @@ def prompt_context(
     """At most three texts that are likely about the prompt, none of the session itself or of another project, and none
     that the session got before; usually none at all.
     """
+    if not _is_worth_searching(query):
+        return []
     request = HistoryRequest(
         query=query, max_results=MOST_LOOKED_AT, project=project or "", is_open=True, exclude_session=session or ""
     )
+    least = FLOOR if is_question(query) else FLOOR_OF_ORDERS
     likely = [
         each
         for each in search_history(request, user=user, now=now).results
-        if each.relevance >= FLOOR and each.reference.kind is not Kind.SESSION
+        if each.reference.kind is not Kind.SESSION
+        and each.relevance >= (max(least, FLOOR_IF_FAR) if each.is_far else least)
     ]
     if not likely:
         return []
     key = _key(user, session)
     known = _received(key)
-    others = [each for each in likely if _id_of(each.reference) not in known]
-    blocks = ([_recalled(each)] for each in others[:MOST_RECALLED])
-    lines, _ = _fitting(blocks, max_tokens - tokens_of(FRAME))
+    left_out = read_as(user, lambda: digests_left_out(user))
+    ids = ((each, _id_of(each.reference)) for each in likely)
+    others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
+    lines, left = list[ContextLine](), float(max_tokens - tokens_of(FRAME))
+    for block in _with_answers(user, others[:MOST_RECALLED]):
+        # Where the answer is too long, the message alone.
+        shown, used = _fitting([block], left)
+        shown, used = (shown, used) if shown else _fitting([block[:1]], left)
+        lines += shown
+        left -= used
     _remember(key, ids_of(lines))
     return lines
+
+
+def _is_worth_searching(prompt: str) -> bool:
+    return any(each.isdigit() for each in prompt) or len(telling_words(prompt)) >= FEWEST_WORDS
+
+
+# --- The lines that a person has left out for good ---
+
+MOST_LEFT_OUT, DIGEST_LENGTH = 1_000, 32
+
+
+def digests_left_out(user: User) -> set[str]:
+    return set(ChatPreferences.objects.for_user(user).values_list("left_out", flat=True).first() or [])
+
+
+def leave_out(*, user: User, digest: str) -> None:
+    """Raises `InvalidInput` for what is no digest, and for too many of them."""
+    if not (len(digest) == DIGEST_LENGTH and set(digest) <= set(hexdigits)):
+        raise InvalidInput(errors={"line": [_("There is no such line.")]})
+    with acting_as(user):
+        known = digests_left_out(user)
+        if len(known) >= MOST_LEFT_OUT:
+            raise InvalidInput(errors={"line": [_("So many lines are left out that no more can be.")]})
+        ChatPreferences.objects.update_or_create(user=user, defaults={"left_out": sorted({*known, digest})})
+
+
+def bring_back(*, user: User, digest: str) -> None:
+    """All lines, if the digest is empty."""
+    with acting_as(user):
+        left = digests_left_out(user) - {digest} if digest else set()
+        ChatPreferences.objects.for_user(user).update(left_out=sorted(left))
+
+
+def _without(left_out: Collection[str], blocks: Iterable[list[ContextLine]]) -> Iterator[list[ContextLine]]:
+    """A heading goes to the first line below it that stays."""
+    headings: list[ContextLine] = []
+    for block in blocks:
+        headings += [line for line in block if not line.why]
+        if lines := [line for line in block if line.why and line.digest not in left_out]:
+            yield [*headings, *lines]
+            headings = []
 
 
 # --- What a session got before, kept in Redis for a day; without Redis it may get something twice ---
@@ -244,12 +321,51 @@ def _logs(user: User, today: date) -> Iterator[list[ContextLine]]:
             yield [shown] if number or row is None else [ContextLine(f"# Daily log {day}", str(row.pk)), shown]
 
 
-def _recalled(found: HistoryMatch) -> ContextLine:
+def _with_answers(user: User, found: Sequence[HistoryMatch]) -> Iterator[list[ContextLine]]:
+    """Each with the answer on a second line: an excerpt has the sides that match, and the answer to a question often
+    shares no word with it.
+    """
+    keys = {
+        (each.reference.conversation_id, each.reference.turn_number)
+        for each in found
+        if each.reference.conversation_id is not None and each.reference.turn_number is not None
+    }
+    # An answer that only quotes the history says nothing that is not found itself.
+    turns = Turn.objects.for_user(user).with_keys(keys).filter(is_recall=False)
+    columns = ("conversation_id", "turn_number", "assistant_message")
+    answers = {
+        (conversation, number): text
+        for conversation, number, text in read_as(user, lambda: list(turns.values_list(*columns)))
+    }
+    for each in found:
+        reference = each.reference
+        sides = {piece.before: _around(piece.own) for piece in each.pieces}
+        answer = sides.get(ASSISTANT_LABEL) or answers.get((reference.conversation_id, reference.turn_number), "")
+        message = sides.get(USER_LABEL)
+        if not answer.strip() or message is None:
+            yield [_recalled(each, _around(each.excerpt))]
+        else:
+            yield [
+                _recalled(each, shortened(" ".join(message.split()), MESSAGE_LENGTH)),
+                replace(_recalled(each, ""), text=_line(f"{ASSISTANT_LABEL}{answer}"), id=""),
+            ]
+
+
+def _around(excerpt: Excerpt) -> str:
+    """From a few words before the first match, where that would be cut off."""
+    first = excerpt.highlights[0][0] if excerpt.highlights else 0
+    start = excerpt.text.rfind(" ", 0, max(0, first - MESSAGE_LENGTH // 4)) + 1
+    return excerpt.text if first < MESSAGE_LENGTH // 2 or start == 0 else f"{ELLIPSIS}{excerpt.text[start:]}"
+
+
+def _recalled(found: HistoryMatch, text: str) -> ContextLine:
     reference = found.reference
-    name = reference.file or reference.session or reference.document or ""
-    about = f"{reference.day}{f', {chr(34)}{as_one_line(name)}{chr(34)}' if name else ''}"
+    name = as_one_line(reference.file or reference.session or reference.document or "")
+    # A chat is usually called by its first words.
+    is_repeated = not name or " ".join(text.split()).startswith(name.removesuffix(ELLIPSIS))
+    about = f"{reference.day}{'' if is_repeated else f', {chr(34)}{shortened(name, LONGEST_NAME)}{chr(34)}'}"
     why = Sentence(RELEVANT, relevance=f"{found.relevance:.2f}")
-    return ContextLine(_line(f"- {about}: {found.excerpt.text}"), _id_of(reference), why, path_to(reference))
+    return ContextLine(_line(f"- {about}: {text}"), _id_of(reference), why, path_to(reference))
 
 
 def _id_of(reference: Reference) -> str:
@@ -334,6 +450,12 @@ def summarise(output: GetContextOutput, user: User | None) -> str:
     return NOTHING if output.nothing else Sentence(_("Gave %(count)s tokens of context"), count=output.tokens)
 
 
+def note_context(output: GetContextOutput, arguments: Any, caller: object, now: datetime) -> None:
+    """Counts what the caller's token got."""
+    is_session = isinstance(arguments, dict) and arguments.get("for") == "session"
+    note_got(caller, is_session=is_session, tokens=output.tokens, now=now)
+
+
 get_context = Tool(
     name="get_context",
     description=(
@@ -349,4 +471,5 @@ get_context = Tool(
     run=run,
     in_text=frozenset({"text"}),
     summarise=summarise,
+    note=note_context,
 )

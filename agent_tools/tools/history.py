@@ -29,6 +29,7 @@ from agent_tools.tools.chat_history import (
     interpreted,
 )
 from agent_tools.tools.wording import (
+    INCLUDE_REPLACED,
     NO_CALLER,
     NOBODY,
     NOTHING,
@@ -37,6 +38,7 @@ from agent_tools.tools.wording import (
     first_of,
     id_line,
     link,
+    past_in_words,
     project_line,
     without_our_lines,
 )
@@ -133,6 +135,7 @@ class SearchHistoryInput(Input):
     rerank: Annotated[bool, Field(description=RERANK)] = False
     project: OptionalProject = None
     exclude_session: OptionalSession = None
+    include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
 
     @field_validator("date_to")
     @classmethod
@@ -176,6 +179,9 @@ class HistoryResult(Output):
     part: Annotated[int | None, Field(description="Which part of the file: `from` of `read_attachment`.")] = None
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
     project: Annotated[str | None, Field(description=PROJECT_OF)] = None
+    past: Annotated[
+        str | None, Field(description="Of a saved memory that no longer holds: since when, and what replaced it.")
+    ] = None
 
 
 class HistoryDay(Output):
@@ -203,7 +209,7 @@ class SearchHistoryOutput(Output):
 
 def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
     if user is None:
-        return _output(requested, History(results=[], unfinished=[], pending=0), note=NO_CALLER)
+        return _output(requested, History(results=[], unfinished=[], pending=0), user=None, note=NO_CALLER)
     request = HistoryRequest(
         query=requested.query,
         scope=HistoryScope(requested.scope),
@@ -213,9 +219,10 @@ def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput
         rerank=requested.rerank,
         project=requested.project or "",
         exclude_session=requested.exclude_session or "",
+        include_replaced=requested.include_replaced,
     )
     history = search(request, user=user, now=timezone.now())
-    return _output(requested, history, note="; ".join(_left_out(history)) or None)
+    return _output(requested, history, user=user, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -247,8 +254,11 @@ def _place(result: HistoryResult) -> str:
     return "MEMORY.md"
 
 
-def _output(requested: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
-    results = [_result(found) for found in history.results]
+def _output(
+    requested: SearchHistoryInput, history: History, *, user: User | None, note: str | None
+) -> SearchHistoryOutput:
+    today = user.local_time(timezone.now()).date() if user else date.min
+    results = [_result(found, today) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
     notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
     return SearchHistoryOutput(
@@ -265,7 +275,7 @@ def _output(requested: SearchHistoryInput, history: History, *, note: str | None
     )
 
 
-def _result(found: HistoryMatch) -> HistoryResult:
+def _result(found: HistoryMatch, today: date) -> HistoryResult:
     reference = found.reference
     return HistoryResult(
         source=reference.kind.value,
@@ -284,6 +294,7 @@ def _result(found: HistoryMatch) -> HistoryResult:
         attachment_id=reference.attachment_id,
         part=reference.part,
         project=reference.project or None,
+        past="; ".join(past_in_words(reference, today)) or None,
     )
 
 
@@ -323,7 +334,8 @@ def _block(number: int, result: HistoryResult) -> str:
     elif result.source == "attachment":
         labels = [("file", result.file), ("place", result.place)]
     where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
-    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}"
+    past = f", {result.past}" if result.past else ""
+    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}{past}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 
 
@@ -347,9 +359,9 @@ search_history = Tool(
         "Search past conversations, memory and daily logs for information the person mentioned before: a name, a "
         "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
         "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
-        "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their "
-        "source and date, best first. With `project` notes and logs are left out: they have none. If nothing is found, "
-        "try broader keywords or another scope. Only the caller's own history is searched."
+        "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts, best first. "
+        "With `project` notes and logs are left out: they have none. If nothing is found, try broader keywords or "
+        "another scope."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,
@@ -357,6 +369,8 @@ search_history = Tool(
     acts_itself=True,
     run=run,
     as_text=as_text,
-    in_text=frozenset({"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note", "project"}),
+    in_text=frozenset(
+        {"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note", "project", "past"}
+    ),
     summarise=summarise,
 )

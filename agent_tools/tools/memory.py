@@ -8,7 +8,7 @@ import logging
 import re
 import string
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
@@ -16,7 +16,16 @@ from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
 from agent_tools.registry import StoredByCall, Tool
-from agent_tools.tools.wording import NO_CALLER, NOBODY, NOTHING, as_one_line, id_line, known
+from agent_tools.tools.wording import (
+    INCLUDE_REPLACED,
+    NO_CALLER,
+    NOBODY,
+    NOTHING,
+    as_one_line,
+    id_line,
+    known,
+    past_in_words,
+)
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
 from core.responses import database_away
 from core.text import Sentence, shortened
@@ -50,6 +59,7 @@ NO_MATCHES = "no memory records found"
 NO_MATCHES_IN_WORDS = "No matching memories found."
 # The part of a record in the list; the results have the complete record.
 EXCERPT_LENGTH = 500
+SAME_TEXT = _("The record to replace has this very text.")
 # Each item is a line.
 AN_ITEM = re.compile(r"(\d{1,2})\. ", re.ASCII)
 
@@ -82,6 +92,7 @@ class SearchMemoryInput(Input):
         Field(description="Only records of this project; `project` is the same."),
     ] = None
     tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
+    include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
 
 
 class MemoryResult(Output):
@@ -110,6 +121,7 @@ def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         types=requested.types or (),
         project_id=requested.project_id,
         tags=requested.tags or (),
+        include_replaced=requested.include_replaced,
     )
     try:
         # Counted first: a record that is embedded meanwhile may be counted and found, but never missed by both.
@@ -178,6 +190,7 @@ def _item(number: int, result: MemorySearchResult, user: User) -> str:
     about = [f"similarity {result.similarity:.2f}", user.local_time(record.created_at).date().isoformat()]
     about += [f"project {_label(record.project_id)}"] if record.project_id else []
     about += [f"tags: {', '.join(map(_label, record.tags))}"] if record.tags else []
+    about += past_in_words(record, records.today_of(user))
     content = " ".join(record.content.split())
     return f"{number}. **{_label(record.type)}** ({'; '.join(about)}): {shortened(content, EXCERPT_LENGTH)}"
 
@@ -191,10 +204,9 @@ search_memory = Tool(
     description=(
         "Search the person's long-term memory: the decisions, lessons, facts and notes that were saved on purpose, by "
         "meaning. Use it before deciding something that may have been decided already, and for what the person asked "
-        "to be remembered. Narrow it by `types`, `project_id` and `tags`; a record must fit all that are given. "
-        "`similarity` is 1 for identical and 0 for unrelated: over 0.5 is usually about the same thing, under 0.2 "
-        "usually is not. Only the caller's own records are searched; for what was said in chats there is "
-        "`search_chat_history`."
+        "to be remembered. Narrow it by `types`, `project_id` and `tags`. `similarity` is 1 for identical and 0 for "
+        "unrelated: over 0.5 is usually about the same thing, under 0.2 usually is not. For what was said in chats "
+        "there is `search_chat_history`."
     ),
     input_model=SearchMemoryInput,
     output_model=SearchMemoryOutput,
@@ -214,28 +226,38 @@ class SaveMemoryInput(Input):
     content: Annotated[
         str,
         CONTENT_LIMIT,
-        Field(
-            description=f"What to remember, in words that stand for themselves a year from now: 1 to "
-            f"{MAX_RECORD_LENGTH:,} characters."
-        ),
+        Field(description=f"What to remember, to be clear a year from now: 1 to {MAX_RECORD_LENGTH:,} characters."),
     ]
     type: Annotated[
         str | None,
         LABEL_LIMIT,
         Field(
             description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
-            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it."
+            f"your own of at most {MAX_LABEL_LENGTH} characters."
         ),
     ] = None
     project_id: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters."),
+        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters."),
     ] = None
     tags: Annotated[
         RecordTags | None,
         TAGS_LIMIT,
         Field(description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each."),
+    ] = None
+    replaces: Annotated[
+        UUID | None,
+        Field(description="Id of a saved memory that is no longer true: this one takes its place."),
+    ] = None
+    valid_from: Annotated[dt.date | None, Field(alias="validFrom", description="First day on which it is true.")] = None
+    valid_until: Annotated[
+        dt.date | None,
+        Field(alias="validUntil", description="Last day on which it is true."),
+    ] = None
+    done: Annotated[
+        bool | None,
+        Field(description="Of a todo: whether it is done. With the text of a saved one, that one is marked."),
     ] = None
 
 
@@ -246,6 +268,9 @@ class SaveMemoryOutput(Output):
     ] = None
     nearly_same: Annotated[
         list[UUID] | None, Field(description="Earlier records with nearly the same words, which this one may replace.")
+    ] = None
+    marked: Annotated[
+        Literal["done", "open"] | None, Field(description="The new state of a saved to-do, if this call changed it.")
     ] = None
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
@@ -279,8 +304,11 @@ class AppendDailyLogOutput(Output):
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     user, project_id = known(user), requested.project_id or ""
-    if (same := records.find_same(user=user, content=requested.content, project_id=project_id)) is not None:
-        return SaveMemoryOutput(record=same, already_saved=True, text=f"This was saved before, with the id {same.id}.")
+    same = records.find_same(user=user, content=requested.content, project_id=project_id)
+    if same is not None and requested.replaces == same.id:
+        raise InvalidInput(errors={"replaces": [SAME_TEXT]})
+    if same is not None and requested.replaces in (None, same.replaces):
+        return _saved_before(requested, same, user)
     nearly_same = find_nearly_same(user=user, content=requested.content, project_id=project_id)
     record = records.create(
         user=user,
@@ -288,14 +316,29 @@ def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
         type=records.DEFAULT_TYPE if requested.type is None else requested.type,
         project_id=project_id,
         tags=requested.tags or (),
+        facts=requested.model_dump(include={"replaces", "valid_from", "valid_until", "done"}),
         now=timezone.now(),
     )
+    nearly_same = [pk for pk in nearly_same if pk != record.replaces]
     return SaveMemoryOutput(record=record, nearly_same=nearly_same or None, text=_saved(record, nearly_same))
+
+
+def _saved_before(requested: SaveMemoryInput, same: RecordOutput, user: User) -> SaveMemoryOutput:
+    """The state of a to-do is the only thing that a second call changes."""
+    if requested.done is None or requested.done == (same.done_at is not None):
+        return SaveMemoryOutput(record=same, already_saved=True, text=f"This was saved before, with the id {same.id}.")
+    done = {"done": requested.done}
+    changed = records.rewrite(user=user, record_id=same.id, facts=done, now=timezone.now())
+    state: Literal["done", "open"] = "done" if requested.done else "open"
+    text = f"Marked the to-do with the id {same.id} as {state}."
+    return SaveMemoryOutput(record=changed, already_saved=True, marked=state, text=text)
 
 
 def _saved(record: RecordOutput, nearly_same: list[UUID]) -> str:
     length = f"{len(record.content):,} {'character' if len(record.content) == 1 else 'characters'}"
     text = f"Saved a memory of type {record.type!r} ({length}) with the id {record.id}."
+    if record.replaces is not None:
+        text = f"{text} It replaces {record.replaces}."
     if not nearly_same:
         return text
     ids = f"id{'' if len(nearly_same) == 1 else 's'} {', '.join(map(str, nearly_same))}"
@@ -319,20 +362,27 @@ def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> Sav
     """Of a record that was there before, only the id and what the caller has written; nothing of one that is alike."""
     if not output.already_saved:
         return output.model_copy(update={"nearly_same": None, "text": _saved(output.record, [])})
-    own = {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
+    own: dict[str, Any] = dict.fromkeys(("source_conversation", "source_turn", "done_at"))
+    own |= requested.model_dump(include={"replaces", "valid_from", "valid_until"})
+    own |= {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
     return output.model_copy(update={"record": output.record.model_copy(update=own)})
 
 
 def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall | None:
-    if output.already_saved:
-        return None
-    return StoredByCall(output.record.content, {"recordId": str(output.record.id)})
+    place: dict[str, Any] = {"recordId": str(output.record.id)}
+    if output.marked is not None:
+        return StoredByCall(output.record.content, {**place, "wasDone": output.marked == "open"})
+    return None if output.already_saved else StoredByCall(output.record.content, place)
 
 
 def delete_record(requested: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
-    """A record that was deleted elsewhere counts as undone."""
+    """A record that was deleted elsewhere counts as undone. What the record replaced holds again."""
+    record_id = UUID(place["recordId"])
     with suppress(NotFound):
-        records.delete(user=user, record_id=UUID(place["recordId"]))
+        if "wasDone" in place:
+            records.rewrite(user=user, record_id=record_id, facts={"done": place["wasDone"]}, now=now)
+        else:
+            records.delete(user=user, record_id=record_id)
 
 
 def kept_lines(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
@@ -347,9 +397,13 @@ def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user:
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
+    if output.marked is not None:
+        return _("Marked as done") if output.marked == "done" else _("Marked as still open")
     if output.already_saved:
         return _("This was saved before")
     record = output.record
+    if record.replaces is not None:
+        return Sentence(_("Saved a %(type)s that replaces an earlier one"), type=_plain(record.type))
     match bool(record.project_id), bool(record.tags):
         case True, True:
             message = _("Saved a %(type)s, project %(project)s, tagged %(tags)s")
@@ -379,11 +433,11 @@ def _day(text: str) -> dt.date:
 save_memory = Tool(
     name="save_memory",
     description=(
-        "Save one thing for the person's long-term memory, where `search_memory` and `search_history` find it from "
-        "now on. Use it when they ask for something to be remembered, and for decisions, preferences and lessons that "
-        "will matter again. One thing per call, complete in itself, with names and dates written out rather than "
-        "'he' or 'tomorrow'. The same text is saved once: the answer then has `alreadySaved` and the id of the record "
-        "that is there. `nearlySame` has the ids of earlier records with nearly the same words."
+        "Save one thing for the person's long-term memory, where `search_memory` and `search_history` find it. Use it "
+        "when they ask for something to be remembered, and for decisions, preferences and lessons that will matter "
+        "again. One thing per call, complete in itself, with names and dates written out rather than 'he' or "
+        "'tomorrow'. The same text is saved once: the answer then has `alreadySaved`. `nearlySame` has the ids of "
+        "records with nearly the same words. If one is no longer true, save what is with `replaces` and its id."
     ),
     input_model=SaveMemoryInput,
     output_model=SaveMemoryOutput,

@@ -6,6 +6,7 @@ Texts that the tools share: the note for visitors, and links in summaries.
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import date
 
 from django.utils.text import Truncator
 
@@ -13,10 +14,13 @@ from core.errors import AuthenticationRequired
 from core.text import Sentence, Value
 from core.text import gettext_noop as _
 from intake.models import User
+from memory.records import RecordOutput
+from memory.search.sources import Reference
 
 NO_CALLER = "user identity required"
 NOBODY = _("Nothing to search yet: register or log in to have a memory")
 NOTHING = _("Nothing found")
+INCLUDE_REPLACED = "Also memories that were replaced or have ended."
 LINKS = 3
 LINK_LENGTH = 48
 
@@ -63,6 +67,13 @@ def id_line(*parts: object) -> str:
 def project_line(project: str | None) -> list[str]:
     """The project of a result on a line of its own after the id, if it has one."""
     return [f"project: {as_one_line(project)}"] if project else []
+
+
+def past_in_words(record: RecordOutput | Reference, today: date) -> list[str]:
+    """That a record no longer holds, and since when: `replaced on 2026-03-01 by ID`; nothing for one that does."""
+    if record.replaced_by is not None and record.replaced_on is not None and record.replaced_on <= today:
+        return [f"replaced on {record.replaced_on} by {record.replaced_by}"]
+    return [f"ended on {until}"] if (until := record.valid_until) is not None and until < today else []
 
 
 def file_id(attachment_id: object, part: int | None) -> str:

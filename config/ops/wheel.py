@@ -52,7 +52,7 @@ def _contents() -> Iterator[tuple[str, bytes]]:
         yield f"{NAME}/{path}", (BASE_DIR / path).read_bytes()
     yield _info("METADATA"), _metadata().encode()
     yield _info("WHEEL"), b"Wheel-Version: 1.0\nGenerator: recollect\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    yield _info("entry_points.txt"), b"[console_scripts]\nrecollect = recollect_cli.commands:main\n"
+    yield _info("entry_points.txt"), b"[console_scripts]\nrecollect = recollect_cli.__main__:main\n"
 
 
 def _files(folder: str) -> list[str]:

@@ -68,6 +68,22 @@ def about_the_first_person(environment: Mapping[str, str]) -> str:
     return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
 
 
+def migrations_apart(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The migrations of this version that the data lack, and those of the data that this version lacks.
+
+    Both are empty for a new database.
+    """
+    here = {f"{path.parent.parent.name}.{path.stem}" for path in BASE_DIR.glob("*/migrations/0*.py")}
+    apps = sorted({name.partition(".")[0] for name in here})
+    with connected(environment["DATABASE_OWNER_URL"], name="DATABASE_OWNER_URL") as server:
+        is_new = server.execute("SELECT to_regclass('django_migrations') IS NULL").fetchone()
+        if is_new is None or is_new[0]:
+            return [], []
+        rows = server.execute("SELECT app || '.' || name FROM django_migrations WHERE app = ANY(%s)", [apps])
+        applied = {str(name) for (name,) in rows.fetchall()}
+    return (sorted(here - applied), sorted(applied - here)) if applied else ([], [])
+
+
 def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, address: str) -> list[str]:
     """A sentence for each server of language models on this machine, while no model is connected."""
     if environment.get("LLM_MODEL") or environment.get("LLM_MODELS"):

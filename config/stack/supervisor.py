@@ -6,15 +6,24 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
+from config import VERSION
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
-from config.stack.paths import BASE_DIR, STOP_COMMAND, make_private, remember_data_folder, servers_dir, write_secret
+from config.stack.paths import (
+    BASE_DIR,
+    STOP_COMMAND,
+    full_disk,
+    make_private,
+    remember_data_folder,
+    servers_dir,
+    write_secret,
+)
 from config.stack.preflight import (
     about_servers_of_models,
     about_the_first_person,
@@ -24,6 +33,7 @@ from config.stack.preflight import (
     as_worker,
     check_broker,
     check_public_url,
+    migrations_apart,
     names_of,
     read_environment,
     roles_named,
@@ -41,6 +51,8 @@ DEATHS_BEFORE_SHOWN = 3
 # Later it is asked now and then, and started again if it has not answered for so long.
 ASK_SECONDS = 10
 HANGS_SECONDS = 60
+# How many migrations a sentence names.
+NAMED = 4
 # Every few seconds a task is due: if none has come for so long, beat sends nothing.
 NO_TASK_SECONDS = 180
 # One worker process: its embedding model uses every core already. There is no other worker to exchange messages with.
@@ -115,6 +127,11 @@ class RunPaths:
         """Contains the passwords of the roles that were created on a given server."""
         return self.var / "database-passwords"
 
+    @property
+    def backups(self) -> Path:
+        """Contains a backup from before each upgrade that changed the tables."""
+        return self.var / "backups"
+
     def make(self) -> None:
         for folder in (self.run, self.log):
             make_private(folder)
@@ -129,6 +146,8 @@ class Supervisor:
         self._watches: list[Watch] = []
         self._logs: list[tuple[str, LogReader]] = []
         self._environment: dict[str, str] = {}
+        self._backup_url = ""
+        self._has_full_disk = False
         self._run = secrets.token_urlsafe(12)
         self._listening = Listening(paths.tasks)
 
@@ -137,9 +156,14 @@ class Supervisor:
         began, web_processes = time.monotonic(), _web_processes(read_environment())
         check_public_url(read_environment())
         self._environment = self._make_environment()
+        changes = self._back_up_before_changes()
         say("Starting …")
         self._start_web("web")
         self._wait_until_it_answers()
+        if changes:
+            say(
+                f"The data are of version {VERSION} now, which added {_listed(changes)}. CHANGELOG.md says what is new."
+            )
         for number in range(2, web_processes + 1):
             self._start_web(f"web-{number}")
         # They need the tables that the web process creates, and it needs the processor until it answers.
@@ -165,6 +189,7 @@ class Supervisor:
         while True:
             self._look_after()
             self._restart_the_idle()
+            self._look_at_the_disk()
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
@@ -199,6 +224,7 @@ class Supervisor:
             made["REDIS_URL"] = broker.url
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in environment:
             made["ALLOWED_HOSTS"] = ",".join(["localhost", "127.0.0.1", "[::1]", *names_of(self._address.host)])
+        self._backup_url = (environment | made).get("DATABASE_BACKUP_URL", "")
         if "PUBLIC_URL" in environment:
             # For commands beside it, whose links lead there too.
             made["PUBLIC_URL"] = environment["PUBLIC_URL"]
@@ -215,6 +241,33 @@ class Supervisor:
                 if line.startswith("SECRET_KEY="):
                     return line.partition("=")[2]
         return secrets.token_urlsafe(50)
+
+    def _back_up_before_changes(self) -> list[str]:
+        """Make a backup of data that this version is about to change; returns its migrations.
+
+        Raises StackError if the backup fails: nothing has been changed then.
+        """
+        missing, unknown = migrations_apart(self._environment)
+        if unknown:
+            say(f"The data are of a newer version of Recollect, which added {_listed(unknown)}: use that version.")
+        if not missing:
+            return []
+        if not self._backup_url:
+            say("The data are of an earlier version. No backup was made: DATABASE_BACKUP_URL is not set.")
+            return missing
+        make_private(self._paths.backups)
+        file = self._paths.backups / f"{time.strftime('%Y-%m-%d-%H%M%S')}-before-{VERSION}.backup"
+        say("The data are of an earlier version. Making a backup …")
+        command = [sys.executable, "manage.py", "backup", str(file)]
+        environment = self._environment | {"DATABASE_BACKUP_URL": self._backup_url}
+        log = self._begin_log("backup")
+        with log.open("ab") as output:
+            done = subprocess.run(command, cwd=BASE_DIR, env=environment, stdout=output, stderr=output, check=False)
+        if done.returncode:
+            say(last_lines(log))
+            raise StackError(f"The backup before the upgrade failed, and nothing was changed: {log} says why.")
+        say(f'The backup is {file}. docs/operations.md says under "Going back" how to return to it.')
+        return missing
 
     def _load_demo(self) -> None:
         say("Loading the sample data …")
@@ -274,6 +327,13 @@ class Supervisor:
                         path.unlink(missing_ok=True)
                 if failure := watch.start_again():
                     say(failure)
+
+    def _look_at_the_disk(self) -> None:
+        """Say once that it is full. The database keeps reading while its log has room, and pages refuse to write."""
+        full = full_disk(self._paths.var, servers_dir(self._paths.var))
+        if full and not self._has_full_disk:
+            say(full)
+        self._has_full_disk = bool(full)
 
     def _look_after(self) -> list[Watch]:
         """Restart dead parts and show errors; returns the watches whose service has just died."""
@@ -376,6 +436,10 @@ def say(text: str) -> None:
     # The terminal may be closed by now, which must not end the supervisor.
     with suppress(OSError):
         print(text, flush=True)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}"
 
 
 def _web_processes(environment: dict[str, str]) -> int:

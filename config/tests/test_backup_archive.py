@@ -1,11 +1,12 @@
 """The file of a backup: what goes in comes out, and a file that is not as it was written is refused."""
 
 import io
+from contextlib import nullcontext
 
 import pytest
 from django.core.management import CommandError
 
-from config.ops import backup
+from config.ops import backup, restore
 
 MANIFEST = {"format": "recollect-backup/1", "tables": {}}
 DUMP = bytes(range(256)) * 40
@@ -98,3 +99,24 @@ def test_a_wrong_passphrase_and_none_get_a_sentence(encrypted):
 def test_a_file_that_is_no_backup_is_refused(content):
     with pytest.raises(CommandError):
         backup.read_manifest(io.BytesIO(content), passphrase=None)
+
+
+def test_an_index_that_workers_have_packed_is_no_difference_and_a_lost_vector_is(monkeypatch):
+    def described(**rows):
+        return {name: {"rows": number, "hash": f"{name} {number}"} for name, number in rows.items()}
+
+    before = described(users=2, embeddings=5, embedding_blocks=1, pending_terms=9)
+    monkeypatch.setattr(restore.backup, "reading_everything", nullcontext)
+    monkeypatch.setattr(restore, "_changed_tables", lambda _: set())
+    monkeypatch.setattr(restore, "_is_of_another_version", lambda _: False)
+
+    def differences(**rows):
+        monkeypatch.setattr(restore, "tables", lambda: described(**rows))
+        return [line.partition(":")[0] for line in restore.differences({"tables": before})]
+
+    assert differences(users=2, embeddings=5, embedding_blocks=2, pending_terms=0) == []
+    assert differences(users=2, embeddings=4, embedding_blocks=2, pending_terms=0) == ["embeddings"]
+    assert differences(users=1, embeddings=5, embedding_blocks=1, pending_terms=9) == ["users"]
+    monkeypatch.setattr(restore, "tables", lambda: described(users=2, embeddings=5, embedding_blocks=2))
+    just_restored = list(restore.differences({"tables": before}, was_just_restored=True))
+    assert [line.partition(":")[0] for line in just_restored] == ["embedding_blocks", "pending_terms"]

@@ -109,7 +109,7 @@ def test_every_flow_goes_by_keyboard_alone(open_page, person):
     expect(page.locator("#turn-2")).to_contain_text("The lighthouse keeper plays the cello")
 
     # A note.
-    choose(page, "records", "Records")
+    choose(page, "records", "What I keep")
     go_to(page, page.get_by_label("Note", exact=True))
     keyboard.type("We take the oak worktop.")
     keyboard.press("Control+s")

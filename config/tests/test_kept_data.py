@@ -1,12 +1,18 @@
 """Each later version migrates the databases and restores the backups that earlier ones have kept (`keep_data.py`)."""
 
 import lzma
+import shutil
 import subprocess
 
+import psycopg
 import pytest
 
 from config.ops.backup import program
+from config.stack.paths import make_private, servers_dir
+from config.stack.servers import EmbeddedPostgres
 from config.tests.keep_data import FOLDER, manage
+from config.tests.test_stack_failures import running
+from config.tests.test_up import assert_one_sentence, free_port, stack
 from testing.servers import ThrowawayServers
 from testing.throwaway import BEGIN_AS
 
@@ -61,3 +67,60 @@ def test_a_backup_of_an_earlier_version_is_restored(begin_migrated, servers, pat
     manage(servers, "restore", str(backup))
     assert_all_is_there(servers)
     manage(servers, "verify_backup", str(backup))
+
+
+@pytest.fixture
+def earlier_data(tmp_path):
+    """A folder for `make up` with the data of the first version whose tables are frozen."""
+    var = tmp_path / "var"
+    postgres = EmbeddedPostgres(servers_dir(var), log=tmp_path / "log")
+    make_private(var)
+    postgres.start()
+    try:
+        command = [program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={postgres.owner_url}"]
+        content = lzma.decompress(min(FOLDER.glob("*.dump.xz")).read_bytes())
+        subprocess.run(command, input=content, check=True)
+        with psycopg.connect(postgres.owner_url) as connection:
+            # A test made it, whose model no product has. Nothing was embedded.
+            connection.execute("TRUNCATE embedding_models CASCADE")
+        postgres.stop()
+        yield var
+    finally:
+        postgres.stop()
+        shutil.rmtree(servers_dir(var), ignore_errors=True)
+
+
+def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(earlier_data, servers, tmp_path):
+    output = tmp_path / "output"
+    with running(earlier_data, output):
+        url = dict(line.split("=", 1) for line in (earlier_data / "env").read_text().splitlines())["DATABASE_OWNER_URL"]
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT email FROM users").fetchall() == [("first@example.com",)]
+            assert connection.execute("SELECT count(*) FROM installation_settings").fetchone() == (0,)
+    lines = output.read_text()
+    (backup,) = (earlier_data / "backups").iterdir()
+    assert f"Making a backup …\nThe backup is {backup}." in lines
+    assert "which added agent_tools.0002_projects_of_tokens, " in lines and "CHANGELOG.md says what is new" in lines
+    assert backup.stat().st_mode & 0o777 == 0o600
+    with running(earlier_data, output):
+        assert "backup" not in output.read_text()
+    # The backup is of the data before: the way back begins with it.
+    manage(servers, "migrate", "--verbosity=0")
+    manage(servers, "restore", str(backup))
+    assert_all_is_there(servers)
+
+
+def test_a_backup_that_fails_leaves_earlier_data_as_they_are(earlier_data, tmp_path):
+    postgres = EmbeddedPostgres(servers_dir(earlier_data), log=tmp_path / "log")
+    postgres.start()
+    with psycopg.connect(postgres.superuser_url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE recollect_backup NOBYPASSRLS")
+    postgres.stop()
+    done = stack("up", "--port", str(free_port()), var=earlier_data)
+    assert_one_sentence(done, "The backup before the upgrade failed, and nothing was changed: ")
+    assert "does not pass row-level security" in done.stdout and "Traceback" not in done.stdout
+    assert list((earlier_data / "backups").iterdir()) == []
+    postgres.start()
+    with psycopg.connect(postgres.owner_url) as connection:
+        assert connection.execute("SELECT to_regclass('installation_settings')").fetchone() == (None,)
+    postgres.stop()

@@ -9,7 +9,8 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from config.ops import doctor
+from config.ops import doctor, restore
+from config.tests.endpoints.walking import routes
 from core.isolation.acting import Caller
 from intake.agent import language_models, model_servers
 from intake.agent.language_models import LanguageModel, is_recall_mode, offered
@@ -264,6 +265,49 @@ def test_a_chat_is_answered_by_a_model_that_was_added(log_in, house):
     listed = browser.get("/api/v1/models/").text
     assert json.loads(listed)["models"][0]["name"] == "house"
     assert SECRET not in listed and "127.0.0.1" not in listed
+
+
+def test_no_key_is_in_an_endpoint_a_log_a_row_the_doctor_or_a_backup(log_in, house, settings, logged, monkeypatch):
+    """Three keys are planted. Every address that needs no argument is asked as staff, and the chat fails by its key."""
+    planted = {name: f"sk-rumpelstiltskin-{name}" for name in ("kept", "environment", "secret")}
+    settings.LLM_API_KEY, settings.SECRET_KEY = planted["environment"], planted["secret"]
+    settings.LLM_MODEL, settings.LLM_BASE_URL = "fixed", house.address
+    for name in ("LLM_API_KEY", "SECRET_KEY"):
+        monkeypatch.setenv(name, getattr(settings, name))
+    person = User.objects.create_user("staff@example.com", "password", is_staff=True, is_superuser=True)
+    browser = log_in(person)
+    browser.submit(NEW, name="kept", base_url=house.address, id="llama", api_key=planted["kept"])
+    house.follow(*(Refuse(401, message=f"Incorrect API key {' '.join(planted.values())}") for _ in range(4)))
+    seen = {"chat": json.dumps([event.data for event in browser.events("How old is the boiler?")])}
+    assert '"code": "' in seen["chat"]
+    staff = Client(raise_request_exception=False)
+    staff.force_login(person)
+    plain = {route.pattern for route in routes() if not set(route.pattern) & set("<>(")}
+    for path in (f"/{pattern.removesuffix('$')}" for pattern in sorted(plain)):
+        for method in ("get", "put", "post") if path.startswith("/api/") else ("get",):
+            answer = (
+                getattr(staff, method)(path, "{", content_type="application/json")
+                if method != "get"
+                else staff.get(path)
+            )
+            if not answer.streaming:
+                seen[f"{method} {path}"] = f"{answer.headers}{answer.content.decode(errors='replace')}"
+    assert (
+        len(seen) > 60
+        and {"get /metrics", "get /healthz", f"get {MODELS}", "post /api/v1/conversations/"} <= seen.keys()
+    )
+    with as_the_application():
+        seen["doctor"] = doctor.examine(now=NOW).as_text()
+    with connection.cursor() as cursor:
+        # A backup has these rows, the names of some settings, and a digest of SECRET_KEY.
+        cursor.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace")
+        for (table,) in cursor.fetchall():
+            cursor.execute(f'SELECT string_agg(t::text, chr(10)) FROM "{table}" t')
+            seen[table] = cursor.fetchone()[0] or ""
+    assert "staff@example.com" in seen["users"] and house.address in seen["installation_settings"]
+    seen["manifest"] = f"{restore.kept_settings()} {restore.fingerprint(settings.SECRET_KEY)}"
+    seen["log"] = "".join(logged.lines)
+    assert [place for place, text in seen.items() if "rumpelstiltskin" in text] == []
 
 
 def test_people_who_are_not_staff_add_no_model():

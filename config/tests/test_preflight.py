@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.db.migrations.loader import MigrationLoader
 
 from config.stack import StackError
 from config.stack.paths import BASE_DIR, temporary_servers_dir
-from config.stack.preflight import addresses, as_worker, roles_named
+from config.stack.preflight import addresses, as_worker, migrations_apart, roles_named
 from config.stack.servers import EmbeddedPostgres
 from core.isolation.roles import Roles, make_roles
 from testing.plugin import NAMES
@@ -177,3 +178,20 @@ def test_the_commands_for_a_server_of_ones_own_lead_to_one_that_passes_its_check
         DATABASE_ROLE_PREFIX="theirs",
     )
     assert "core.E001" in mighty.stderr
+
+
+def test_data_of_another_version_are_told_by_their_migrations(given_server, superuser):
+    settings = {"DATABASE_OWNER_URL": superuser}
+    assert migrations_apart(settings) == ([], [])
+    with psycopg.connect(superuser, autocommit=True) as connection:
+        connection.execute("CREATE TABLE django_migrations (app text, name text)")
+        try:
+            assert migrations_apart(settings) == ([], [])
+            for app, name in MigrationLoader(None).disk_migrations:
+                connection.execute("INSERT INTO django_migrations VALUES (%s, %s)", [app, name])
+            assert migrations_apart(settings) == ([], [])
+            connection.execute("DELETE FROM django_migrations WHERE name = '0005_attachments'")
+            connection.execute("INSERT INTO django_migrations VALUES ('memory', '9999_later'), ('auth', '9999_other')")
+            assert migrations_apart(settings) == (["intake.0005_attachments"], ["memory.9999_later"])
+        finally:
+            connection.execute("DROP TABLE django_migrations")

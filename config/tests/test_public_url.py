@@ -19,16 +19,24 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
 from agent_tools.tests.test_oauth import Memory
 from config.public_url import at_public_url, is_public, parsed, settings_for
 from config.stack import StackError
 from config.stack.preflight import check_public_url, names_of
 from config.tests.test_behind_nginx import NGINX, nginx
 from config.tests.test_headers import in_production
+from imports import rest
+from imports.models import Import
+from intake.answers import reader
 from intake.models import Turn, User
 from intake.templatetags.recollect import icon
 from intake.tests.factories import a_person, a_turn
+from intake.web import chat
 from memory import index
+from recollect_cli.client import Server
+from recollect_cli.importing import IMPORTS, _uploaded
 from testing.fixtures import Client
 from testing.model_server import Say
 from testing.sse_client import read_events
@@ -292,6 +300,48 @@ def test_a_person_registers_below_a_path_and_is_answered_piece_by_piece(proxied,
             assert static.startswith(("/recollect/", "#", "?", "https://", "data:")), static
 
 
+# The read time-out of nginx, HAProxy's examples and AWS's load balancers; others wait longer.
+SHORTEST_TIME_OUT = 60
+STREAMS = (reader, chat, rest)
+# In heartbeats of half a second, against 2 s.
+LONGER_THAN_NGINX_WAITS = 6
+BRIEF = WHOLE.replace("; }}", "; proxy_read_timeout 2s; }}")
+
+
+def test_a_stream_is_heard_twice_within_the_time_out_of_common_proxies():
+    assert all(2 * stream.KEEP_ALIVE_SECONDS < SHORTEST_TIME_OUT for stream in STREAMS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+def test_an_idle_stream_outlives_nginxs_time_out_by_its_heartbeats(proxied, language_model, monkeypatch):
+    """nginx closes what is silent for two seconds; each stream is read for longer than that, by its heartbeats."""
+    for stream in STREAMS:
+        monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.5)
+    address, trusted = proxied(BRIEF)
+    language_model(Say(("The boiler ", "is from 2011."), seconds_apart=60))
+    with ProxiedClient(base_url=address, verify=trusted, follow_redirects=True, timeout=20) as browser:
+        browser.submit("/register/", email="ana@example.com", password="a long enough one", time_zone="UTC")
+        waiting = Import.objects.create(user=User.objects.get(), filename="export.zip", bytes=1)
+        for path in ("/api/v1/intake/events", f"/api/v1/imports/{waiting.pk}/events/"):
+            with browser.stream("GET", path) as response:
+                assert heartbeats(response.iter_lines()) == LONGER_THAN_NGINX_WAITS
+        body = {"message": "How old is the boiler?"}
+        with browser.stream("POST", "/api/v1/intake/chat", json=body, headers=browser._csrf()) as response:
+            assert heartbeats(response.iter_lines()) == LONGER_THAN_NGINX_WAITS
+        browser.post(f"/api/v1/intake/turns/{Turn.objects.get().pk}/stop", headers=browser._csrf())
+
+
+def heartbeats(lines):
+    """The number of comments until enough have come; fewer if the stream ends before."""
+    heard = 0
+    for line in lines:
+        heard += line.startswith(":")
+        if heard == LONGER_THAN_NGINX_WAITS:
+            break
+    return heard
+
+
 class LetsIn:
     """A person who lets an agent in, in a browser."""
 
@@ -347,6 +397,23 @@ def test_the_official_client_connects_below_a_path(proxied, person, location):
         assert f"{address}/mcp" in browser.get("/settings/tokens/").text
     assert result.structured_content["results"][0]["snippet"] == "I adopted a cat named Miso"
     assert (lets_in.sent_back["iss"], lets_in.asked.startswith(f"{address}/oauth/authorize/")) == (address, True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+@pytest.mark.parametrize("location", [WHOLE, CUT], ids=["whole", "cut"])
+def test_the_command_uploads_below_a_path(proxied, tmp_path, settings, monkeypatch, location):
+    """With a file above what nginx takes in one body, in each way to pass on the path."""
+    settings.IMPORTS_DIR = tmp_path / "uploads"
+    path = tmp_path / "export.bin"
+    path.write_bytes(bytes(2_500_000))
+    address, _trusted = proxied(location)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.pem"))
+    recollect = Server(address, create_token(user=a_person(), scopes=list(TokenScope)).secret)
+    shown = recollect.ask("POST", IMPORTS, {"filename": path.name, "bytes": path.stat().st_size})
+    with path.open("rb") as content:
+        shown = _uploaded(recollect, content, shown, lambda *_: None)
+    assert shown["bytes_received"] == path.stat().st_size
 
 
 @pytest.mark.slow

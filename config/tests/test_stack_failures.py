@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -25,7 +26,7 @@ from config.stack import RUN, StackError, paths, supervisor
 from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
 from config.stack.preflight import check_port
 from config.stack.processes import Watch, find_marked
-from config.stack.supervisor import Address, HealthAnswer, Listening, ask
+from config.stack.supervisor import Address, HealthAnswer, Listening, RunPaths, Supervisor, ask
 from config.tests.test_up import assert_one_sentence, environment, free_port, stack
 
 pytestmark = pytest.mark.slow
@@ -155,6 +156,18 @@ def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_pa
     assert_one_sentence(stack("up", "--port", str(free_port()), var=var), "The disk is full: ")
     stopped = stack("down", var=var)
     assert stopped.returncode == 0 and "The disk is full: " in stopped.stdout and not stopped.stderr
+
+
+def test_a_disk_that_fills_while_everything_runs_is_said_once(tmp_path, monkeypatch, capsys):
+    free = [10**9, 10**6, 0, 10**9, 0]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    supervisor = Supervisor(RunPaths(tmp_path), Address("127.0.0.1", 8000))
+    seen = []
+    while free:
+        supervisor._look_at_the_disk()
+        seen.append(capsys.readouterr().out.partition(":")[0])
+        free.pop(0)
+    assert seen == ["", "The disk is full", "", "", "The disk is full"]
 
 
 def test_a_part_that_cannot_start_is_said_once_and_tried_again(tmp_path):

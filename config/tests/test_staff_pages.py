@@ -121,6 +121,8 @@ def test_a_long_list_of_people_has_pages(staff, monkeypatch):
     assert "three@example.com" in first and "one@example.com" not in first
     assert "one@example.com" in second and "root@example.com" in second
     assert staff.get(PEOPLE, {"page": "none"}).status_code == 200
+    # The page that shows a link has the same pages beside it.
+    assert f'href="{PEOPLE}?q=&amp;page=2"' in staff.post(INVITE).content.decode()
 
 
 def test_an_invitation_is_shown_once_and_mailed_where_mail_is_set(staff, settings):
@@ -135,6 +137,14 @@ def test_an_invitation_is_shown_once_and_mailed_where_mail_is_set(staff, setting
     assert link not in staff.get(PEOPLE).content.decode()
     assert "valid email" in staff.post(INVITE, {"email": "nobody"}).content.decode()
     assert Invitation.objects.count() == 2
+
+
+def test_a_mail_that_is_not_sent_is_said_to_be_and_the_link_stays(staff, bob, settings, monkeypatch):
+    settings.EMAIL_HOST = "mail.example"
+    monkeypatch.setattr(mail.EmailMessage, "send", lambda *_, **__: (_ for _ in ()).throw(OSError()))
+    for page in (staff.post(INVITE, {"email": "new@example.com"}).content.decode(), act(staff, bob, "reset")):
+        assert "could not be sent" in page and "mailed to" not in page
+        assert 'value="http://testserver/' in page
 
 
 def test_disabling_ends_sessions_tokens_and_logins_at_once(staff, bob):

@@ -85,6 +85,23 @@ def test_data_lie_where_programs_of_a_user_keep_them(monkeypatch):
     assert serving.data_folder(BASE_DIR, {}) == BASE_DIR / "var"
 
 
+def backup_url(data):
+    """The running product's own; the environment of a test names another."""
+    return dict(line.split("=", 1) for line in (data / "env").read_text().splitlines())["DATABASE_BACKUP_URL"]
+
+
+def assert_commands_run(recollect, data, folder):
+    """Those of manage.py, with a file in the present folder; not those that need the tests of a repository."""
+    measured = recollect("manage", "run_evals")
+    assert (measured.returncode, "only a copy of the repository has" in measured.stderr) == (1, True)
+    of_product = {"IGNORE_ENV_FILES": "", "DATABASE_BACKUP_URL": backup_url(data)}
+    saved = recollect("manage", "backup", "kept.backup", **of_product)
+    assert saved.returncode == 0, saved.stderr
+    verified = recollect("manage", "verify_backup", "kept.backup", "--file-only", **of_product)
+    assert verified.stdout.startswith("Whole: ")
+    (folder / "kept.backup").unlink()
+
+
 @pytest.mark.slow
 def test_the_wheel_starts_from_an_empty_folder_and_shows_its_home_page(wheel, tmp_path):
     folder, data, port = tmp_path / "environment", tmp_path / "share" / "recollect", str(free_port())
@@ -124,6 +141,7 @@ def test_the_wheel_starts_from_an_empty_folder_and_shows_its_home_page(wheel, tm
             assert sheet.status == 200
         assert f"runs at http://127.0.0.1:{port}" in recollect("status").stdout
         assert f"recollect {VERSION}" in recollect("--version").stdout
+        assert_commands_run(recollect, data, empty)
         stopped = recollect("down")
         assert (stopped.returncode, stopped.stdout) == (0, "Stopped.\n")
         assert running.wait(timeout=60) == 0

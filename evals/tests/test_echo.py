@@ -1,6 +1,7 @@
 import pytest
 from django.core.management import CommandError, call_command
 
+from agent_tools.tools import context
 from evals import echo
 from memory.search import chat_history, sources
 
@@ -28,3 +29,19 @@ def test_it_fails_where_questions_are_taken_for_answers(monkeypatch):
     monkeypatch.setattr(sources, "repeats", lambda *_: False)
     with pytest.raises(CommandError, match="evals failed"):
         call_command("run_evals", suite="echo")
+
+
+def test_recalled_answers_and_prompts_about_nothing_are_counted(capsys, monkeypatch, tmp_path):
+    lines = echo.SESSIONS.read_text().splitlines(keepends=True)
+    monkeypatch.setattr(echo, "SESSIONS", tmp_path / "sessions.jsonl")
+    echo.SESSIONS.write_text("".join(lines[:3]))
+    monkeypatch.setattr(echo, "ABOUT_NOTHING", tmp_path / "nothing.txt")
+    echo.ABOUT_NOTHING.write_text("Please continue.\nWhich planet has the most moons?\n")
+    call_command("run_evals", suite="recall")
+    assert capsys.readouterr().out.splitlines()[-1] == "3 of 3 passed, 80% must."
+    call_command("run_evals", suite="recall-nothing")
+    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 passed, 90% must."
+    monkeypatch.setattr(context, "FLOOR", 2)
+    monkeypatch.setattr(context, "SESSIONS", 0)
+    with pytest.raises(CommandError, match="3 of 3 evals failed"):
+        call_command("run_evals", suite="recall")

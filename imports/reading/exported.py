@@ -4,7 +4,7 @@ The export may have been edited or forged, so every field is checked.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import replace
@@ -184,9 +184,37 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
             project_id=_short(fields, "project_id"),
             tags=tags[:MOST_TAGS],
             created_at=_time(fields, "created_at"),
+            **_facts(fields),
         )
     except _Unusable as error:
         return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+
+
+def _facts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What only some records say; earlier exports have none of it."""
+    readers: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+        "replaces": _uuid,
+        "valid_from": _date,
+        "valid_until": _date,
+        "done_at": _time,
+        "source_conversation": _uuid,
+        "source_turn": _count,
+    }
+    return {name: read(fields, name) for name, read in readers.items() if fields.get(name) is not None}
+
+
+def _date(fields: Mapping[str, Any], name: str) -> date:
+    try:
+        return date.fromisoformat(text_of(fields.get(name)))
+    except ValueError:
+        raise _Unusable(Sentence(_("its %(name)s is no day"), name=name)) from None
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LAST_NUMBER:
+        return value
+    raise _Unusable(Sentence(_("its %(name)s is no number"), name=name))
 
 
 def _turns(

@@ -177,6 +177,12 @@ class ImportedRecord:
     project_id: str = ""
     tags: tuple[str, ...] = ()
     created_at: datetime
+    replaces: UUID | None = None
+    valid_from: date | None = None
+    valid_until: date | None = None
+    done_at: datetime | None = None
+    source_conversation: UUID | None = None
+    source_turn: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from imports.reading.items import ImportedDocument, ImportedRecord
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.models import User
-from memory import documents, index
+from memory import documents, index, records
 from memory.index.sources import record_entry
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import (
@@ -177,6 +177,12 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
         project_id=pg_text(item.project_id)[:MAX_PROJECT_LENGTH],
         tags=[pg_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
         created_at=item.created_at,
+        replaces=item.replaces if records.can_replace(user, item.replaces, by=item.id) else None,
+        valid_from=item.valid_from,
+        valid_until=item.valid_until,
+        done_at=item.done_at,
+        source_conversation=item.source_conversation,
+        source_turn=item.source_turn,
     )
     index.index(record_entry(record), now=timezone.now())
     entry.row_id = record.pk

@@ -63,7 +63,10 @@ def alice():
         documents.append(user=alice, day=None, text="And no sugar", now=NOW + timedelta(days=1))
         documents.create_note(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
         activity.note(alice, Activity.LOGGED_IN)
-        records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
+        old = records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
+        facts = {"replaces": old.id, "valid_from": NOW.date(), "valid_until": NOW.date(), "done": True}
+        source = {"source_conversation": conversation.pk, "source_turn": 1}
+        records.create(user=alice, content="Use SQLite", type="todo", now=NOW, facts={**facts, **source})
     return alice
 
 

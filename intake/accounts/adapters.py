@@ -152,8 +152,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         place = (settings.PUBLIC_URL or site).partition("://")[2].rstrip("/")
         return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site), "place": place}, headers)
 
-    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> bool:
+        """Send without holding a database connection. If it fails, the next page says so, and nothing is undone.
+
+        Returns whether the mail server took it.
+        """
         passwords.give_connections_back()
         refuse_in_transaction("The mail server")
         try:
@@ -161,6 +164,8 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         except (SMTPException, OSError) as error:
             logger.warning("An email could not be sent (%s)", type(error).__name__)
             self.add_message(self.request, messages.ERROR, message=NOT_SENT)
+            return False
+        return True
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without types

@@ -4,14 +4,14 @@ Reads a limited part of a user's conversations, for a page or a result.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, tzinfo
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, Subquery
 
 from core.errors import NotFound
 from core.ids import parse_id
@@ -80,10 +80,14 @@ def as_turn_number(text: str | None) -> int | None:
     return min(int(text[:10]), LARGEST_NUMBER) or None
 
 
-def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
-    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
+def get_conversation(
+    *, caller: Caller, conversation_id: str, also: Mapping[str, Subquery] | None = None
+) -> Conversation:
+    """With the attributes `also`, in the same statement. Raises the same `NotFound` for a malformed id, an unknown one
+    and another user's.
+    """
     try:
-        return Conversation.objects.for_caller(caller).get(pk=parse_id(conversation_id))
+        return Conversation.objects.for_caller(caller).annotate(**(also or {})).get(pk=parse_id(conversation_id))
     except Conversation.DoesNotExist:
         raise NotFound from None
 

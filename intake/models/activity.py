@@ -3,6 +3,7 @@
 The audit log of an account: its owner reads it, and the web process can only add to it.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.utils import timezone
@@ -89,6 +90,10 @@ class ChatPreferences(models.Model):
     how_to_answer = models.TextField(blank=True, default="")
     # The parts of the home page that this person does not want to see, with blanks between them.
     hidden_at_home = models.CharField(max_length=100, blank=True, default="", db_default="")
+    # The lines that agents do not get, by their digests (`agent_tools.tools.context`).
+    left_out: "ArrayField[list[str], list[str]]" = ArrayField(
+        models.CharField(max_length=32), blank=True, default=list, db_default=[]
+    )
 
     objects = OwnedQuerySet["ChatPreferences"].as_manager()
 

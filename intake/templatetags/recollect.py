@@ -123,6 +123,13 @@ def files_of(files: dict[int, list[Attachment]] | str, turn: Turn | None) -> lis
 
 
 @register.filter
+def kept_from(kept: list[dict[str, Any]] | str, turn: Turn | None) -> str:
+    """The id of the last record that was kept from a turn; empty without one."""
+    found = [] if turn is None or isinstance(kept, str) else [each for each in kept if each["turn"] == turn.turn_number]
+    return str(found[-1]["id"]) if found else ""
+
+
+@register.filter
 def is_picture(file: Attachment | None) -> bool:
     """Whether the file has a thumbnail; `PICTURES` in static/intake/files.js has the same types."""
     return file is not None and file.media_type in PICTURES

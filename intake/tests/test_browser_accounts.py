@@ -125,3 +125,38 @@ def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that
     assert user.check_password(NEW)
     page.reload()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_choices_of_an_account_are_saved_as_they_change(open_page, person):
+    page = open_page("/settings/account/", user=person)
+    page.get_by_role("button", name="Use").click()
+    language = page.locator("#language")
+    expect(language.get_by_text("Saved.")).to_be_visible()
+    person.refresh_from_db()
+    assert person.time_zone == page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    page.get_by_label("Language", exact=True).select_option("de")
+    expect(page.get_by_role("heading", name="Konto", exact=True)).to_be_visible()
+    page.route("**/settings/account/language/", lambda route: route.abort())
+    page.get_by_label("Sprache", exact=True).select_option("es")
+    expect(page.get_by_text("Nicht gespeichert")).to_be_visible()
+    person.refresh_from_db()
+    assert person.language == "de"
+
+
+def test_the_size_of_text_and_the_width_stay_in_this_browser(open_page, person):
+    page = open_page("/settings/account/", user=person)
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    before = page.evaluate(size)
+    page.get_by_role("radio", name="Large").check()
+    page.get_by_role("radio", name="Wide").check()
+    page.get_by_role("radio", name="Dark").check()
+    assert page.evaluate(size) > before
+    page.goto("/")
+    assert page.evaluate(size) > before
+    looks = page.evaluate("({...document.documentElement.dataset})")
+    assert (looks["text"], looks["width"], looks["theme"]) == ("large", "wide", "dark")
+    page.goto("/settings/account/")
+    expect(page.get_by_role("radio", name="Wide")).to_be_checked()
+    page.get_by_role("group", name="Text size").get_by_role("radio", name="Normal").check()
+    page.reload()
+    assert page.evaluate(size) == before

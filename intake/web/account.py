@@ -233,8 +233,7 @@ def account(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         user.time_zone = form.cleaned_data["time_zone"]
         user.save(update_fields=["time_zone"])
-        messages.success(request, _("Saved."))
-        return HttpResponseRedirect(reverse("intake:account"))
+        return _saved(request)
     return _page(request, time_zone_form=form)
 
 
@@ -246,8 +245,7 @@ def titles(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         user.titles_by_model = form.cleaned_data["titles_by_model"]
         user.save(update_fields=["titles_by_model"])
-        messages.success(request, _("Saved."))
-    return HttpResponseRedirect(reverse("intake:account"))
+    return _saved(request)
 
 
 @never_cache
@@ -259,7 +257,7 @@ def language(request: HttpRequest) -> HttpResponse:
         return _page(request, language_form=form)
     user.language = form.cleaned_data["language"]
     user.save(update_fields=["language"])
-    return HttpResponseRedirect(reverse("intake:account"))
+    return _saved(request)
 
 
 @never_cache
@@ -272,6 +270,13 @@ def answers(request: HttpRequest) -> HttpResponse:
         return _page(request, answers_form=form)
     with acting_as(user):
         ChatPreferences.objects.update_or_create(user=user, defaults=form.cleaned_data)
+    return _saved(request)
+
+
+def _saved(request: HttpRequest) -> HttpResponse:
+    """The page again; nothing for a script that saves a choice when it changes, and says so itself."""
+    if request.headers.get("X-Recollect-Part") == "saved":
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)
     messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("intake:account"))
 

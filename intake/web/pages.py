@@ -182,7 +182,8 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @personal_page
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    also = {"kept": memory.get().kept_in_chat()}
+    found = get_conversation(caller=caller_of(request), conversation_id=conversation_id, also=also)
     window, above = _turns(request, found)
     shown: dict[str, Any] = {
         "conversation": found,

@@ -82,9 +82,8 @@ def invite(request: HttpRequest) -> HttpResponse:
         _made, secret = Invitation.objects.issue()
     note_action(request, "invited")
     link = f"{site_of(request)}{reverse('intake:register')}?invitation={secret}"
-    if email:
-        get_adapter().send_mail("account/email/invitation", email, {"link": link})
-    return _list_page(request, InvitationForm(), link=link, mailed_to=email)
+    is_sent = bool(email) and get_adapter().send_mail("account/email/invitation", email, {"link": link})
+    return _list_page(request, InvitationForm(), link=link, mailed_to=email if is_sent else "")
 
 
 def sends_mail() -> bool:
@@ -228,9 +227,9 @@ def _make_reset_link(request: HttpRequest, user: User) -> HttpResponse:
     key = {"uidb36": user_pk_to_url_str(user), "key": default_token_generator.make_token(user)}
     link = f"{site_of(request)}{reverse('account_reset_password_from_key', kwargs=key)}"
     note_action(request, "reset", user=user)
-    if sends_mail():
-        get_adapter().send_mail("account/email/password_reset_key", email, {"password_reset_url": link, "user": user})
-    return _user_page(request, user, _quotas_form(user), link=link)
+    mail = {"password_reset_url": link, "user": user}
+    is_sent = sends_mail() and get_adapter().send_mail("account/email/password_reset_key", email, mail)
+    return _user_page(request, user, _quotas_form(user), link=link, is_sent=is_sent)
 
 
 def _set_quotas(request: HttpRequest, user: User) -> HttpResponse:
@@ -257,7 +256,9 @@ def _quotas_form(user: User) -> QuotasForm:
     return QuotasForm(initial={"text_megabytes": own.get("bytes"), "file_megabytes": own.get("file_bytes")})
 
 
-def _user_page(request: HttpRequest, user: User, form: QuotasForm, *, link: str = "") -> HttpResponse:
+def _user_page(
+    request: HttpRequest, user: User, form: QuotasForm, *, link: str = "", is_sent: bool = False
+) -> HttpResponse:
     me = person_of(request)
     (row,) = _rows([user])
     context = {
@@ -268,7 +269,7 @@ def _user_page(request: HttpRequest, user: User, form: QuotasForm, *, link: str 
         "is_me": user.pk == me.pk,
         "may_change": user.pk != me.pk and (me.is_superuser or not user.is_staff),
         "has_all_rights": me.is_superuser and user.pk != me.pk,
-        "sends_mail": sends_mail(),
+        "is_sent": is_sent,
         "link": link,
         "tab": "people",
     }

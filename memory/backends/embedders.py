@@ -102,6 +102,8 @@ class Calibration:
     """So much nearer than the unrelated is what answers most questions."""
     far: float
     """Beyond this distance a match is mostly chance."""
+    near: float = 0.7
+    """Beyond this distance a text is given unasked only if its words match too (docs/decisions/0063)."""
     weights: RankingWeights = FITTED
     further: float = 0.06
     """A passage further on in a long text counts as so much farther than it is."""
@@ -113,13 +115,14 @@ class Calibration:
     def measured(cls, unrelated: float) -> Self:
         """For a model without tuned numbers, where three in ten of the user's passages are farther than `unrelated`."""
         scale = unrelated / UNRELATED
-        return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale, further=TUNED.further * scale)
+        far, near = TUNED.far * scale, TUNED.near * scale
+        return cls(convincing=TUNED.convincing * scale, far=far, near=near, further=TUNED.further * scale)
 
 
 UNRELATED = 0.87
 TUNED = Calibration(convincing=0.35, far=0.75)
 # For a model without tuned numbers and with too few vectors to measure: no distance excludes a result.
-UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
+UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0, near=2.0)
 
 
 class Embedder(ABC):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from memory.index.terms import configuration_of, configurations, fetch, indexed_forms
-from memory.models.documents import Hit, Scope
+from memory.models.documents import HIDDEN_SOURCES, Hit, Scope
 
 # BM25F over the person's own postings, their statistics theirs alone:
 #
@@ -32,8 +32,8 @@ LINE_TERMS = 20
 # `idx_indexed_texts_languages` says which there are beside English. Other spellings of its words and numbers are looked
 # up too, but the ideal is that of the query as it is written: a day that no text names is not a word that it lacks.
 #
-# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
-# not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
+# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So the first does
+# not look for any, but says whether there are some; then the second statement is asked.
 _TEMPLATE = """
 WITH {deleted}stemmed AS MATERIALIZED (
     SELECT configuration, lexeme, is_own
@@ -118,13 +118,13 @@ WITH {deleted}stemmed AS MATERIALIZED (
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
      -- on the dates that are asked for,
      -- nor on the conversations.
-     WHERE NOT %(is_narrowed)s
-        OR text_id IN (SELECT id
-                         FROM indexed_texts
-                        WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                          AND said_at >= %(since)s AND said_at < %(until)s
-                          AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))
-                          AND source_id <> ALL(%(hidden)s::uuid[]))
+     WHERE (NOT %(is_narrowed)s
+            OR text_id IN (SELECT id
+                             FROM indexed_texts
+                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                              AND said_at >= %(since)s AND said_at < %(until)s
+                              AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[]))))
+           {hidden}
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
@@ -147,24 +147,38 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, scor
     OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
-_SCORE = _TEMPLATE.format(deleted="", having_it="1 + last - first", counted="segment", kept="")
-_SCORE_WITHOUT_DELETED = _TEMPLATE.format(
-    deleted="""deleted AS MATERIALIZED (
-    SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-), """,
-    having_it="""(SELECT count(*)
-              FROM unnest(ordinals[first:last]) AS ordinal
-             WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
-    counted="""(SELECT texts, said_length, answered_length
-                  FROM segment
-                 UNION ALL
-                SELECT -1, -held.said_length, -held.answered_length
-                  FROM segment
-                 CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
-                       AS held(text_id, said_length, answered_length)
-                 WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
-    kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
-)
+_NOT_HIDDEN = f"""AND text_id NOT IN (SELECT id
+                             FROM indexed_texts
+                            WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                              AND source_id = ANY(ARRAY({HIDDEN_SOURCES})))"""  # noqa: S608 - constants
+
+
+def _statements(hidden: str) -> tuple[str, str]:
+    """The statement, and the one for a user with deleted texts."""
+    plain = _TEMPLATE.format(hidden=hidden, deleted="", having_it="1 + last - first", counted="segment", kept="")
+    without_deleted = _TEMPLATE.format(
+        hidden=hidden,
+        deleted="""deleted AS MATERIALIZED (
+        SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+    ), """,
+        having_it="""(SELECT count(*)
+                  FROM unnest(ordinals[first:last]) AS ordinal
+                 WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
+        counted="""(SELECT texts, said_length, answered_length
+                      FROM segment
+                     UNION ALL
+                    SELECT -1, -held.said_length, -held.answered_length
+                      FROM segment
+                     CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
+                           AS held(text_id, said_length, answered_length)
+                     WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
+        kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
+    )
+    return plain, without_deleted
+
+
+# Without and with hidden sources: most searches of chats have none.
+_SCORE = (_statements(""), _statements(_NOT_HIDDEN))
 
 
 def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
@@ -175,7 +189,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
     own, spellings = indexed_forms(query)
     parameters = {
         **scope.parameters(),
-        "is_narrowed": scope.is_dated or scope.is_limited,
+        "is_narrowed": scope.is_dated or scope.only is not None,
         "configurations": configurations(),
         "usual": configurations()[0],
         "own": configuration_of(query),
@@ -188,9 +202,10 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "k1": K1,
         "limit": limit,
     }
-    rows = fetch(_SCORE, parameters)
+    plain, without_deleted = _SCORE[scope.hides_any]
+    rows = fetch(plain, parameters)
     if rows and rows[0][-1]:
-        rows = fetch(_SCORE_WITHOUT_DELETED, parameters)
+        rows = fetch(without_deleted, parameters)
     hits = [
         Hit(
             (source, place),

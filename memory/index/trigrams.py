@@ -23,7 +23,7 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from memory.index.sources import READERS, SourceKey, Text
-from memory.models.documents import Corpus, Hit, Scope
+from memory.models.documents import HIDDEN_SOURCES, Corpus, Hit, Scope
 
 # Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
 # longest so much that it is looked at more often than it need be.
@@ -52,7 +52,7 @@ WITH newest AS MATERIALIZED (
     SELECT id
       FROM indexed_texts
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
-       AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id <> ALL(%(hidden)s::uuid[])
+       AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id NOT IN ({hidden_sources})
      ORDER BY said_at DESC, source_id, chunk_index
      LIMIT %(newest)s
 )
@@ -60,7 +60,7 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), can_have
   FROM (SELECT source_id, chunk_index, corpus, said_at, ARRAY[{conditions}] AS can_have
           FROM indexed_texts
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND said_at >= %(since)s AND said_at < %(until)s
-           AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id <> ALL(%(hidden)s::uuid[])
+           AND (%(only)s::uuid[] IS NULL OR source_id = ANY(%(only)s::uuid[])) AND source_id NOT IN ({hidden_sources})
         OFFSET 0) AS text  -- no filter is compared twice
  WHERE true = ANY(can_have)
  ORDER BY said_at DESC, source_id, chunk_index
@@ -262,7 +262,7 @@ def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
         parameters |= {names[length]: mask for length, mask in by_length.items()}
     is_short = any(not condition.startswith("coalesce") for condition in conditions)
     newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
-    statement = _POSSIBLE.format(conditions=", ".join(conditions))
+    statement = _POSSIBLE.format(conditions=", ".join(conditions), hidden_sources=HIDDEN_SOURCES)
     with connection.cursor() as cursor:
         cursor.execute(statement, {**scope.parameters(), **parameters, "newest": newest})
         return [

@@ -20,7 +20,7 @@ from core.resilience import for_each, seconds_until
 from memory.backends.embedders import Matrix, Vector
 from memory.chunking import PassageSpan, Side
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.documents import Hit, Key, Scope
+from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.models.embeddings import SLOTS
 
 # The number of a text's passages among the nearest, for most texts.
@@ -211,7 +211,7 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
        AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
-       AND source_id <> ALL(%(hidden)s::uuid[])
+       AND {is_shown}
      ORDER BY distance, id
      LIMIT %(passages)s
 """
@@ -224,19 +224,21 @@ WITH asked AS NOT MATERIALIZED (
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(%(only)s::uuid[])
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
        AND vector IS NOT NULL AND said_at >= %(since)s AND said_at < %(until)s
-       AND source_id <> ALL(%(hidden)s::uuid[])
+       AND source_id NOT IN ({hidden_sources})
      ORDER BY distance, id
      LIMIT %(passages)s
 """
 _HIDDEN = {
-    "hidden_rows": """hidden_row AS MATERIALIZED (
+    "hidden_rows": f"""hidden_row AS MATERIALIZED (
     SELECT id, block_id
       FROM embeddings
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(%(hidden)s::uuid[])
-), """,
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(ARRAY({HIDDEN_SOURCES}))
+), """,  # noqa: S608 - constants
     "more_blocks": " + (SELECT count(DISTINCT block_id) FROM hidden_row)",
     "not_hidden": " AND id NOT IN (SELECT id FROM hidden_row)",
+    "is_shown": "id NOT IN (SELECT id FROM hidden_row)",
 }
+_NOTHING_HIDDEN = dict.fromkeys(_HIDDEN, "") | {"is_shown": "true"}
 _NEAREST = """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
     SELECT corpus, source_id, chunk_index, min(said_at) AS said_at, min(distance) AS distance
       FROM near
@@ -649,14 +651,14 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
     """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
     if scope.only is not None:
-        return _fetch(_NEAR_AMONG + rest, scope.parameters() | parameters)
+        return _fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
     slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
     slots = [slot.format(number) for number in range(SLOTS)]
     distances = {
         "inner_products": ", ".join(f"{slot} <#> q" for slot in slots),
         "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
     }
-    hidden = _HIDDEN if scope.hidden else dict.fromkeys(_HIDDEN, "")
+    hidden = _HIDDEN if scope.hides_any else _NOTHING_HIDDEN
     return _fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
 
 

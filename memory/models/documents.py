@@ -12,7 +12,9 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
 from core.ids import uuid7
@@ -36,12 +38,35 @@ class Corpus(models.TextChoices):
     ATTACHMENT = "attachment"
 
 
+# The records that no longer hold: replaced by another that holds already, or past their last day. Every search, list
+# and home page leaves out these and no others.
+PAST_RECORDS = """
+SELECT replaces
+  FROM memory_records
+ WHERE user_id = %(user_id)s AND replaces IS NOT NULL AND (valid_from IS NULL OR valid_from <= %(today)s)
+ UNION ALL
+SELECT id FROM memory_records WHERE user_id = %(user_id)s AND valid_until < %(today)s
+"""
+# The sources that a search leaves out. As a subquery and not an array it is hashed, however many they are.
+HIDDEN_SOURCES = f"""
+SELECT unnest(%(hidden)s::uuid[])
+ UNION ALL
+SELECT past.id FROM ({PAST_RECORDS}) AS past(id) WHERE %(hides_past)s
+"""  # noqa: S608 - constants
+
+
+def past_records(user: User, *, today: date) -> RawSQL:
+    """`PAST_RECORDS` as a part of a query of Django's."""
+    statement = PAST_RECORDS.replace("%(user_id)s", "%s").replace("%(today)s", "%s")
+    return RawSQL(statement, [user.pk, today, user.pk, today])  # noqa: S611 - a constant
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """One user's texts of some corpora and a time: `since` is inclusive, `until` exclusive, None is open.
 
     `only`: the conversations, files, records and documents that are searched; None for all. `hidden`: the ones that are
-    not.
+    not. `includes_replaced`: also the records in `PAST_RECORDS`.
     """
 
     user: User
@@ -50,14 +75,24 @@ class Scope:
     until: datetime | None = None
     only: tuple[UUID, ...] | None = None
     hidden: tuple[UUID, ...] = ()
+    includes_replaced: bool = False
 
     @property
     def is_dated(self) -> bool:
         return self.since is not None or self.until is not None
 
     @property
-    def is_limited(self) -> bool:
-        return self.only is not None or bool(self.hidden)
+    def today(self) -> date:
+        return self.user.local_time(timezone.now()).date()
+
+    @property
+    def hides_past(self) -> bool:
+        return Corpus.RECORD in self.corpora and not self.includes_replaced
+
+    @property
+    def hides_any(self) -> bool:
+        """Whether `HIDDEN_SOURCES` can have any."""
+        return bool(self.hidden) or self.hides_past
 
     def parameters(self) -> dict[str, Any]:
         """The named parameters of the statements on vectors and terms."""
@@ -68,6 +103,9 @@ class Scope:
             "until": self.until or "infinity",
             "only": None if self.only is None else list(self.only),
             "hidden": list(self.hidden),
+            "hides_past": self.hides_past,
+            # A day is worked out only where one is asked for.
+            "today": self.today if self.hides_past else date.max,
         }
 
 
@@ -272,6 +310,20 @@ class MemoryDocumentVersion(models.Model):
         return f"{self.document_id}:{self.version}"
 
 
+class MemoryRecordQuerySet(OwnedQuerySet["MemoryRecord"]):
+    def current(self, user: User, *, today: date) -> Self:
+        """A user's records that hold on this day."""
+        return self.for_user(user).exclude(pk__in=past_records(user, today=today))
+
+    def with_replacement(self, user: User) -> Self:
+        """With `replaced_by`, the id of the record that replaces this one, and `replaced_on`, the day since when."""
+        newer = MemoryRecord.objects.for_user(user).filter(replaces=OuterRef("pk"))
+        since = Coalesce("valid_from", TruncDate("created_at", tzinfo=user.zone))
+        return self.annotate(
+            replaced_by=Subquery(newer.values("pk")[:1]), replaced_on=Subquery(newer.values(day=since)[:1])
+        )
+
+
 class MemoryRecord(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
@@ -282,8 +334,19 @@ class MemoryRecord(models.Model):
         models.CharField(max_length=MAX_LABEL_LENGTH), blank=True, default=list
     )
     created_at = models.DateTimeField(default=timezone.now)
+    # No foreign key: the records of an import come in any order.
+    replaces = models.UUIDField(null=True, blank=True, help_text="The record that this one takes the place of.")
+    valid_from = models.DateField(null=True, blank=True, help_text="The first day on which it holds.")
+    valid_until = models.DateField(null=True, blank=True, help_text="The last day on which it holds.")
+    done_at = models.DateTimeField(null=True, blank=True, help_text="Of a to-do: when it was done.")
+    source_conversation = models.UUIDField(null=True, blank=True, help_text="The chat it was kept from.")
+    source_turn = models.PositiveIntegerField(null=True, blank=True, help_text="The turn of that chat.")
 
-    objects = OwnedQuerySet["MemoryRecord"].as_manager()
+    objects = MemoryRecordQuerySet.as_manager()
+
+    # Filled by `with_replacement`.
+    replaced_by: UUID | None = None
+    replaced_on: date | None = None
 
     class Meta:
         db_table = "memory_records"
@@ -291,6 +354,24 @@ class MemoryRecord(models.Model):
             models.Index(fields=["user", "created_at", "id"], name="idx_memory_records_recent"),
             models.Index(fields=["user", "type"], name="idx_memory_records_type"),
             models.Index(fields=["user", "project_id"], condition=~Q(project_id=""), name="idx_memory_records_project"),
+            models.Index(
+                fields=["user", "valid_until"],
+                condition=Q(valid_until__isnull=False),
+                name="idx_memory_records_until",
+            ),
+            models.Index(
+                fields=["user", "source_conversation", "source_turn"],
+                condition=Q(source_conversation__isnull=False),
+                name="idx_memory_records_source",
+            ),
+        ]
+        constraints = [
+            # Also used to find what is replaced.
+            models.UniqueConstraint(
+                fields=["user", "replaces"],
+                condition=Q(replaces__isnull=False),
+                name="memory_records_replaced_once",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -16,11 +16,12 @@ from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models.functions import Left
 from pydantic import AwareDatetime, Field, PlainSerializer
 
 from core.errors import NotFound
 from core.isolation.acting import read_as
-from core.text import shortened
+from core.text import first_line, shortened
 from core.validation import Shape
 from intake.models import Conversation, User
 from memory.index import writer
@@ -34,7 +35,6 @@ from memory.search.time_windows import moments_of
 # --- Describes the texts of the map and the timeline: their chat, document or record, and their beginning ---
 
 SNIPPET = 220
-RECORD = "Record"
 
 
 class Source(NamedTuple):
@@ -128,9 +128,13 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
         source = Source(document.corpus, document.pk)
         found[source] = document.corpus, *_of_document(document, source, day_of)
     records = MemoryRecord.objects.for_user(user).filter(pk__in=by_corpus[Corpus.RECORD])
-    for pk in records.values_list("pk", flat=True):
+    for pk, beginning in records.values_list("pk", Left("content", SNIPPET)):
         source = Source(Corpus.RECORD, pk)
-        found[source] = Corpus.RECORD, RECORD, Reference(kind=Kind.MEMORY, day=day_of[source], record_id=pk)
+        found[source] = (
+            Corpus.RECORD,
+            first_line(beginning) or UNTITLED,
+            Reference(kind=Kind.MEMORY, day=day_of[source], record_id=pk),
+        )
     return found
 
 

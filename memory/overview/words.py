@@ -396,7 +396,7 @@ def _grown(pair: str, texts: Sequence[tuple[int, str]]) -> tuple[str, int] | Non
         longer = Counter(
             other
             for _, text in texts
-            for other in {match[0] for match in re.finditer(f".{re.escape(run)}|{re.escape(run)}.", text)}
+            for other in set(_one_longer(run, text))
             if all(_script_of(character) == _script_of(pair[0]) for character in other)
         )
         best, count = max(longer.items(), key=lambda each: (each[1], each[0]), default=("", 0))
@@ -404,6 +404,18 @@ def _grown(pair: str, texts: Sequence[tuple[int, str]]) -> tuple[str, int] | Non
             break
         run = best
     return next(((run, text_id) for text_id, text in texts if run in text), None)
+
+
+def _one_longer(run: str, text: str) -> Iterator[str]:
+    """The run with the character before or after it, wherever it stands."""
+    start = text.find(run)
+    while start >= 0:
+        end = start + len(run)
+        if start:
+            yield text[start - 1 : end]
+        if end < len(text):
+            yield text[start : end + 1]
+        start = text.find(run, end)
 
 
 def _script_of(character: str) -> str:

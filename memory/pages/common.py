@@ -175,6 +175,8 @@ def record_path(record_id: UUID) -> str:
 # --- The forms for notes and records; an invalid form keeps its input, with the errors beside it ---
 
 LONGEST_QUERY = 10_000
+# Each of its words is looked for in each text.
+LONGEST_LIST_QUERY = 200
 # With a comma and a blank after each.
 LONGEST_TAGS = MAX_TAGS * (MAX_LABEL_LENGTH + 2)
 SCOPES = [
@@ -284,7 +286,12 @@ class DayForm(ServiceForm):
 
 class RecordForm(ServiceForm):
     content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Enter some text.")})
-    type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label=_("Type"))
+    type = forms.CharField(
+        max_length=MAX_LABEL_LENGTH,
+        initial=DEFAULT_TYPE,
+        label=_("Type"),
+        widget=forms.TextInput(attrs={"list": "kinds"}),
+    )
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
     tags = forms.CharField(
         required=False,
@@ -292,6 +299,8 @@ class RecordForm(ServiceForm):
         label=_("Tags"),
         help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )
+    valid_from = DayField(required=False, label=_("True from"))
+    valid_until = DayField(required=False, label=_("True until"))
     # The state of the record that was read; empty for a new one.
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
@@ -300,8 +309,18 @@ class RecordForm(ServiceForm):
 
     @property
     def held(self) -> dict[str, Any]:
-        """The fields of a valid form that a record holds."""
-        return {name: value for name, value in self.cleaned_data.items() if name != "state"}
+        """The fields of a valid form that each record holds."""
+        return {name: self.cleaned_data[name] for name in ("content", "type", "project_id", "tags")}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Those that only some records have."""
+        return {name: self.cleaned_data[name] for name in ("valid_from", "valid_until")}
+
+    def clean(self) -> None:
+        first, last = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")
+        if first and last and first > last:
+            self.add_error("valid_until", _("The last day is before the first one."))
 
     @classmethod
     def of(cls, record: RecordOutput, **written: str) -> Self:
@@ -310,12 +329,16 @@ class RecordForm(ServiceForm):
             "type": record.type,
             "project_id": record.project_id,
             "tags": ", ".join(record.tags),
+            "valid_from": record.valid_from,
+            "valid_until": record.valid_until,
             "state": record.state,
         }
         return cls(initial={**held, **written})
 
 
 class RecordFilter(ServiceForm):
+    q = forms.CharField(required=False, max_length=LONGEST_LIST_QUERY, label=_("Search"))
     type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Type"))
     project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
     tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Tag"))
+    replaced = forms.BooleanField(required=False, label=_("Show replaced ones"))

@@ -1,4 +1,4 @@
-"""Pages of documents, their earlier versions, notes and records.
+"""Pages of documents, their earlier versions, and notes.
 
 Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
 
@@ -25,20 +25,16 @@ from intake.accounts.identity import person_of
 from intake.models import User
 from memory import documents
 from memory import documents as service
-from memory import records as record_service
 from memory.documents import DocumentOutput
 from memory.models.documents import ABOUT_ME, DocumentDay
 from memory.pages.common import (
     AppendForm,
     DayForm,
     DocumentForm,
-    RecordFilter,
-    RecordForm,
     day_of,
     document_path,
     note_path,
     page_for_registered,
-    record_path,
     show,
     tab_of,
 )
@@ -57,7 +53,9 @@ def logs(request: HttpRequest) -> HttpResponse:
         user=person_of(request), before=day_of(before) if before else None, limit=LOGS_PER_PAGE
     )
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    context = {"found": found, "form": form, "today": timezone.localdate(), "append": AppendForm()}
+    lines = documents.first_lines(user=person_of(request), days=[each.date for each in found.logs])
+    context: dict[str, Any] = {"found": found, "form": form, "today": timezone.localdate(), "append": AppendForm()}
+    context["logs"] = [(each, lines.get(each.date, "")) for each in found.logs]
     return show(request, "memory/logs.html", status=status, place="memory", tab="logs", **context)
 
 
@@ -332,13 +330,13 @@ def _number(text: str) -> int:
 @page_for_registered
 def notes(request: HttpRequest) -> HttpResponse:
     found = service.list_notes(user=person_of(request), after=position_in_address(request.GET.get("after")))
-    return show(request, "memory/notes.html", found=found, place="memory", tab="notes")
+    return show(request, "memory/notes.html", found=found, place="memory", tab="records")
 
 
 @page_for_registered
 def note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
-    return show(request, "memory/note.html", note=found, place="memory", tab="notes")
+    return show(request, "memory/note.html", note=found, place="memory", tab="records")
 
 
 @page_for_registered
@@ -346,113 +344,7 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
     found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
     if request.method != "POST":
         back = note_path(found.pk)
-        return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="notes")
+        return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="records")
     service.delete_note(user=person_of(request), note_id=found.pk)
     messages.success(request, _("Note deleted."))
-    return HttpResponseRedirect(reverse("memory:notes"))
-
-
-# --- Pages of memory records: create, list by type, project and tag, read, change and delete ---
-
-RECORDS_PER_PAGE = 30
-
-
-@page_for_registered
-def records(request: HttpRequest) -> HttpResponse:
-    form = RecordForm(request.POST or None)
-    if request.method != "POST":
-        return _list(request, form)
-    record = _note(request, form) if form.is_valid() else None
-    if record is None:
-        return _list(request, form, status=HTTPStatus.BAD_REQUEST)
-    messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("memory:records"))
-
-
-@page_for_registered
-def record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
-    return show(request, "memory/record.html", record=found, place="memory", tab="records")
-
-
-@page_for_registered
-def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    """If another change came first, the user sees it before replacing it."""
-    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
-    if request.method != "POST":
-        return _record_editor(request, found, RecordForm.of(found))
-    form = RecordForm(request.POST)
-    if not form.is_valid():
-        return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    held = form.held
-    try:
-        record_service.rewrite(
-            user=person_of(request),
-            record_id=found.id,
-            expected=[form.cleaned_data["state"]],
-            now=timezone.now(),
-            **held,
-        )
-    except InvalidInput as error:
-        form.complain(error)
-        return _record_editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
-    except Conflict:
-        mine = RecordForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
-        return _record_editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
-    messages.success(request, _("Saved."))
-    return HttpResponseRedirect(record_path(found.id))
-
-
-@page_for_registered
-def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = record_service.read(user=person_of(request), record_id=parse_id(record_id))
-    if request.method != "POST":
-        return show(
-            request,
-            "memory/delete_record.html",
-            record=found,
-            back=record_path(found.id),
-            place="memory",
-            tab="records",
-        )
-    record_service.delete(user=person_of(request), record_id=found.id)
-    messages.success(request, _("Record deleted."))
-    return HttpResponseRedirect(reverse("memory:records"))
-
-
-def _note(request: HttpRequest, form: RecordForm) -> record_service.RecordOutput | None:
-    """None, with the errors on the form, for an invalid record."""
-    try:
-        return record_service.create(user=person_of(request), now=timezone.now(), **form.held)
-    except InvalidInput as error:
-        form.complain(error)
-        return None
-
-
-def _record_editor(
-    request: HttpRequest,
-    found: record_service.RecordOutput,
-    form: RecordForm,
-    *,
-    status: int = HTTPStatus.OK,
-    **context: Any,
-) -> HttpResponse:
-    context |= {"record": found, "form": form, "back": record_path(found.id)}
-    return show(request, "memory/edit_record.html", status=status, place="memory", tab="records", **context)
-
-
-def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
-    requested = RecordFilter(request.GET)
-    fitting = requested.cleaned_data if requested.is_valid() else {}
-    found = record_service.list_records(
-        user=person_of(request),
-        type=fitting.get("type") or None,
-        project_id=fitting.get("project") or None,
-        tag=fitting.get("tag") or None,
-        after=position_in_address(request.GET.get("after")),
-        limit=RECORDS_PER_PAGE,
-    )
-    context = {"found": found, "requested": requested, "is_narrowed": any(fitting.values()), "form": form}
-    if not requested.is_valid():
-        status = HTTPStatus.BAD_REQUEST
-    return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)

@@ -15,14 +15,14 @@ from core.text import shortened
 from intake.chats.tree import conversation_path
 from intake.models import User
 from memory.models import MemoryDocument
-from memory.models.documents import ABOUT_ME
+from memory.models.documents import ABOUT_ME, PAST_RECORDS
 from memory.pages.common import document_path, note_path, record_path
+from memory.records import TODO_TYPES
 
 LINES = 3
 LINE_LENGTH = 90
-# A to-do in Markdown, and the types of records that are one.
+# A to-do in Markdown.
 OPEN_LINE = r"^\s*[-*+] \[ \] +(\S.*)$"
-OPEN_TYPES = ["todo", "to-do", "to_do", "task", "question", "open_question"]
 # The notes in which open lines are looked for, by the time of their last change.
 NOTES_READ = 30
 
@@ -35,10 +35,10 @@ PARTS = {
 
 HIDDEN = "hidden"
 
-_HOME = """
+_HOME = f"""
 WITH preferences AS (
     SELECT hidden_at_home FROM intake_chat_preferences WHERE user_id = %(user_id)s
-)
+), past AS MATERIALIZED ({PAST_RECORDS})
 (SELECT 'hidden' AS part, '' AS kind, NULL::uuid AS id, 0 AS number, NULL::date AS day, hidden_at_home AS text
    FROM preferences)
 UNION ALL
@@ -59,7 +59,7 @@ UNION ALL
 UNION ALL
 (SELECT 'open', 'record', id, 0, NULL, content
    FROM memory_records
-  WHERE user_id = %(user_id)s AND lower(type) = ANY(%(open_types)s)
+  WHERE user_id = %(user_id)s AND lower(type) = ANY(%(open_types)s) AND done_at IS NULL AND id NOT IN (TABLE past)
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
@@ -74,7 +74,7 @@ UNION ALL
 UNION ALL
 (SELECT 'new', 'record', id, 0, NULL, content
    FROM memory_records
-  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s
+  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND id NOT IN (TABLE past)
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
@@ -83,7 +83,7 @@ UNION ALL
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND source <> 'chat' AND last_active_at >= %(yesterday)s
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
-"""
+"""  # noqa: S608 - constants
 
 
 def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
@@ -98,7 +98,8 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
         "year_from": _beginning(user, _year_before(today)),
         "year_until": _beginning(user, _year_before(today) + timedelta(days=1)),
         "yesterday": _beginning(user, today - timedelta(days=1)),
-        "open_types": OPEN_TYPES,
+        "open_types": list(TODO_TYPES),
+        "today": today,
         "open_line": OPEN_LINE,
         "notes": NOTES_READ,
     }

@@ -283,7 +283,7 @@ def _words_to_open_at(pieces: Sequence[Piece]) -> str:
 
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
-        return gettext("Record")
+        return result.reference.first_line
     if result.reference.document is not None:
         named = result.reference.document
         return gettext("About me") if named == MemoryDocument.Kind.ABOUT.label else named

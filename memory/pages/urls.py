@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, files, searching
+from memory.pages import documents, files, records, searching
 
 app_name = "memory"
 
@@ -32,8 +32,12 @@ urlpatterns = [
     path("memory/logs/<str:date>/history/", documents.log_history, name="history_log"),
     path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
-    path("memory/records/", documents.records, name="records"),
-    path("memory/records/<str:record_id>/", documents.record, name="record"),
-    path("memory/records/<str:record_id>/edit/", documents.edit_record, name="edit_record"),
-    path("memory/records/<str:record_id>/delete/", documents.delete_record, name="delete_record"),
+    path("memory/preview/", records.preview, name="preview"),
+    path("memory/records/", records.kept, name="records"),
+    path("memory/records/<str:record_id>/", records.record, name="record"),
+    path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
+    path("memory/records/<str:record_id>/replace/", records.replace_record, name="replace_record"),
+    path("memory/records/<str:record_id>/tick/", records.tick_record, name="tick_record"),
+    path("memory/records/<str:record_id>/bring-back/", records.bring_back_record, name="bring_back_record"),
+    path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
 ]

@@ -1,7 +1,8 @@
 """Memory records over REST: create, list, read, change, delete; the tool `search_memory` searches them."""
 
+from datetime import date
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -22,13 +23,47 @@ from memory import records
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 
+MAX_TURN = 2**31 - 1
 LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
 PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 
 
-class RecordBody(Input):
+class RecordFacts(Input):
+    """What a record may say beside its text. In a change, null clears one."""
+
+    replaces: Annotated[
+        UUID | None,
+        Field(description="An own record that this one takes the place of: searches leave that one out from now on."),
+    ] = None
+    valid_from: Annotated[
+        date | None, Field(alias="validFrom", description="The first day on which it holds, YYYY-MM-DD.")
+    ] = None
+    valid_until: Annotated[
+        date | None,
+        Field(alias="validUntil", description="The last day on which it holds; later, searches leave it out."),
+    ] = None
+    done: Annotated[bool | None, Field(description="Of a to-do: whether it is done.")] = None
+    source_conversation: Annotated[
+        UUID | None, Field(alias="sourceConversation", description="The chat that it is kept from.")
+    ] = None
+    source_turn: Annotated[
+        int | None, Field(alias="sourceTurn", ge=1, le=MAX_TURN, description="The turn of that chat.")
+    ] = None
+
+    @property
+    def facts(self) -> records.Facts:
+        """Those that the body has."""
+        return self.model_dump(include=RecordFacts.model_fields.keys() & self.model_fields_set)
+
+    @property
+    def held(self) -> dict[str, Any]:
+        """The other fields."""
+        return self.model_dump(exclude=set(RecordFacts.model_fields))
+
+
+class RecordBody(RecordFacts):
     """The body of a new record."""
 
     content: Annotated[str, CONTENT_LIMIT, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
@@ -49,7 +84,7 @@ class RecordBody(Input):
     ] = []
 
 
-class RecordChange(Input):
+class RecordChange(RecordFacts):
     """Fields to change. Omitted fields keep their value."""
 
     content: Annotated[str | None, CONTENT_LIMIT] = None
@@ -71,6 +106,7 @@ class RecordQuery(Input):
     type: Annotated[PlainText | None, Field(max_length=MAX_LABEL_LENGTH)] = None
     project_id: Annotated[PlainText | None, Field(max_length=MAX_PROJECT_LENGTH)] = None
     tag: Annotated[PlainText | None, Field(max_length=MAX_LABEL_LENGTH)] = None
+    include_replaced: bool = False
     after: Annotated[str | None, Field(max_length=LONGEST_REFERENCE)] = None
     limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
 
@@ -98,6 +134,11 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             OpenApiParameter("type", LABEL, description="Only records of this type."),
             OpenApiParameter("project_id", PROJECT, description="Only records of this project; empty: of none."),
             OpenApiParameter("tag", LABEL, description="Only records with this tag."),
+            OpenApiParameter(
+                "include_replaced",
+                bool,
+                description="Also records that another one replaces, or whose last day is over.",
+            ),
             OpenApiParameter("after", CURSOR, description="Where the last list was left."),
             LIMIT,
         ],
@@ -111,27 +152,23 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             type=requested.type,
             project_id=requested.project_id,
             tag=requested.tag,
+            include_replaced=requested.include_replaced,
             after=_position(requested.after),
             limit=requested.limit,
         )
-        body = RecordList(records=found.rows, after=_as_text(found.more))
-        return Response(body.model_dump(mode="json"))
+        return Response({"records": [_data(row) for row in found.rows], "after": _as_text(found.more)})
 
     @extend_schema(
         operation_id="create_record",
         summary="Create a record",
         request=RecordBody,
-        responses={201: RecordOutput, **problems(400, 401, 413, 415, 503)},
+        responses={201: RecordOutput, **problems(400, 401, 404, 413, 415, 503)},
         examples=[EXAMPLE],
     )
     def create(self, request: Request) -> Response:
         body = validate(RecordBody, request.data)
-        made = records.create(
-            user=person_of(request),
-            now=timezone.now(),
-            **body.model_dump(),
-        )
-        return Response(made.model_dump(mode="json"), status=HTTPStatus.CREATED)
+        made = records.create(user=person_of(request), now=timezone.now(), facts=body.facts, **body.held)
+        return Response(_data(made), status=HTTPStatus.CREATED)
 
     @extend_schema(
         operation_id="read_record",
@@ -145,7 +182,8 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="change_record",
         summary="Change a memory record",
-        description="Omitted fields keep their value. With If-Match, only if the record still has that ETag.",
+        description="Omitted fields keep their value; null clears `replaces`, `validFrom`, `validUntil` and `done`. "
+        "With If-Match, only if the record still has that ETag.",
         parameters=[RECORD_ID, IF_MATCH, ETAG],
         request=RecordChange,
         responses={200: RecordOutput, **problems(400, 401, 404, 412, 413, 415, 503)},
@@ -157,7 +195,8 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             record_id=parse_id(record_id),
             expected=precondition_of(request, exists=False).expected,
             now=timezone.now(),
-            **body.model_dump(),
+            facts=body.facts,
+            **body.held,
         )
         return _response(changed)
 
@@ -173,7 +212,12 @@ class RecordViewSet(ActsAsCaller, ViewSet):
 
 
 def _response(record: RecordOutput) -> Response:
-    return Response(record.model_dump(mode="json"), headers={"ETag": as_etag(record.state)})
+    return Response(_data(record), headers={"ETag": as_etag(record.state)})
+
+
+def _data(record: RecordOutput) -> dict[str, Any]:
+    """Without the facts that the record does not have."""
+    return record.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _position(text: str | None) -> Position | None:

@@ -74,7 +74,7 @@ def repeats(query: str, message: str) -> bool:
     """Whether a message only asks what the query asks: nearly all of its words, and hardly any others."""
     if len(message) > LONGEST_QUESTION or not is_question(message):
         return False
-    of_query, of_message = _telling(query), _telling(message)
+    of_query, of_message = telling_words(query), telling_words(message)
     shared = sum(_has(word, of_message) for word in of_query)
     others = sum(not _has(word, of_query) for word in of_message)
     most = max(MOST_OTHERS, SHARE_OF_OTHERS * len(of_query))
@@ -111,7 +111,7 @@ def telling_sides(hit: Hit, segments: list[Segment]) -> list[Segment]:
 
 def _without_question(hit: Hit, message: str, unrelated: float) -> Hit:
     """A vector of both sides is mostly the longer one's: of an answer as long as the question, nothing is known."""
-    question = len(_telling(message))
+    question = len(telling_words(message))
     answer = max(0, hit.length - question)
     part = max(0, answer - question) / (answer + question) if answer else 0.0
     distance = hit.distance
@@ -125,7 +125,8 @@ def _without_question(hit: Hit, message: str, unrelated: float) -> Hit:
     )
 
 
-def _telling(text: str) -> list[str]:
+def telling_words(text: str) -> list[str]:
+    """Without function words and those that ask."""
     words = dict.fromkeys(_WORD.findall(fold(text)))
     return [word for word in words if word not in FUNCTION_WORDS and word not in _ASKING]
 

@@ -100,7 +100,8 @@ class HistoryRequest:
 
     `reads_time`: without either, dates in the query itself count, such as "last Tuesday". `rerank`: reorders the best
     results, if there is a reranker and it is in time. `project` and `exclude_session` limit it as `limited` does;
-    `is_open`: also to texts of no project.
+    `is_open`: also to texts of no project. `include_replaced`: also finds records that another one replaces, or whose
+    last day is over.
     """
 
     query: str
@@ -113,6 +114,7 @@ class HistoryRequest:
     project: str = ""
     is_open: bool = False
     exclude_session: str = ""
+    include_replaced: bool = False
 
     def __post_init__(self) -> None:
         if not without_nul(self.query).strip():
@@ -125,7 +127,8 @@ class HistoryRequest:
 class HistoryMatch:
     """`excerpt` is one text; `pieces` are the same by segment, for a page that shows them separately.
 
-    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age.
+    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age. `is_far`:
+    its meaning is beyond the model's `Calibration.near`.
     """
 
     reference: Reference
@@ -133,6 +136,7 @@ class HistoryMatch:
     relevance: float
     excerpt: Excerpt
     pieces: Sequence[Piece]
+    is_far: bool = False
 
 
 Counts = Mapping[HistoryScope, tuple[int, bool]]
@@ -377,7 +381,8 @@ def _asked(
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = parse_query(without_nul(request.query))
     since, until = moments_of(request.date_from, request.date_to, user.zone)
-    scope, window = dated(Scope(user, CORPORA_IN[request.scope], since, until), query), None
+    everything = Scope(user, CORPORA_IN[request.scope], since, until, includes_replaced=request.include_replaced)
+    scope, window = dated(everything, query), None
     if request.project or request.exclude_session:
         limit = partial(limited, project=request.project, is_open=request.is_open)
         scope = _reading(user, deadline, lambda: limit(scope, exclude_session=request.exclude_session))
@@ -468,7 +473,8 @@ def _shown(
                 segments = telling_sides(hit, segments)
                 # Of a message only the matching sides are shown.
                 shown = show(matching(segments, matcher) if reference.kind is Kind.MESSAGE else segments, matcher)
-                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces)
+                far = asked.is_far(hit)
+                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces, is_far=far)
                 yield match, shown.own_words
 
 

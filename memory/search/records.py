@@ -34,7 +34,8 @@ class MemorySearchQuery:
     """The query and its filters. An empty filter or None narrows nothing; conditions combine with AND.
 
     `min_similarity` is between 0 and 1; `top_k` is at least 1, and more than 50 is taken for 50. A record fits if it
-    is of any of the `types` and has any of the `tags`.
+    is of any of the `types` and has any of the `tags`. `include_replaced`: also finds one that another record replaces,
+    or whose last day is over.
     """
 
     text: str
@@ -43,6 +44,7 @@ class MemorySearchQuery:
     types: Sequence[str] = ()
     project_id: str | None = None
     tags: Sequence[str] = ()
+    include_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
         floor = max(0.0, query.min_similarity)
         good = {pk: similarity for pk, similarity in similarities.items() if similarity >= floor}
         # A record that was deleted meanwhile is no result.
-        records = MemoryRecord.objects.for_user(user).in_bulk(good)
+        records = MemoryRecord.objects.for_user(user).with_replacement(user).in_bulk(good)
         return [MemorySearchResult(RecordOutput.model_validate(records[pk]), good[pk]) for pk in good if pk in records]
 
 
@@ -142,22 +144,26 @@ def _nearest(
     query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
     condition = build_filter(query)
+    scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
     if condition is None:
-        return _nearest_of_all(user, embedder, vector, limit=limit)
-    return _nearest_fitting(condition, user=user, embedder=embedder, vector=vector, limit=limit)
+        return _nearest_of_all(scope, embedder, vector, limit=limit)
+    return _nearest_fitting(condition, scope=scope, embedder=embedder, vector=vector, limit=limit)
 
 
-def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
+def _nearest_of_all(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
     """The distances of the nearest records, the nearest first."""
-    scope = Scope(user, (Corpus.RECORD,))
     # All passages of a record rank in full.
     hits, _ = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
     return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}
 
 
-def _nearest_fitting(condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int) -> dict[UUID, float]:
+def _nearest_fitting(
+    condition: Q, *, scope: Scope, embedder: Embedder, vector: Vector, limit: int
+) -> dict[UUID, float]:
     """The same for matching records, however many other records are nearer."""
-    fitting = MemoryRecord.objects.for_user(user).filter(condition)
+    mine, user = MemoryRecord.objects, scope.user
+    fitting = mine.for_user(user) if scope.includes_replaced else mine.current(user, today=scope.today)
+    fitting = fitting.filter(condition)
     rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
     return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
 

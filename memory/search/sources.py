@@ -21,7 +21,7 @@ from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from core.ids import time_of_id
-from core.text import ELLIPSIS, shortened
+from core.text import ELLIPSIS, first_line, shortened
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
 from intake.models.conversations import with_pairs
 from memory.backends.embedders import Embedder, Vector
@@ -148,6 +148,11 @@ class HistoryQuestion:
         """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
         return not self.wants_everything and is_nearest_only(self._found.hits, self._found.calibration)
 
+    def is_far(self, hit: Hit) -> bool:
+        """Whether its meaning is beyond the model's `Calibration.near`; False if that is not known."""
+        found = self._done.get("found")
+        return isinstance(found, Found) and hit.distance is not None and hit.distance > found.calibration.near
+
     @property
     def is_cut(self) -> bool:
         """Whether more texts than those that were found may be relevant, or the time was up."""
@@ -261,6 +266,11 @@ class Reference:
     document: str | None = None
     is_note: bool = False
     record_id: UUID | None = None
+    # Of a record: the one that replaces it, since when, its last day, and what it is called.
+    replaced_by: UUID | None = None
+    replaced_on: date | None = None
+    valid_until: date | None = None
+    first_line: str = ""
     # Of a file: its name, its attachment, the number of the part, and the place of that, such as "page 3".
     file: str | None = None
     attachment_id: UUID | None = None
@@ -341,9 +351,18 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
 
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     found = {}
-    for record in MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids):
+    for record in MemoryRecord.objects.for_user(asked.user).with_replacement(asked.user).filter(pk__in=ids):
         day = asked.user.local_time(record.created_at).date()
-        reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk, project=record.project_id)
+        reference = Reference(
+            kind=Kind.MEMORY,
+            day=day,
+            record_id=record.pk,
+            project=record.project_id,
+            replaced_by=record.replaced_by,
+            replaced_on=record.replaced_on,
+            valid_until=record.valid_until,
+            first_line=first_line(record.content),
+        )
         found[record.pk, ONLY_CHUNK] = reference, record_entry(record).texts[0]
     return found
 

@@ -90,7 +90,7 @@ def test_pages_and_commands_are_a_few_letters_away(open_page, person):
     page.keyboard.press("Control+k")
     expect(palette(page)).to_be_focused()
     page.keyboard.type("logs")
-    expect(options(page).first).to_contain_text("Daily logs")
+    expect(options(page).first).to_contain_text("Journal")
     page.keyboard.press("Enter")
     page.wait_for_url("**/memory/logs/")
     page.keyboard.press("/")

@@ -309,12 +309,75 @@ def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path, inter
         given_up.start()
         assert process.stdout.readline() == "claude-code: 1 conversation, 1 turn\n"
         claude_code(folder, session="0000-2", text="And squash?")
-        assert process.stdout.readline() == "claude-code: 1 conversation, 1 turn\n"
+        assert process.stdout.readline() == "claude-code: 1 turn\n"
         _, err = interrupted(process)
         given_up.cancel()
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert said(alice) == ["And squash?", "How do I rebase?"]
+
+
+def watched_twice(recollect, folder, product, monkeypatch, between):
+    """`sync --watch`, which sees a change after the first look; what it uploaded in whole files by then, and after."""
+    sent, uploads = [], []
+
+    def once_more(watched):
+        yield {path.resolve() for _, path in watched}
+        sent.append(len(uploads))
+        between()
+        yield {path.resolve() for _, path in watched}
+
+    begun = importing._begun
+    monkeypatch.setattr(importing, "_begun", lambda *names: uploads.append(names) or begun(*names))
+    monkeypatch.setattr(importing, "changes", once_more)
+    status, out, err = recollect("sync", product, folder, "--watch")
+    assert (status, err.strip()) == (0, "")
+    return out.splitlines(), sent[0], len(uploads) - sent[0]
+
+
+def test_watching_appends_the_new_turns_of_a_session_alone(recollect, alice, tmp_path, monkeypatch):
+    path = claude_code(tmp_path)
+    more = {
+        "type": "user",
+        "uuid": "q-2",
+        "parentUuid": "0000-1-a",
+        "message": {"role": "user", "content": "And then?"},
+    }
+
+    def go_on():
+        with path.open("a") as file:
+            file.write(json.dumps({**more, "sessionId": "0000-1", "timestamp": "2026-03-01T12:01:00Z"}) + "\n")
+
+    lines, before, after = watched_twice(recollect, tmp_path, "claude-code", monkeypatch, go_on)
+    assert (lines, before, after) == (["claude-code: 1 conversation, 1 turn", "claude-code: 1 turn"], 1, 0)
+    assert said(alice) == ["And then?", "How do I rebase?"]
+    # The whole folder once more: nothing doubles.
+    client.write("sync", {})
+    assert recollect("sync", "claude-code", tmp_path)[1] == "claude-code: nothing\n"
+    assert Conversation.objects.for_user(alice).count() == 1
+
+
+def test_watching_sends_the_folder_of_a_file_that_is_no_session(recollect, alice, tmp_path, monkeypatch):
+    path = claude_code(tmp_path)
+    note = path.parent / "memory" / "tools.md"
+    note.parent.mkdir()
+
+    lines, before, after = watched_twice(
+        recollect, tmp_path, "claude-code", monkeypatch, lambda: note.write_text("# Tools\nUse uv.")
+    )
+    assert (before, after) == (1, 1)
+    assert lines[1] == "claude-code: 1 document"
+
+
+def test_watching_sends_folders_where_the_token_may_not_append(recollect, alice, tmp_path, monkeypatch):
+    claude_code(tmp_path)
+    scopes = [TokenScope.IMPORT, TokenScope.READ]
+    monkeypatch.setenv("RECOLLECT_TOKEN", create_token(user=alice, scopes=scopes).secret)
+    _, before, after = watched_twice(
+        recollect, tmp_path, "claude-code", monkeypatch, lambda: claude_code(tmp_path, session="0000-2", text="Squash?")
+    )
+    assert (before, after) == (1, 1)
+    assert said(alice) == ["How do I rebase?", "Squash?"]
 
 
 def test_watching_goes_on_where_the_server_was_down_at_its_start(recollect, alice, server, tmp_path, monkeypatch):

@@ -56,6 +56,8 @@ class Things:
     text: str = "987654321"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     record_state: str = "of-nobody"
+    todo: str = "0190c0de-0000-7000-8000-000000000001"
+    replaced: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
     memory_state: str = "1-nobody"
@@ -126,6 +128,9 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
+        todo = records.create(user=user, content=f"{text}, to do", type="todo", now=NOW)
+        replaced = records.create(user=user, content=f"{text}, once", now=NOW)
+        records.create(user=user, content=f"{text}, now", now=NOW, facts={"replaces": replaced.id})
         written = f"The {TOPIC} is {word}, a tower"
         documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
@@ -171,6 +176,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         ),
         record=str(record.id),
         record_state=record.state,
+        todo=str(todo.id),
+        replaced=str(replaced.id),
         token=str(made.id),
         client=client.client_id,
         connection=str(client.pk),

@@ -287,6 +287,7 @@ PAGES = [
     endpoint("memory/timeline/<str:month>/", "memory/timeline/{month}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/map/", GET=shows(), POST=shows(form={})),
     endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
+    endpoint("memory/context/change/", POST=changes(form={"leave": "0" * 32})),
     endpoint("memory/map/found/", GET=answers(query={"q": TOPIC}), POST=answers(query={"q": TOPIC}, form={})),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
@@ -328,6 +329,25 @@ PAGES = [
         GET=shows(),
         POST=changes(form={"content": TOPIC, "type": "note", "state": "{record_state}"}),
     ),
+    endpoint(
+        "memory/records/<str:record_id>/replace/",
+        "memory/records/{record}/replace/",
+        GET=shows(),
+        POST=changes(form={"content": f"Another {TOPIC}", "type": "note"}),
+    ),
+    endpoint(
+        "memory/records/<str:record_id>/tick/",
+        "memory/records/{todo}/tick/",
+        GET=answers(),
+        POST=changes(form={"done": "1"}),
+    ),
+    endpoint(
+        "memory/records/<str:record_id>/bring-back/",
+        "memory/records/{replaced}/bring-back/",
+        GET=answers(),
+        POST=changes(form={}),
+    ),
+    endpoint("memory/preview/", GET=answers(), POST=answers(form={"content": TOPIC})),
     endpoint(
         "memory/records/<str:record_id>/delete/",
         "memory/records/{record}/delete/",

@@ -23,6 +23,8 @@ ALL = "all"
 SUITES: dict[str, tuple[Callable[[], list[Verdict]], float]] = {
     "vec-02": (vec02.run, 1.0),
     "echo": (echo.run, echo.AT_LEAST),
+    "recall": (echo.recall, echo.RECALLED),
+    "recall-nothing": (echo.recall_nothing, echo.QUIET),
     "languages": (languages.run, languages.AT_LEAST),
     "files": (files.run, files.AT_LEAST),
 }

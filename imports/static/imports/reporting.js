@@ -120,8 +120,8 @@ export class Report {
     if (line.hidden) return;
     const time = vectors.seconds === null ? "" : gettext(" in about %(time)s", { time: seconds(vectors.seconds) });
     line.textContent = ngettext(
-      "Search by words is ready. Search by meaning is ready%(time)s (%(count)s passage left).",
-      "Search by words is ready. Search by meaning is ready%(time)s (%(count)s passages left).",
+      "Search by words is ready. Search by meaning follows%(time)s (%(count)s passage left).",
+      "Search by words is ready. Search by meaning follows%(time)s (%(count)s passages left).",
       vectors.waiting,
       { count: vectors.waiting.toLocaleString(language), time },
     );

@@ -7,14 +7,15 @@ export const THEMES = { light: gettext("Light colours"), dark: gettext("Dark col
 
 const YEAR_SECONDS = 31_536_000;
 
+/** `theme`, `text` or `width`, of this browser; without a value as if it had never been chosen. */
+export function chooseLook(name, value) {
+  if (value) document.documentElement.dataset[name] = value;
+  else delete document.documentElement.dataset[name];
+  document.cookie = `${name}=${value}; path=${HOME}; max-age=${value ? YEAR_SECONDS : 0}; samesite=lax`;
+}
+
 export function chooseTheme(theme) {
-  if (theme === "system") {
-    delete document.documentElement.dataset.theme;
-    document.cookie = `theme=; path=${HOME}; max-age=0; samesite=lax`;
-  } else {
-    document.documentElement.dataset.theme = theme;
-    document.cookie = `theme=${theme}; path=${HOME}; max-age=${YEAR_SECONDS}; samesite=lax`;
-  }
+  chooseLook("theme", theme === "system" ? "" : theme);
   showThemeColour();
   for (const button of document.querySelectorAll("[data-theme-button]")) name(button);
   checkChoice();

@@ -1,9 +1,46 @@
 /** Writing notes: Ctrl+S or Ctrl+Enter saves, and nobody leaves words that are not saved by accident. */
 
+import { csrfCookie, parseHtml, write } from "../intake/dom.js";
+
 // On a phone the tab of this page may be beyond the edge.
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 for (const form of document.querySelectorAll("[data-note]")) watch(form);
+
+for (const button of document.querySelectorAll("[data-preview]")) preview(button);
+
+/** Shows the text as it will be read in place of its field, and the field again. */
+function preview(button) {
+  const form = button.closest("form");
+  const field = form.querySelector("textarea:not([readonly])");
+  const shown = document.createElement("div");
+  shown.className = "prose note";
+  shown.tabIndex = 0;
+  shown.dir = "auto";
+  shown.hidden = true;
+  field.after(shown);
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    if (shown.hidden) {
+      const page = await rendered(button.dataset.preview, field.value, form.elements.csrfmiddlewaretoken.value);
+      if (!page) return;
+      shown.replaceChildren(...page.body.childNodes);
+    }
+    shown.hidden = !shown.hidden;
+    field.hidden = !shown.hidden;
+    button.ariaPressed = String(!shown.hidden);
+    (shown.hidden ? field : shown).focus({ preventScroll: true });
+  });
+}
+
+async function rendered(address, content, token) {
+  try {
+    const response = await write(address, { method: "POST", csrfToken: csrfCookie() || token, body: new URLSearchParams({ content }) });
+    return response.ok ? parseHtml(await response.text()) : null;
+  } catch {
+    return null;
+  }
+}
 
 function watch(form) {
   // As the server sent it: somebody may write before this runs.

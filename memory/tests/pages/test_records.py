@@ -3,12 +3,14 @@
 import re
 from datetime import timedelta
 from html import unescape
+from urllib.parse import unquote
 
 import pytest
 from django.urls import reverse
 
-from intake.tests.factories import NOW
-from memory import records
+from intake.chats.tree import conversation_path
+from intake.tests.factories import NOW, a_turn
+from memory import documents, records
 from memory.models.documents import MAX_RECORD_LENGTH
 from memory.tests.pages.pages import (
     HOSTILE,
@@ -113,3 +115,97 @@ def test_a_record_is_edited_and_of_two_who_do_so_the_second_sees_what_the_first_
     send(client, path, **{**form, "content": "We chose SQLite", "state": state_on(page)})
     assert records.read(user=alice, record_id=noted.id).content == "We chose SQLite"
     assert "Enter some text." in send(client, path, status=400, **{**form, "content": ""})
+
+
+def add(user, content="The worktop is oak", *, type="fact", replaces=None, **facts):
+    return records.create(user=user, content=content, type=type, now=NOW, facts={"replaces": replaces, **facts})
+
+
+def act(client, name, record, **form):
+    return client.post(reverse(f"memory:{name}", args=[record.id]), form)
+
+
+def test_a_record_is_replaced_shown_struck_through_and_brought_back(client, alice):
+    oak = add(alice)
+    form = {"content": "The worktop is walnut", "type": "fact", "valid_from": "2026-03-01"}
+    assert act(client, "replace_record", oak, **form).status_code == 302
+    assert contents_on(page_of(client, RECORDS)) == ["The worktop is walnut"]
+    page = page_of(client, RECORDS, replaced="1")
+    assert contents_on(page) == ["The worktop is walnut", "<del>The worktop is oak</del>"]
+    walnut = records.list_records(user=alice).rows[0]
+    assert f'href="{reverse("memory:record", args=[walnut.id])}">this one</a>' in page
+    assert act(client, "bring_back_record", oak).status_code == 302
+    assert set(contents_on(page_of(client, RECORDS))) == {"The worktop is oak", "The worktop is walnut"}
+
+
+def test_what_cannot_replace_a_record_is_said_on_the_form(client, alice):
+    oak = add(alice)
+    add(alice, "The worktop is walnut", replaces=oak.id)
+    response = act(client, "replace_record", oak, content="Maple", type="fact")
+    assert response.status_code == 400
+    assert "was already replaced by" in unescape(response.content.decode())
+
+
+def test_a_todo_is_ticked_in_the_list_which_stays_narrowed(client, alice):
+    todo = add(alice, "Oil the worktop", type="todo")
+    response = act(client, "tick_record", todo, done="1", query="type=todo")
+    assert response["Location"] == f"{RECORDS}?type=todo"
+    assert records.read(user=alice, record_id=todo.id).done_at is not None
+    assert 'aria-pressed="true"' in page_of(client, RECORDS, type="todo")
+    act(client, "tick_record", todo, done="")
+    assert records.read(user=alice, record_id=todo.id).done_at is None
+
+
+def test_only_a_todo_is_ticked(client, alice):
+    assert act(client, "tick_record", add(alice), done="1").status_code == 302
+    assert records.list_records(user=alice).rows[0].done_at is None
+
+
+def test_records_and_notes_are_one_list_by_time_page_by_page(client, alice):
+    for number in range(20):
+        at = NOW + timedelta(minutes=number)
+        records.create(user=alice, content=f"record {number}", now=at)
+        documents.create_note(user=alice, title=f"note {number}", content="x", at=at + timedelta(seconds=1))
+    first = page_of(client, RECORDS)
+    [after] = re.findall(r'href="\?after=([^"&]+)"', first)
+    second = page_of(client, RECORDS, after=unquote(after))
+    texts = [re.sub("<[^>]+>", "", text) for text in contents_on(first) + contents_on(second)]
+    assert texts == [f"{kind} {number}" for number in reversed(range(20)) for kind in ("note", "record")]
+    assert len(contents_on(first)) == 30
+
+
+def test_the_list_is_searched_and_narrowed_by_kind(client, alice):
+    add(alice)
+    add(alice, "Oil the oak worktop", type="Task")
+    documents.create_note(user=alice, title="Oak", content="A tree", at=NOW)
+    assert len(contents_on(page_of(client, RECORDS, q="oak"))) == 3
+    assert contents_on(page_of(client, RECORDS, q="oak", type="todo")) == ["Oil the oak worktop"]
+    assert len(contents_on(page_of(client, RECORDS, q="tree", type="note"))) == 1
+    assert contents_on(page_of(client, RECORDS, q="tree worktop")) == []
+
+
+def test_a_record_is_called_by_its_first_line(client, alice):
+    record = add(alice, "# The worktop\n\nIt is oak")
+    assert '<h1 dir="auto">The worktop</h1>' in page_of(client, reverse("memory:record", args=[record.id]))
+
+
+def test_a_record_shows_the_turn_it_was_kept_from_while_that_is_there(client, alice):
+    turn = a_turn(alice, "The worktop is oak")
+    record = add(alice, source_conversation=turn.conversation_id, source_turn=turn.turn_number)
+    path = reverse("memory:record", args=[record.id])
+    link = f'href="{conversation_path(turn.conversation_id, turn_number=turn.turn_number)}"'
+    assert link in page_of(client, path)
+    turn.delete()
+    assert link not in page_of(client, path)
+
+
+def test_when_a_record_holds_is_edited(client, alice):
+    record = add(alice)
+    form = {"content": "The worktop is oak", "type": "fact", "state": record.state}
+    days = {"valid_from": "2026-03-01", "valid_until": "2026-03-02"}
+    assert act(client, "edit_record", record, **form, **days).status_code == 302
+    found = records.read(user=alice, record_id=record.id)
+    assert (str(found.valid_from), str(found.valid_until)) == tuple(days.values())
+    form["state"] = found.state
+    page = act(client, "edit_record", found, **form, valid_from="2026-03-02", valid_until="2026-03-01")
+    assert (page.status_code, "before the first" in page.content.decode()) == (400, True)

@@ -1,5 +1,7 @@
 """Memory records over REST: noted, listed, read, deleted; each refusal a problem in the contract's words."""
 
+import json
+
 import pytest
 from django.test import Client
 
@@ -186,3 +188,44 @@ def test_a_record_is_changed_where_one_says_and_found_by_its_new_words(api, alic
     ]
     assert ["We chose PostgreSQL" in answer["text"] for answer in found] == [True, False]
     assert_problem(send(api.patch, f"{URL}{uuid7()}/", {"content": "x"}), 404, "not_found")
+
+
+def change(api, record_id, body):
+    return api.patch(f"{URL}{record_id}/", json.dumps(body), content_type="application/json")
+
+
+def test_a_record_replaces_another_which_the_list_leaves_out(api):
+    oak = post(api, {"content": "The worktop is oak"}).json()
+    walnut = post(api, {"content": "The worktop is walnut", "replaces": oak["id"], "validFrom": "2026-03-01"}).json()
+    assert (walnut["replaces"], walnut["validFrom"]) == (oak["id"], "2026-03-01")
+    assert [record["id"] for record in api.get(URL).json()["records"]] == [walnut["id"]]
+    found = {record["id"]: record for record in api.get(URL, {"include_replaced": "true"}).json()["records"]}
+    assert found[oak["id"]] | {"replacedBy": walnut["id"], "replacedOn": "2026-03-01"} == found[oak["id"]]
+    assert_problem(post(api, {"content": "Maple", "replaces": oak["id"]}), 400, "validation_error", "replaces")
+    assert_problem(post(api, {"content": "Maple", "replaces": str(uuid7())}), 404, "not_found")
+    assert change(api, walnut["id"], {"replaces": None}).status_code == 200
+    assert {record["id"] for record in api.get(URL).json()["records"]} == {oak["id"], walnut["id"]}
+
+
+def test_a_todo_is_marked_as_done_and_as_open(api):
+    made = post(api, {"content": "Oil the worktop", "type": "todo"}).json()
+    assert "doneAt" not in made
+    assert change(api, made["id"], {"done": True}).json()["doneAt"]
+    assert change(api, made["id"], {"tags": ["x"]}).json()["doneAt"]
+    assert "doneAt" not in change(api, made["id"], {"done": None}).json()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"validFrom": "tomorrow"}, "validFrom"),
+        ({"validUntil": "2026-13-01"}, "validUntil"),
+        ({"validFrom": "2026-03-02", "validUntil": "2026-03-01"}, "validUntil"),
+        ({"replaces": "oak"}, "replaces"),
+        ({"done": True}, "done"),
+        ({"valid_from": "2026-03-01"}, "valid_from"),
+    ],
+)
+def test_a_wrong_fact_is_refused_naming_the_field(api, body, field):
+    assert_problem(post(api, {"content": "The worktop is oak", **body}), 400, "validation_error", field)
+    assert not MemoryRecord.objects.exists()

@@ -1,0 +1,140 @@
+"""`make release` in a scratch repository: what it makes, and what it refuses without a change."""
+
+import shutil
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+
+from config import VERSION
+from config.ops.release import dated
+from config.stack import StackError
+from config.stack.paths import BASE_DIR
+
+NEXT = f"{int(VERSION.split('.')[0]) + 1}.0.0"
+# Of the project's files those that a release reads; the wheel holds what there is of the folders.
+FILES = ("CHANGELOG.md", "LICENSE", "manage.py", "pyproject.toml", ".gitignore")
+FOLDERS = (
+    "agent_tools",
+    "config",
+    "core",
+    "evals",
+    "imports",
+    "intake",
+    "memory",
+    "recollect_cli",
+    "requirements",
+    "testing",
+)
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "tests", "static", "locale")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name in FILES:
+        shutil.copy(BASE_DIR / name, tmp_path / name)
+    for name in FOLDERS:
+        shutil.copytree(BASE_DIR / name, tmp_path / name, ignore=LEFT_OUT)
+    changelog = tmp_path / "CHANGELOG.md"
+    before, _, after = changelog.read_text().partition("## Unreleased\n")
+    changelog.write_text(f"{before}## Unreleased\n\n- Something new.\n\n## {after.partition(chr(10) + '## ')[2]}")
+    git(tmp_path, "init", "--quiet")
+    for name, value in (("user.name", "Test"), ("user.email", "test@example.com")):
+        git(tmp_path, "config", name, value)
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def commit(folder):
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "All")
+
+
+def released(folder, version=NEXT):
+    command = [sys.executable, "-m", "config.ops.release", version]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def assert_refused(repository, done, sentence):
+    """In one sentence, and with nothing made."""
+    assert (done.returncode, done.stdout) == (1, "")
+    assert sentence in done.stderr and len(done.stderr.splitlines()) == 1
+    assert VERSION in (repository / "config/__init__.py").read_text()
+    assert len(git(repository, "log", "--oneline").splitlines()) == 1
+    assert not (repository / "dist").exists()
+
+
+def test_a_release_has_a_tag_a_dated_section_a_wheel_a_bill_and_checksums(repository):
+    done = released(repository)
+    assert done.returncode == 0, done.stderr
+    assert git(repository, "tag") == f"v{NEXT}\n"
+    assert git(repository, "status", "--porcelain") == ""
+    assert git(repository, "log", "-1", "--format=%s") == f"Release {NEXT}\n"
+    changelog = (repository / "CHANGELOG.md").read_text()
+    assert f"## Unreleased\n\n## {NEXT} - 20" in changelog
+    assert f'VERSION = "{NEXT}"' in (repository / "config/__init__.py").read_text()
+    made = sorted(path.name for path in (repository / "dist").iterdir())
+    wheel = f"recollect_server-{NEXT}-py3-none-any.whl"
+    assert made == [f"recollect-{NEXT}.cdx.json", f"recollect-{NEXT}.sha256", wheel]
+    check = ["sha256sum", "--check", "--strict", f"recollect-{NEXT}.sha256"]
+    assert subprocess.run(check, cwd=repository / "dist", check=False, capture_output=True).returncode == 0
+    assert f'"version": "{NEXT}"' in (repository / "dist" / made[0]).read_text()
+    assert_refused_again(repository)
+
+
+def assert_refused_again(repository):
+    again = released(repository)
+    assert again.returncode == 1 and f"is not above {NEXT}" in again.stderr
+
+
+def test_a_tree_with_changes_is_refused(repository):
+    (repository / "manage.py").write_text("changed")
+    assert_refused(repository, released(repository), "Not everything is committed (manage.py): commit it")
+    (repository / "notes").touch()
+    assert_refused(repository, released(repository), "(manage.py and 1 more)")
+
+
+def test_a_tag_that_exists_is_refused(repository):
+    git(repository, "tag", f"v{NEXT}")
+    assert_refused(repository, released(repository), f"The tag v{NEXT} exists")
+
+
+@pytest.mark.parametrize("version", ["", "1.1", "v9.0.0", "9.0.0 beta", VERSION, "0.3.0"])
+def test_a_version_that_is_none_or_not_above_the_last_is_refused(repository, version):
+    sentence = "is not above" if version in (VERSION, "0.3.0") else "is not a version: name one"
+    assert_refused(repository, released(repository, version), sentence)
+
+
+def test_a_failure_on_the_way_leaves_the_repository_as_it_was(repository):
+    (repository / "requirements/local.txt").write_text("damaged\n")
+    git(repository, "commit", "--quiet", "--all", "--amend", "--message", "All")
+    done = released(repository)
+    assert done.returncode == 1 and "neither a pinned version nor a hash" in done.stderr
+    assert git(repository, "status", "--porcelain") == git(repository, "tag") == ""
+    assert VERSION in (repository / "config/__init__.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "changelog",
+    [
+        "# Changelog\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
+        "# Changelog\n\n## Unreleased\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
+        "# Changelog\n\n## Unreleased\n\n### Changed\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
+    ],
+)
+def test_a_changelog_with_nothing_new_is_refused(changelog):
+    with pytest.raises(StackError, match="has no line under"):
+        dated(changelog, "1.1.0", today=date(2026, 12, 1))
+
+
+def test_the_first_release_of_all_needs_no_earlier_section():
+    found = dated("# Changelog\n\n## Unreleased\n\n- New.\n", "1.1.0", today=date(2026, 12, 1))
+    assert found == "# Changelog\n\n## Unreleased\n\n## 1.1.0 - 2026-12-01\n\n- New.\n"
