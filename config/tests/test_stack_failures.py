@@ -37,8 +37,7 @@ MOUNTED = 400 * 2**20
 HANGS_SECONDS = 30
 SUPERVISOR = """
 import sys
-from config.stack import processes, supervisor
-processes.LONGEST_WAIT_SECONDS = 3
+from config.stack import supervisor
 supervisor.HANGS_SECONDS = int(sys.argv.pop(1))
 from config.stack.__main__ import main
 main()
