@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from math import inf, log
 from typing import Any
 
-import openai
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -118,6 +117,10 @@ class RerankEndpoint(Reranker):
         self._model = model
         # Text Embeddings Inference calls the documents `texts`, and refuses the other name.
         self._field = "documents"
+        # Imported here: it takes half of the time in which Django starts, and few installations have an endpoint.
+        import openai
+
+        self._openai = openai
         # One attempt: the user is waiting and has results already. See the embedding endpoint for the key.
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
 
@@ -126,13 +129,13 @@ class RerankEndpoint(Reranker):
         if not texts:
             return []
         try:
-            with self._endpoint.call(openai.APITimeoutError):
+            with self._endpoint.call(self._openai.APITimeoutError):
                 answer = self._ask(query, texts, seconds)
         except LeftAlone as error:
             raise RerankerError(str(error)) from None
-        except openai.APITimeoutError:
+        except self._openai.APITimeoutError:
             return []
-        except openai.OpenAIError as error:
+        except self._openai.OpenAIError as error:
             # `from None`: the vendor's message may quote the text or the key, and would be logged with ours.
             raise RerankerError(f"The rerank endpoint failed ({type(error).__name__}).") from None
         return _log_odds(_read(answer, len(texts)))
@@ -143,7 +146,7 @@ class RerankEndpoint(Reranker):
             body["model"] = self._model
         try:
             return self._client.post("/rerank", cast_to=object, body=body, options={"timeout": seconds})
-        except openai.UnprocessableEntityError:
+        except self._openai.UnprocessableEntityError:
             if self._field == "texts":
                 raise
             self._field = "texts"
