@@ -194,10 +194,11 @@ def test_the_menu_of_a_turn_is_a_menu_for_the_keyboard_too(open_page, person):
     button.focus()
     page.keyboard.press("ArrowDown")
     expect(button).to_have_attribute("aria-expanded", "true")
-    for name in ("Go on from here in a new chat", "Delete this turn", re.compile("^About this answer some-model")):
+    rest = ("Go on from here in a new chat", "Delete this turn", re.compile("^About this answer some-model"))
+    for name in ("Remember this answer", "Remember my message", *rest):
         expect(page.get_by_role("menuitem", name=name)).to_be_focused()
         page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("menuitem", name="Go on from here in a new chat")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Remember this answer")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("menu")).to_be_hidden()
     expect(button).to_be_focused()
