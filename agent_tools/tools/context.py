@@ -55,8 +55,8 @@ MOST_RECALLED, MOST_LOOKED_AT = 3, 10
 # The relevance from which a text is recalled beside a prompt (docs/decisions/0063): beside a question, beside one from
 # which it is far in meaning, and beside a prompt that asks nothing.
 FLOOR, FLOOR_IF_FAR, FLOOR_OF_ORDERS = 0.02, 0.1, 0.4
-# "do it" says nothing that could be looked for.
-FEWEST_WORDS = 2
+# "ok" and "and then?" say nothing that could be looked for; a longer word alone may be a subject.
+WORD_ALONE = 5
 # Of a message that stands beside its answer, and of a title.
 MESSAGE_LENGTH, LONGEST_NAME = 120, 40
 IN_NOTES, SAVED = _("In MEMORY.md"), _("Saved on purpose")
@@ -173,7 +173,8 @@ def prompt_context(
 
 
 def _is_worth_searching(prompt: str) -> bool:
-    return any(each.isdigit() for each in prompt) or len(telling_words(prompt)) >= FEWEST_WORDS
+    words = telling_words(prompt)
+    return len(words) > 1 or any(len(word) >= WORD_ALONE for word in words) or any(map(str.isdigit, prompt))
 
 
 # --- The lines that a person has left out for good ---

@@ -163,7 +163,7 @@ def test_no_tool_embeds_its_query_in_a_transaction(tool, monkeypatch):
 
     monkeypatch.setattr(kind, "embed_query", watched)
     if "query" in tool.input_model.model_fields:
-        asked = {"query": "cat", **({"for": "prompt"} if tool.name == "get_context" else {})}
+        asked = {"query": "my grey cat", **({"for": "prompt"} if tool.name == "get_context" else {})}
         tool.call(asked, user=alice)
         assert seen == [False]
         seen.clear()

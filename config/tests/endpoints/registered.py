@@ -100,7 +100,6 @@ def both(
 PASSKEY = "settings/account/factors/passkeys/<int:pk>"
 A_FILE = ContentFile(b"A file like any other", name="file.txt")
 ANY_MATCH = {"If-Match": "*"}
-PROMPT = f"What is our {TOPIC} called?"
 TEXT = {"content": f"A new {TOPIC}"}
 ASKED = {
     "response_type": "code",
@@ -114,9 +113,9 @@ ASKED = {
 TOOLS: dict[str, list[Probe]] = {
     "get_context": [
         shows(body={"for": "session", "maxTokens": 4000}),
-        shows(body={"for": "prompt", "query": PROMPT}),
+        shows(body={"for": "prompt", "query": TOPIC}),
         shows(body={"for": "session", "project": "{project}", "session": "{conversation}"}),
-        shows(body={"for": "prompt", "query": PROMPT, "project": "{project}"}),
+        shows(body={"for": "prompt", "query": TOPIC, "project": "{project}"}),
     ],
     "search_chat_history": [
         shows(body={"query": TOPIC}),
