@@ -88,6 +88,7 @@ def _embedder_is_of_use() -> bool:
 # through no proxy.
 
 CAP = 10_000
+_LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^()\s]{1,500}\)")
 # This machine, and private addresses (RFC 1918, RFC 4193).
 PRIVATE = [
     ipaddress.ip_network(each)
@@ -279,7 +280,7 @@ def _entries(section: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         heading, _line, body = part.partition("\n")
         entries = (" ".join(entry.split()) for entry in re.split(r"^- ", body, flags=re.MULTILINE)[1:])
         # A link leads to a file of the repository, which is not served.
-        yield heading, tuple(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry).replace("`", "") for entry in entries)
+        yield heading, tuple(_LINK.sub(r"\1", entry).replace("`", "") for entry in entries)
 
 
 @lru_cache(maxsize=1)
