@@ -74,7 +74,8 @@ UNION ALL
 UNION ALL
 (SELECT 'new', 'record', id, 0, NULL, content
    FROM memory_records
-  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND id NOT IN (TABLE past)
+  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND source_conversation IS NULL
+    AND id NOT IN (TABLE past)
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL

@@ -81,6 +81,10 @@ def test_what_agents_brought_since_yesterday_is_new_and_what_was_chatted_is_not(
     a_chat(alice, NOW - timedelta(hours=20), "In the chat", title="In the chat")
     a_chat(alice, NOW - timedelta(days=3), "Long ago", title="Long ago", source="codex")
     records.create(user=alice, content="The gate code is 4711", type="fact", tags=(), now=NOW - timedelta(hours=1))
+    kept = a_turn(alice, "The ferry leaves at 7:40", said_at=NOW)
+    with acting_as(alice):
+        facts = {"source_conversation": kept.conversation_id, "source_turn": kept.turn_number}
+        records.create(user=alice, content="Kept by hand from a chat", now=NOW, facts=facts)
     assert parts_of(alice)["new"] == ["The gate code is 4711", "From an agent"]
 
 
