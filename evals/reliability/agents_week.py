@@ -32,7 +32,8 @@ AGENTS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini", "openco
 PROJECTS = ("quartz", "maple", "heron")
 FACTS = ("the port is 54{n:02}", "the owner is team {n}", "the limit is {n}0 requests", "the mirror is host-{n}")
 # As JSON has it. The instructions name the tag, without a line end after it.
-BLOCK = re.compile(r"<recollect-context>\\n(.*?)</recollect-context>", re.DOTALL)
+# Gemini CLI writes the marks of tags as entities.
+BLOCK = re.compile(r"(?:<|&lt;)recollect-context(?:>|&gt;)\\n(.*?)(?:<|&lt;)/recollect-context(?:>|&gt;)", re.DOTALL)
 FAILURES = ("down", "hung", "500", "wrong token", "slow", "no disk", "broken JSON")
 SLOW_SECONDS = 5
 LONGEST_RUN = 120
