@@ -341,9 +341,11 @@ def failing(machine: Machine, failure: str, address: str) -> Iterator[None]:
         changed = {"url": address if failure in ("wrong token", "no disk") else here}
         machine.configure(**changed, **({"token": "0" * 64} if failure == "wrong token" else {}))
         if failure == "no disk":
-            # A folder within a file: each write fails, as on a full disk.
-            (machine.folder / "full").write_text("")
-            machine.environment["XDG_STATE_HOME"] = str(machine.folder / "full" / "state")
+            # A file where our folder would be: each write of a hook fails, as on a full disk, and none of the agent's.
+            state = machine.folder / "full"
+            state.mkdir()
+            (state / "recollect").write_text("")
+            machine.environment["XDG_STATE_HOME"] = str(state)
         try:
             yield
         finally:
