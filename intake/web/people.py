@@ -1,7 +1,7 @@
 """The pages of staff about accounts: who is here, invitations, what is used in figures, and what staff and others did.
 
-A person's figures are counted while acting as that person, one person after another: the database shows staff nobody's
-rows, and no text is read here.
+The figures of each person are counted with that person's own access, because the database hides all personal rows from
+staff. No text is read here.
 """
 
 import time
