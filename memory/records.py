@@ -12,6 +12,7 @@ from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
+from core.isolation.acting import project_for
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
@@ -109,6 +110,7 @@ def create(
     """Save a record. Raises `InvalidInput` that names the wrong field, `NotFound` for a record to replace that is
     missing or another user's, `QuotaExceeded` and `RateLimited`.
     """
+    project_id = project_for(user, project_id)
     held = _checked(content=content, type=type, project_id=project_id, tags=tags)
     row = MemoryRecord(user=user, created_at=now, **held)
     _set(row, facts or {}, now=now)
@@ -156,7 +158,7 @@ def rewrite(
         held = _checked(
             content=row.content if content is None else content,
             type=row.type if type is None else type,
-            project_id=row.project_id if project_id is None else project_id,
+            project_id=row.project_id if project_id is None else project_for(user, project_id),
             tags=row.tags if tags is None else tags,
         )
         quotas.take_growth(user.pk, before=row.content, after=held["content"])

@@ -126,6 +126,7 @@ EXAMPLE = OpenApiExample(
 class RecordViewSet(ActsAsCaller, ViewSet):
     # A token that cannot read a record must not change it.
     answers_with = ("PATCH",)
+    takes_bound = ("GET", "POST", "PATCH")
 
     @extend_schema(
         operation_id="list_records",
