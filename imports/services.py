@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import F, Q, Sum
 from pydantic import Field
 
 from core.errors import (
@@ -41,7 +41,6 @@ from intake.chats import quotas
 from intake.models import Activity, User
 
 PAGE = 30
-_NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")
 MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024

@@ -108,7 +108,10 @@ def day_of(text: str) -> date:
 
 
 def project_of(request: HttpRequest) -> str:
-    """The project whose document the address names; empty for the general one. Raises `NotFound` for no possible name."""
+    """The project whose document the address names; empty for the general one.
+
+    Raises `NotFound` for what can be no name.
+    """
     project = request.GET.get("project", "").strip()
     if len(project) > MAX_PROJECT_LENGTH or "\0" in project:
         raise NotFound
