@@ -28,7 +28,9 @@ from agent_tools.models import TokenScope
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as, binding_of, project_for, read_as
 from core.logs import TOOL_CALLS
+from core.text import project_label
 from core.validation import Output, validate
+from intake.chats.projects import label_of
 from intake.models import User
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
@@ -148,7 +150,10 @@ def in_project(requested: AnyInput, user: User) -> AnyInput:
     Raises `InsufficientScope` if it names another one.
     """
     named = {name: getattr(requested, name) or "" for name in PROJECT_FIELDS if name in type(requested).model_fields}
-    return requested.model_copy(update={name: project_for(user, label) for name, label in named.items()})
+    with acting_as(user):
+        # Maybe by a folder or repository that belongs to it.
+        labels = {name: label_of(user=user, label=project_label(label)) for name, label in named.items()}
+    return requested.model_copy(update={name: project_for(user, label) for name, label in labels.items()})
 
 
 def without_fields(data: Any, names: frozenset[str]) -> Any:

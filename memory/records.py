@@ -188,8 +188,8 @@ def list_records(
     limit: int = MAX_RECORDS,
 ) -> ListPage[RecordOutput]:
     """The `limit` (1 to 100) newest records after `after` that match every filter; without those that are replaced or
-    past their last day, unless `include_replaced`. `words`: all of these are in its content, in any case.
-    `is_todo`: only to-dos, open and done.
+    past their last day, unless `include_replaced`, and without a project also without those of closed ones. `words`:
+    all of these are in its content, in any case. `is_todo`: only to-dos, open and done.
     """
     mine = MemoryRecord.objects.for_user(user)
     found = mine if include_replaced else MemoryRecord.objects.current(user, today=today_of(user))
@@ -200,8 +200,7 @@ def list_records(
         found = found.alias(lower=Lower("type")).filter(lower__in=TODO_TYPES)
     if type is not None:
         found = found.filter(type=type)
-    if project_id is not None:
-        found = found.filter(project_id=project_id)
+    found = found.of_project(user, project_id, field="project_id")
     if tag is not None:
         found = found.filter(tags__contains=[tag])
     page = page_of(found, by="created_at", after=after, size=limit)

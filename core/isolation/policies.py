@@ -77,16 +77,20 @@ def _revoke(table: str, roles: Roles) -> str:
 
 # --- The rows of a caller who is bound to a project: a role of its own, with its own policies ---
 # A table that is not named here shows such a caller nothing. Everybody else acts as the web role, whose policies stay
-# one equality: they cost nothing more. `manage.py migrate` applies these, on servers that have the role. A Citus cluster
-# allows no subquery in a policy, so it has none.
+# one equality: they cost nothing more. `manage.py migrate` applies these, on servers that have the role. A Citus
+# cluster allows no subquery in a policy, so it has none.
 
 PROJECT = "nullif(current_setting('app.project', true), '')"
 _MINE = f"user_id = {USER}"
-_CHATS = f"SELECT id FROM intake_conversations WHERE {_MINE} AND project = {PROJECT}"
+_CHATS = f"SELECT id FROM intake_conversations WHERE {_MINE} AND project = {PROJECT}"  # noqa: S608 - constants
 # The policies of these tables leave in them what is of the project.
-_FILES = f"SELECT id FROM attachments WHERE {_MINE}"
-_CONTENTS = f"SELECT sha256 FROM attachments WHERE {_MINE}"
-_DOCUMENTS = f"SELECT id FROM memory_documents WHERE {_MINE}"
+_FILES = f"SELECT id FROM attachments WHERE {_MINE}"  # noqa: S608 - constants
+_CONTENTS = f"SELECT sha256 FROM attachments WHERE {_MINE}"  # noqa: S608 - constants
+_DOCUMENTS = f"SELECT id FROM memory_documents WHERE {_MINE}"  # noqa: S608 - constants
+_SOURCES = " UNION ALL ".join(
+    f"SELECT id FROM {table} WHERE {_MINE}"  # noqa: S608 - constants
+    for table in ("intake_conversations", "attachments", "memory_records", "memory_documents")
+)
 _ADD, _WRITE = ("SELECT", "INSERT"), ("SELECT", "INSERT", "UPDATE")
 
 # By table: which rows, and the rights on them. Nothing is deleted but what a write replaces: a deletion also looks for
@@ -108,19 +112,12 @@ BOUND: dict[str, tuple[str, Rights]] = {
     "imports": (_MINE, EVERYTHING),
     "imported_items": (_MINE, EVERYTHING),
     "imported_changes": (_MINE, EVERYTHING),
-    # The index: stems, numbers and vectors, without a text. How rare a word is counts over all of the user's texts. A
-    # search of a bound caller names the sources that it may find, and their texts are read from the tables above.
+    "indexed_texts": (f"{_MINE} AND source_id IN ({_SOURCES})", EVERYTHING),
+    "embeddings": (f"{_MINE} AND source_id IN ({_SOURCES})", EVERYTHING),
+    # Stems and numbers without a source: what they lead to is one of the two tables above. How rare a word is counts
+    # over all of the user's texts.
     **dict.fromkeys(
-        (
-            "indexed_texts",
-            "pending_terms",
-            "term_segments",
-            "term_blocks",
-            "deleted_texts",
-            "embeddings",
-            "embedding_blocks",
-        ),
-        (_MINE, EVERYTHING),
+        ("pending_terms", "term_segments", "term_blocks", "deleted_texts", "embedding_blocks"), (_MINE, EVERYTHING)
     ),
     "memory_maps": (_MINE, _WRITE),
     # A writer locks the user's row, which takes the right to change a column.

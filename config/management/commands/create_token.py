@@ -37,7 +37,7 @@ class Command(BaseCommand):
         except User.DoesNotExist:
             raise CommandError(f"Nobody is registered as {email}.") from None
         try:
-            about = {"days": days, "project": project, "is_bound": bound}
+            about: dict[str, Any] = {"days": days, "project": project, "is_bound": bound}
             made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), **about)
         except InvalidInput as error:
             raise CommandError(_in_a_line(error)) from None
