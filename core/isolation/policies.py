@@ -110,6 +110,7 @@ BOUND: dict[str, tuple[str, Rights]] = {
     "intake_activity": (_MINE, _ADD),
     # What says that a session's turn is here: ids and digests, which no endpoint shows a bound caller.
     "imports": (_MINE, EVERYTHING),
+    "import_entries": (f"{_MINE} AND conversation_id IN ({_CHATS})", _WRITE),
     "imported_items": (_MINE, EVERYTHING),
     "imported_changes": (_MINE, EVERYTHING),
     "indexed_texts": (f"{_MINE} AND source_id IN ({_SOURCES})", EVERYTHING),
