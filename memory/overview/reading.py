@@ -27,7 +27,7 @@ from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
-from memory.models.documents import CLOSED_SOURCES
+from memory.models.documents import CLOSED_SOURCES, closed_sources
 from memory.models.embeddings import SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
@@ -284,7 +284,10 @@ def read_atlas(*, user: User, now: datetime) -> MapOutput:
 
 def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[TellingWord]]:
     words: dict[int, list[TellingWord]] = defaultdict(list)
-    for word in TellingWord.objects.filter(user=user, kind=kind).order_by("bucket", "rank"):
+    found = TellingWord.objects.filter(user=user, kind=kind)
+    # The text says where the word stands: a word of a closed project tells of it.
+    closed = IndexedText.objects.for_user(user).filter(source_id__in=closed_sources(user))
+    for word in found.exclude(text_id__in=closed.values("pk")).order_by("bucket", "rank"):
         words[word.bucket].append(word)
     return words
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
+from intake.chats.projects import label_of
 from intake.models import User
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors
@@ -144,7 +145,7 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
 def _nearest(
     query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
-    query = replace(query, project_id=project_for(user, query.project_id or ""))
+    query = replace(query, project_id=project_for(user, label_of(user=user, label=query.project_id or "")))
     condition = build_filter(query)
     scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
     if condition is None:
