@@ -233,7 +233,7 @@ class SaveMemoryInput(Input):
         str | None,
         LABEL_LIMIT,
         Field(
-            description="Its kind: decision, lesson, preference, fact, note (if not given), or a word of your own of at "
+            description="Its kind: decision, lesson, preference, fact, note (if not given), or another word of at "
             f"most {MAX_LABEL_LENGTH} characters."
         ),
     ] = None

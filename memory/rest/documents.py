@@ -35,7 +35,7 @@ from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_L
 
 PROJECT = OpenApiParameter(
     "project",
-    str,
+    {"type": "string", "maxLength": MAX_PROJECT_LENGTH},
     description="The document of this project (`me/app`, or a folder's name). Without: the general one.",
 )
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
@@ -123,11 +123,10 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     def update(self, request: Request, date: str | None = None) -> Response:
         user, day, project = person_of(request), self._day(date, or_complain=True), self._project(request)
         body, now = validate(DocumentBody, request.data), timezone.now()
-        requested = precondition_of(request, exists=documents.exists(user=user, day=day, project=project))
-        if requested.is_new:
+        expected, is_new = precondition_of(request, exists=documents.exists(user=user, day=day, project=project))
+        if is_new:
             made = documents.create(user=user, day=day, project=project, content=body.content, now=now)
             return _response(made, status=HTTPStatus.CREATED)
-        expected = requested.expected
         return _response(
             documents.replace(user=user, day=day, project=project, content=body.content, expected=expected, now=now)
         )
@@ -136,8 +135,8 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
         user, day, project = person_of(request), self._day(date), self._project(request)
         if not documents.exists(user=user, day=day, project=project):
             raise NotFound
-        requested = precondition_of(request, exists=True)
-        documents.delete(user=user, day=day, project=project, expected=requested.expected)
+        expected, _ = precondition_of(request, exists=True)
+        documents.delete(user=user, day=day, project=project, expected=expected)
         return Response(status=HTTPStatus.NO_CONTENT)
 
     def _day(self, date: str | None, *, or_complain: bool = False) -> DocumentDay:
