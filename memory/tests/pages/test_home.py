@@ -81,8 +81,8 @@ def test_an_open_line_leads_to_the_document_of_its_project(alice):
     documents.append(user=alice, day=NOW.date(), text="- [ ] Call the roofer", now=NOW)
     lines = next(lines for name, _title, lines in home(user=alice, now=NOW) if name == "open")
     assert sorted(lines) == [
-        (f"/memory/logs/{NOW.date()}/", "Call the roofer"),
         ("/memory/?project=Garden", "Sow beans"),
+        (f"/memory/logs/{NOW.date()}/", "Call the roofer"),
     ]
 
 
