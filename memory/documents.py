@@ -23,6 +23,7 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
+from core.isolation.acting import project_for
 from core.text import Sentence, first_line, project_label
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
@@ -162,7 +163,7 @@ def project_named(name: str, *, user: User) -> str:
     label = project_label(checked(name, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True))
     if label.startswith("-"):
         raise InvalidInput(errors={"project": [NO_NAME]})
-    return label_of(user=user, label=label)
+    return project_for(user, label_of(user=user, label=label))
 
 
 def read(*, user: User, day: DocumentDay, project: str = "") -> DocumentOutput:

@@ -31,6 +31,7 @@ from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
+from intake.chats.projects import label_of
 from intake.models import User
 from memory import documents, records
 from memory.backends.embedders import EmbedderError
@@ -309,7 +310,8 @@ class AppendDailyLogOutput(Output):
 
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
-    user, project_id = known(user), requested.project_id or ""
+    user = known(user)
+    project_id = label_of(user=user, label=requested.project_id or "")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
     if same is not None and requested.replaces == same.id:
         raise InvalidInput(errors={"replaces": [SAME_TEXT]})

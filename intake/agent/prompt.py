@@ -136,6 +136,7 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
     user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
         return deps
+    user.bound_to = caller.bound_to
     preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
     deps = replace(
         deps,
