@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import product
 from string import hexdigits
 from typing import Annotated, Any, Literal
 
@@ -111,16 +112,17 @@ def session_context(
 ) -> list[ContextLine]:
     """MEMORY.md, records, the last conversations, and the logs of today and yesterday, in a few indexed statements.
 
-    `project`: only its records and conversations, and records of none. `session`: a conversation that is left out, by
+    `project`: its MEMORY.md and logs first, then the general ones; only its records and conversations, and records of
+    none. `session`: a conversation that is left out, by
     its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
     project = project_label(project or "") or project
     budget = max_tokens - tokens_of(FRAME)
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
-        (FOR_MEMORY, lambda: _memory(user)),
+        (FOR_MEMORY, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
         (FOR_RECORDS, lambda: _records(user, project)),
         (FOR_SESSIONS, lambda: _sessions(user, project, session)),
-        (FOR_LOGS, lambda: _logs(user, user.local_time(now).date())),
+        (FOR_LOGS, lambda: _logs(user, user.local_time(now).date(), project)),
     ]
 
     def read() -> list[ContextLine]:
@@ -262,11 +264,16 @@ def _line(text: str) -> str:
     return shortened(without_our_lines(" ".join(text.split())), LINE_LENGTH)
 
 
-def _memory(user: User) -> Iterator[list[ContextLine]]:
+def _and_none(project: str | None) -> list[str]:
+    """The project, if there is one, and then that of the general documents."""
+    return [*filter(None, [project]), ""]
+
+
+def _memory(user: User, project: str) -> Iterator[list[ContextLine]]:
     """The first line of each section, then the second of each, and so on, because none is more important by its place;
     the heading of a section with its first line.
     """
-    row = MemoryDocument.objects.for_user(user).memory().first()
+    row = MemoryDocument.objects.for_user(user).on(None, project).first()
     if row is None:
         return
     text = row.content[:MEMORY_LENGTH]
@@ -278,9 +285,10 @@ def _memory(user: User) -> Iterator[list[ContextLine]]:
         for headings, lines in sections.items():
             if place < len(lines):
                 under = f"{_line(headings.replace(HEADING_JOINT, ' > '))}: " if headings else ""
-                shown = [ContextLine(_line(f"- {under}{lines[place]}"), why=IN_NOTES, path=document_path(None))]
+                path = document_path(None, project=project)
+                shown = [ContextLine(_line(f"- {under}{lines[place]}"), why=IN_NOTES, path=path)]
                 if is_first:
-                    shown.insert(0, ContextLine("# MEMORY.md", str(row.pk)))
+                    shown.insert(0, ContextLine(_line(f"# MEMORY.md{_of_project(project)}"), str(row.pk)))
                 is_first = False
                 yield shown
 
@@ -312,14 +320,20 @@ def _sessions(user: User, project: str | None, session: str | None) -> Iterator[
         yield [line] if number else [ContextLine("# Last conversations, and how they ended"), line]
 
 
-def _logs(user: User, today: date) -> Iterator[list[ContextLine]]:
-    """The last lines first."""
-    for day in (today, today - timedelta(days=1)):
-        row = MemoryDocument.objects.for_user(user).daily_logs().filter(date=day).first()
+def _logs(user: User, today: date, project: str | None) -> Iterator[list[ContextLine]]:
+    """The last lines first; of each day those of the project before the general ones."""
+    for day, label in product((today, today - timedelta(days=1)), _and_none(project)):
+        row = MemoryDocument.objects.for_user(user).on(day, label).first()
         lines = [line for line in reversed(row.content.splitlines()) if line.strip()] if row else []
+        path = document_path(day, project=label)
         for number, line in enumerate(lines):
-            shown = ContextLine(_line(f"- {line.strip().removeprefix('- ')}"), why=IN_LOG, path=document_path(day))
-            yield [shown] if number or row is None else [ContextLine(f"# Daily log {day}", str(row.pk)), shown]
+            shown = ContextLine(_line(f"- {line.strip().removeprefix('- ')}"), why=IN_LOG, path=path)
+            heading = _line(f"# Daily log {day}{_of_project(label)}")
+            yield [shown] if number or row is None else [ContextLine(heading, str(row.pk)), shown]
+
+
+def _of_project(project: str) -> str:
+    return f" of the project {as_one_line(project)}" if project else ""
 
 
 def _with_answers(user: User, found: Sequence[HistoryMatch]) -> Iterator[list[ContextLine]]:

@@ -290,11 +290,17 @@ class AppendDailyLogInput(Input):
             json_schema_extra={**text_limit(len("YYYY-MM-DD")), "format": "date"},
         ),
     ] = None
+    project: Annotated[
+        str | None,
+        PROJECT_LIMIT,
+        Field(description="Adds to the log of this project, and not to the general one."),
+    ] = None
 
 
 class AppendDailyLogOutput(Output):
     document_id: Annotated[UUID, Field(description="The log's id.")]
     date: Annotated[dt.date | None, Field(description="The day whose log it is.")] = None
+    project: Annotated[str | None, Field(description="The project whose log it is, if it is one's.")] = None
     length: Annotated[int | None, Field(description="How many characters the log has now.")] = None
     text: Annotated[
         str,
@@ -348,10 +354,16 @@ def _saved(record: RecordOutput, nearly_same: list[UUID]) -> str:
 def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = known(user), timezone.now()
     day = user.local_time(now).date() if requested.date is None else _day(requested.date)
-    document = documents.append(user=user, day=day, text=requested.text, now=now)
+    project = documents.project_named(requested.project or "", user=user)
+    document = documents.append(user=user, day=day, project=project, text=requested.text, now=now)
     lines = len(requested.text.splitlines())
-    text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."
-    return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
+    whose = f" of the project {document.project!r}" if document.project else ""
+    text = (
+        f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day}{whose} with the id {document.id}."
+    )
+    return AppendDailyLogOutput(
+        document_id=document.id, date=day, project=project or None, length=len(document.content), text=text
+    )
 
 
 def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
@@ -388,12 +400,14 @@ def delete_record(requested: SaveMemoryInput, place: dict[str, Any], user: User,
 def kept_lines(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
     assert output.length is not None and output.date is not None, "the chat reads"  # noqa: S101 - tells the types
     at = output.length - len(documents.as_lines(requested.text))
-    return StoredByCall(requested.text, {"date": output.date.isoformat(), "at": at})
+    return StoredByCall(requested.text, {"date": output.date.isoformat(), "project": output.project or "", "at": at})
 
 
 def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
     day = dt.date.fromisoformat(place["date"])
-    documents.take_back(user=user, day=day, text=requested.text, at=place["at"], now=now)
+    # Calls from before there were logs of projects name none.
+    project = place.get("project", "")
+    documents.take_back(user=user, day=day, project=project, text=requested.text, at=place["at"], now=now)
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
@@ -415,6 +429,13 @@ def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
             message = _("Saved a %(type)s")
     tags = list(map(_plain, record.tags))
     return Sentence(message, type=_plain(record.type), project=_plain(record.project_id), tags=tags)
+
+
+def _say_log(output: AppendDailyLogOutput, user: User | None) -> Sentence:
+    if output.project:
+        message = _("Added to the log of %(date)s, project %(project)s")
+        return Sentence(message, date=output.date or "", project=_plain(output.project))
+    return Sentence(_("Added to the log of %(date)s"), date=output.date or "")
 
 
 def _plain(label: str) -> str:
@@ -455,14 +476,15 @@ append_daily_log = Tool(
     description=(
         "Add lines to the person's daily log, the diary that has one document per day. Use it for what happened, was "
         "done or came up on a day; for what stays true beyond it use `save_memory`. Every call appends at the end and "
-        "changes nothing above. The answer names the day, the log's id, and `length`, how many characters it has now."
+        "changes nothing above. Without `project` they go to the general log, also in a project's chat. The answer has "
+        "the day, the log's id, and `length`, how many characters the log has now."
     ),
     input_model=AppendDailyLogInput,
     output_model=AppendDailyLogOutput,
     is_read_only=False,
     run=append,
     in_text=frozenset({"text"}),
-    summarise=lambda output, user: Sentence(_("Added to the log of %(date)s"), date=output.date or ""),
+    summarise=_say_log,
     kept=kept_lines,
     for_writers=appended_only,
     undo=take_back_lines,

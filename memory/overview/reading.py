@@ -141,11 +141,19 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
 def _of_document(document: MemoryDocument, source: Source, day_of: Mapping[Source, date]) -> tuple[str, Reference]:
     if document.date is not None:
         day = document.date
-        return day.isoformat(), Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk)
+        place = Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk, project=document.project)
+        return day.isoformat(), place
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
-    place = Reference(kind=Kind.MEMORY, day=day_of[source], document_id=document.pk, document=name, is_note=is_note)
-    return name, place
+    place = Reference(
+        kind=Kind.MEMORY,
+        day=day_of[source],
+        document_id=document.pk,
+        document=name,
+        is_note=is_note,
+        project=document.project,
+    )
+    return f"{name} · {document.project}" if document.project and not is_note else name, place
 
 
 def _beginning(text: str) -> str:

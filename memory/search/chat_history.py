@@ -393,9 +393,9 @@ def dated(scope: Scope, query: Query) -> Scope:
 
 def limited(scope: Scope, *, project: str = "", is_open: bool = False, exclude_session: str = "") -> Scope:
     """The scope without a session's own conversation and its files, and with nothing but the texts of a project: its
-    chats, their files and its records.
+    chats, their files, its records and its documents.
 
-    `is_open`: also texts of no project, such as notes; so it only leaves out other projects.
+    `is_open`: also texts of no project; so it only leaves out other projects.
     """
     user = scope.user
     chats, files = Conversation.objects.for_user(user), Attachment.objects.for_user(user)
@@ -411,9 +411,8 @@ def limited(scope: Scope, *, project: str = "", is_open: bool = False, exclude_s
         *inside,
         *files.filter(conversation_id__in=inside).values_list("pk", flat=True),
         *MemoryRecord.objects.for_user(user).filter(project_id__in=labels).values_list("pk", flat=True),
+        *MemoryDocument.objects.for_user(user).filter(project__in=labels).values_list("pk", flat=True),
     ]
-    if is_open:
-        only += MemoryDocument.objects.for_user(user).values_list("pk", flat=True)
     return replace(scope, only=tuple(only))
 
 

@@ -259,7 +259,7 @@ class Reference:
     conversation_id: UUID | None = None
     turn_number: int | None = None
     session: str | None = None
-    # That of the conversation or the record; empty for none.
+    # That of the conversation, the record or the document; empty for none.
     project: str = ""
     document_id: UUID | None = None
     # Of a document that is no log: MEMORY.md, the page about the person, or a note's title.
@@ -342,11 +342,18 @@ def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Refere
 
 def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
-        return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
+        return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk, project=document.project)
     day = asked.user.local_time(document.updated_at).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
-    return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
+    return Reference(
+        kind=Kind.MEMORY,
+        day=day,
+        document_id=document.pk,
+        document=name,
+        is_note=is_note,
+        project=document.project,
+    )
 
 
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
