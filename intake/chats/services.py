@@ -70,7 +70,7 @@ class ChatChoices:
     """How a chat is answered from now on; None keeps the present value, or the default of a new chat.
 
     `model`: a checked name, or empty for the user's default. `keeps_default_temperature` resets a temperature.
-    `is_temporary`: only for a new chat.
+    `is_temporary`, `project`: only for a new chat.
     """
 
     model: str | None = None
@@ -79,6 +79,7 @@ class ChatChoices:
     keeps_default_temperature: bool = False
     uses_memory: bool | None = None
     is_temporary: bool | None = None
+    project: str = ""
 
     def applied_to(self, conversation: Conversation) -> list[str]:
         """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
@@ -304,6 +305,7 @@ def _open_conversation(
         started_at=now,
         last_active_at=now,
         expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
+        project=choices.project,
     )
     choices.applied_to(conversation)
     return conversation
