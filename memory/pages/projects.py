@@ -25,7 +25,8 @@ from intake.templatetags.recollect import project_key, project_named
 from memory import documents, records
 from memory.pages.common import ServiceForm, TextField, document_path, page_for_registered, show
 
-# Of the page of one project: its newest records, and the beginning of its MEMORY.md.
+# Of the page of one project: its latest chats and records, and the beginning of its MEMORY.md.
+CHATS_SHOWN = 10
 RECORDS_SHOWN = 5
 BEGINNING = 1_200
 # With a line break after each.
@@ -122,7 +123,7 @@ def project(request: HttpRequest, key: str) -> HttpResponse:
     kept = records.list_records(user=user, project_id=found.name, limit=RECORDS_SHOWN).rows
     memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
     context: dict[str, Any] = {
-        "chats": reading.list_conversations(caller=caller_of(request), project=found.name),
+        "chats": reading.list_conversations(caller=caller_of(request), project=found.name).all[:CHATS_SHOWN],
         "kept": [(record, first_line(record.content)) for record in kept],
         "memory": memory[:BEGINNING],
         "is_cut": len(memory) > BEGINNING,
