@@ -62,7 +62,7 @@ def projects_of(*made_chats: Conversation) -> list[str]:
 def test_a_project_is_made_from_the_side_bar_and_a_chat_begun_in_it_belongs_to_it(open_page, person):
     page = open_page(user=person)
     page.locator("[data-projects]").get_by_role("link", name="New project").click()
-    page.get_by_label("Name").fill("Kitchen / ground floor")
+    page.get_by_role("textbox", name="Name", exact=True).fill("Kitchen / ground floor")
     page.get_by_label("Green").check()
     page.get_by_label("Instructions").fill("Answer in metres.")
     page.get_by_role("button", name="Create project").click()
@@ -84,7 +84,7 @@ def test_a_chat_is_moved_by_its_menu_by_keys_and_comes_back_by_undo(open_page, p
     item(page, "The pear tree").get_by_role("link").focus()
     page.keyboard.press("ContextMenu")
     page.get_by_role("menuitem", name="Move to project").press("Enter")
-    page.get_by_role("button", name="Garden").wait_for()
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.type("gard")
     page.keyboard.press("Enter")
     expect(page.locator("[data-sidebar-status]")).to_contain_text("1 chat moved to Garden")
@@ -99,7 +99,7 @@ def test_a_chat_is_moved_by_its_menu_by_keys_and_comes_back_by_undo(open_page, p
 def test_a_name_that_is_typed_makes_a_new_project_for_the_open_chat(open_page, person):
     (pear,) = chats(person, "The pear tree")
     page = open_page(conversation_path(pear.pk), user=person)
-    page.get_by_label("This chat").click()
+    page.get_by_label("This chat", exact=True).click()
     page.get_by_role("button", name="Move to project").click()
     page.get_by_label("Find a project").fill("Orchard")
     page.get_by_role("button", name="New project “Orchard”").click()
@@ -132,7 +132,7 @@ def test_selected_chats_are_moved_together_by_the_bar(open_page, person):
     for title in ("One", "Three"):
         item(page, title).get_by_role("link").click()
     page.get_by_role("button", name="Move the selected chats to a project").click()
-    page.get_by_role("button", name="Garden").click()
+    page.get_by_role("dialog").get_by_role("button", name="Garden").click()
     expect(page.locator("[data-sidebar-status]")).to_contain_text("2 chats moved to Garden")
     expect(page.locator("[data-day-chats] [data-conversation-id]")).to_have_count(1)
     assert projects_of(*some) == ["Garden", "", "Garden"]

@@ -119,13 +119,18 @@ export class Mover {
   }
 
   /** Opens the list of projects for these chats. */
-  async ask(ids) {
+  ask(ids) {
     if (!ids.length) return;
     this.#ids = ids;
     this.field.value = "";
     this.list.replaceChildren();
     this.dialog.querySelector("[data-move-what]").textContent = this.#inWords(ids);
+    this.projects = null;
     this.dialog.showModal();
+    this.loading = this.#load();
+  }
+
+  async #load() {
     const response = await fetch(`${HOME}api/v1/projects/`).catch(() => null);
     this.projects = response?.ok ? (await response.json()).projects : [];
     this.#fill();
@@ -137,9 +142,11 @@ export class Mover {
   }
 
   #fill() {
+    // Before the list is here nothing is new.
+    if (!this.projects) return;
     const typed = this.field.value.trim().replace(/\s+/g, " ");
     const now = new Set(this.#ids.map((id) => this.projectOf(id)));
-    const known = (this.projects ?? []).filter(({ name }) => name.toLowerCase().includes(typed.toLowerCase()));
+    const known = this.projects.filter(({ name }) => name.toLowerCase().includes(typed.toLowerCase()));
     const buttons = known.slice(0, SHOWN).map(({ name, colour }) => choiceOf(name, name, colour, now.size === 1 && now.has(name)));
     if (typed && !known.some(({ name }) => name === typed)) buttons.push(choiceOf(gettext("New project “%(name)s”", { name: typed }), typed));
     if (!typed && [...now].some(Boolean)) buttons.push(choiceOf(gettext("No project"), ""));
@@ -155,8 +162,7 @@ export class Mover {
       if (isComposing(event)) return;
       if (event.target === this.field && ["Enter", "ArrowDown"].includes(event.key)) {
         event.preventDefault();
-        if (event.key === "Enter") buttons()[0]?.click();
-        else buttons()[0]?.focus();
+        this.loading.then(() => (event.key === "Enter" ? buttons()[0]?.click() : buttons()[0]?.focus()));
       } else if (this.list.contains(event.target) && event.key === "ArrowUp" && event.target === buttons()[0]) {
         event.preventDefault();
         this.field.focus();
