@@ -23,11 +23,13 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
+from core.isolation.acting import project_for
 from core.text import Sentence, first_line, project_label
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
+from intake.chats.projects import NO_NAME, label_of
 from intake.models import Activity, User
 from memory import index
 from memory.index.sources import document_entry, document_place
@@ -154,8 +156,14 @@ class DailyLogList(Shape):
 
 
 def project_named(name: str, *, user: User) -> str:
-    """The label of the project that a caller names. Raises `InvalidInput` for what can be no name."""
-    return project_label(checked(name, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True))
+    """The label of the project that a caller names, maybe by a folder or repository that belongs to it.
+
+    Raises `InvalidInput` for what can be no name.
+    """
+    label = project_label(checked(name, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True))
+    if label.startswith("-"):
+        raise InvalidInput(errors={"project": [NO_NAME]})
+    return project_for(user, label_of(user=user, label=label))
 
 
 def read(*, user: User, day: DocumentDay, project: str = "") -> DocumentOutput:

@@ -27,11 +27,12 @@ from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
 from core.errors import InvalidInput
-from core.isolation.acting import acting_as, read_as
+from core.isolation.acting import acting_as, project_for, read_as
 from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
+from intake.chats.projects import label_of
 from intake.chats.tree import conversation_path
 from intake.models import ChatPreferences, Conversation, Turn, User
 from memory import records
@@ -39,7 +40,7 @@ from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lin
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import document_path, path_to, record_path
-from memory.search.chat_history import conversations_named
+from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
 from memory.search.excerpts import Excerpt
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
@@ -116,7 +117,7 @@ def session_context(
     none. `session`: a conversation that is left out, by
     its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
-    project = project_label(project or "") or project
+    project = project_for(user, project_label(project or "") or project or "") or None
     budget = max_tokens - tokens_of(FRAME)
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
         (FOR_MEMORY, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
@@ -126,6 +127,9 @@ def session_context(
     ]
 
     def read() -> list[ContextLine]:
+        nonlocal project
+        if project and not is_without(project):
+            project = label_of(user=user, label=project)
         lines: list[ContextLine] = []
         left, left_out = 0.0, set() if is_whole else digests_left_out(user)
         for share, blocks in parts:
@@ -266,7 +270,7 @@ def _line(text: str) -> str:
 
 def _and_none(project: str | None) -> list[str]:
     """The project, if there is one, and then that of the general documents."""
-    return [*filter(None, [project]), ""]
+    return [""] if is_without(project) else [*filter(None, [project]), ""]
 
 
 def _memory(user: User, project: str) -> Iterator[list[ContextLine]]:
@@ -296,7 +300,7 @@ def _memory(user: User, project: str) -> Iterator[list[ContextLine]]:
 def _records(user: User, project: str | None) -> Iterator[list[ContextLine]]:
     """The newest; of a project its own first, then those of none."""
     rows = records.list_records(user=user, project_id=project, limit=MOST_RECORDS).rows
-    if project is not None:
+    if project is not None and not is_without(project):
         rows += records.list_records(user=user, project_id="", limit=MOST_RECORDS).rows
     for number, record in enumerate(rows):
         about = f"{as_one_line(record.type)}, {user.local_time(record.created_at):%Y-%m-%d}"
@@ -307,7 +311,7 @@ def _records(user: User, project: str | None) -> Iterator[list[ContextLine]]:
 def _sessions(user: User, project: str | None, session: str | None) -> Iterator[list[ContextLine]]:
     """The last ones, and how they ended."""
     found = Conversation.objects.for_user(user).kept().newest_first()
-    found = found if project is None else found.filter(project=project)
+    found = found.of_project(user, project)
     found = found if session is None else found.exclude(pk__in=conversations_named(user, session))
     last = {(row.pk, row.turn_count): row for row in found[:SESSIONS]}
     turns = Turn.objects.for_user(user).with_keys(last).exclude(status=Turn.Status.STREAMING)

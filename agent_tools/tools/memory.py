@@ -31,6 +31,7 @@ from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
+from intake.chats.projects import label_of
 from intake.models import User
 from memory import documents, records
 from memory.backends.embedders import EmbedderError
@@ -232,14 +233,14 @@ class SaveMemoryInput(Input):
         str | None,
         LABEL_LIMIT,
         Field(
-            description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
-            f"your own of at most {MAX_LABEL_LENGTH} characters."
+            description="Its kind: decision, lesson, preference, fact, note (if not given), or a word of your own of at "
+            f"most {MAX_LABEL_LENGTH} characters."
         ),
     ] = None
     project_id: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters."),
+        Field(description=f"Its project, in at most {MAX_PROJECT_LENGTH} characters; none if not given."),
     ] = None
     tags: Annotated[
         RecordTags | None,
@@ -286,14 +287,14 @@ class AppendDailyLogInput(Input):
     date: Annotated[
         str | None,
         Field(
-            description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given.",
+            description="The log's day, as YYYY-MM-DD; today in the person's time zone if not given.",
             json_schema_extra={**text_limit(len("YYYY-MM-DD")), "format": "date"},
         ),
     ] = None
     project: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description="Adds to the log of this project, and not to the general one."),
+        Field(description="Instead, to this project's own log."),
     ] = None
 
 
@@ -309,7 +310,8 @@ class AppendDailyLogOutput(Output):
 
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
-    user, project_id = known(user), requested.project_id or ""
+    user = known(user)
+    project_id = label_of(user=user, label=requested.project_id or "")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
     if same is not None and requested.replaces == same.id:
         raise InvalidInput(errors={"replaces": [SAME_TEXT]})
@@ -474,10 +476,9 @@ save_memory = Tool(
 append_daily_log = Tool(
     name="append_daily_log",
     description=(
-        "Add lines to the person's daily log, the diary that has one document per day. Use it for what happened, was "
-        "done or came up on a day; for what stays true beyond it use `save_memory`. Every call appends at the end and "
-        "changes nothing above. Without `project` they go to the general log, also in a project's chat. The answer has "
-        "the day, the log's id, and `length`, how many characters the log has now."
+        "Add lines at the end of the person's daily log, one document per day. Use it for what happened, was done or "
+        "came up on a day; for what stays true beyond it use `save_memory`. Without `project` the lines go to the "
+        "general log, also in a project's chat."
     ),
     input_model=AppendDailyLogInput,
     output_model=AppendDailyLogOutput,

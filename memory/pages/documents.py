@@ -169,7 +169,7 @@ def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, statu
     """A day without a log can start one."""
     project = project_of(request)
     document = _present(person_of(request), day, project)
-    context = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
+    context: dict[str, Any] = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
     context |= {"of_project": project, "paths": _paths(day, project, "edit", "history", "move", "delete")}
     return show(request, "memory/log.html", status=status, **context)
 

@@ -193,6 +193,8 @@ def _document_schema(
 class MemoryViewSet(DocumentViewSet):
     """MEMORY.md: what a person, or their agent, keeps in mind always."""
 
+    takes_bound = ("GET", "PUT", "POST")
+
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
@@ -216,6 +218,8 @@ class AboutViewSet(DocumentViewSet):
 @_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE, PROJECT], examples=[EXAMPLE])
 class DailyLogViewSet(DocumentViewSet):
     """The log of a day."""
+
+    takes_bound = ("GET", "PUT", "POST")
 
     @extend_schema(
         operation_id="list_daily_logs",

@@ -17,6 +17,7 @@ from core.ids import parse_id
 from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
 from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
+from intake.chats.projects import label_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import records
@@ -126,6 +127,7 @@ EXAMPLE = OpenApiExample(
 class RecordViewSet(ActsAsCaller, ViewSet):
     # A token that cannot read a record must not change it.
     answers_with = ("PATCH",)
+    takes_bound = ("GET", "POST", "PATCH")
 
     @extend_schema(
         operation_id="list_records",
@@ -167,7 +169,9 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     )
     def create(self, request: Request) -> Response:
         body = validate(RecordBody, request.data)
-        made = records.create(user=person_of(request), now=timezone.now(), facts=body.facts, **body.held)
+        user = person_of(request)
+        held = {**body.held, "project_id": label_of(user=user, label=body.project_id)}
+        made = records.create(user=user, now=timezone.now(), facts=body.facts, **held)
         return Response(_data(made), status=HTTPStatus.CREATED)
 
     @extend_schema(
