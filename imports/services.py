@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from pydantic import Field
 
 from core.errors import (
@@ -39,6 +39,7 @@ from intake.chats import quotas
 from intake.models import Activity, User
 
 PAGE = 30
+_NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")
 MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024
