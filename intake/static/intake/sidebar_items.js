@@ -53,6 +53,7 @@ export class ItemMenu {
       F2: () => this.#rename(item),
       Delete: () => this.#delete(item),
       ContextMenu: () => this.#open(item),
+      m: () => this.move([item.dataset.conversationId]),
     }[event.key];
     if (!does) return;
     event.preventDefault();
