@@ -31,7 +31,7 @@ from django.views.i18n import JavaScriptCatalog
 from core.errors import Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
-from core.text import project_label
+from core.text import pg_text, project_label
 from core.validation import position_in_address
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, is_registered, person_of
@@ -224,7 +224,8 @@ def conversations(request: HttpRequest) -> HttpResponse:
     Without scripts it is a separate page; the sidebar takes its items from here.
     """
     caller, after = caller_of(request), position_in_address(request.GET.get("after"))
-    words, is_archived, project = request.GET.get("q", ""), "archived" in request.GET, request.GET.get("project")
+    words, is_archived = request.GET.get("q", ""), "archived" in request.GET
+    project = pg_text(request.GET["project"]) if "project" in request.GET else None
     if "groups" in request.GET:
         return render(request, "intake/_projects.html", _groups(request, project or ""))
     if only := request.GET.get("only"):
