@@ -35,7 +35,7 @@ from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_L
 
 PROJECT = OpenApiParameter(
     "project",
-    str,
+    {"type": "string", "maxLength": MAX_PROJECT_LENGTH},
     description="The document of this project (`me/app`, or a folder's name). Without: the general one.",
 )
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
