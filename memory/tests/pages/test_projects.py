@@ -16,7 +16,7 @@ from intake.models import Conversation, Project, User
 from intake.templatetags.recollect import project_key, project_named
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
-from memory.models import MemoryRecord
+from memory.models import MemoryDocument, MemoryRecord
 from memory.pages.home import LINES_OF_A_MONTH, year
 from memory.pages.projects import path_of
 
@@ -221,9 +221,15 @@ def test_titles_of_a_closed_project_are_found_only_from_inside(client, alice):
 def test_kept_things_are_narrowed_to_a_project_and_to_everything_but_it(client, alice):
     kept(alice, "In the kitchen", project="Kitchen")
     kept(alice, "In the garden", project="Garden")
+    with acting_as(alice):
+        for title, project in (("A note on tiles", "Kitchen"), ("A note on hedges", "Garden")):
+            note = documents.create_note(user=alice, title=title, content="Some words", at=NOW)
+            MemoryDocument.objects.filter(pk=note.pk).update(project=project)
     only, but = (page(client, reverse("memory:records"), project=name) for name in ("Kitchen", "-Kitchen"))
     assert "In the kitchen" in only and "In the garden" not in only
     assert "In the garden" in but and "In the kitchen" not in but
+    assert "A note on tiles" in only and "A note on hedges" not in only
+    assert "A note on hedges" in but and "A note on tiles" not in but
     assert "project=-Kitchen" in only and "Everything but Kitchen" in only
 
 
