@@ -456,11 +456,10 @@ def rewrite_note(
 def list_notes(
     *, user: User, project: str = "", words: str = "", after: Position | None = None, limit: int = NOTES_PER_PAGE
 ) -> ListPage[MemoryDocument]:
-    """The latest first, without their content; of a project, its own alone. `words`: all of these are in the title or
-    the content, in any case.
+    """The latest first, without their content. `project`: as `of_project` reads it; empty for all but closed ones.
+    `words`: all of these are in the title or the content, in any case.
     """
-    notes = MemoryDocument.objects.for_user(user).notes().defer("content")
-    notes = notes.filter(project=project) if project else notes
+    notes = MemoryDocument.objects.for_user(user).notes().of_project(user, project or None).defer("content")
     for word in words.split():
         notes = notes.filter(Q(title__icontains=word) | Q(content__icontains=word))
     return page_of(notes, by="updated_at", after=after, size=limit)

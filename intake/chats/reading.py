@@ -3,7 +3,9 @@
 Reads a limited part of a user's conversations, for a page or a result.
 """
 
+import hashlib
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, tzinfo
@@ -11,7 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q, Subquery
+from django.db.models import F, Q, Subquery, Window
+from django.db.models.functions import RowNumber
 
 from core.errors import NotFound
 from core.ids import parse_id
@@ -19,7 +22,7 @@ from core.isolation.acting import Caller
 from core.text import cut, pg_text
 from core.validation import Position, page_of
 from intake.chats.tree import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
-from intake.models import Conversation, Turn, User
+from intake.models import Conversation, Project, Turn, User
 from intake.models.conversations import ConversationQuerySet
 
 # Fifty long answers took a fifth of a second to render, mostly for turns that no one scrolled to.
@@ -262,19 +265,34 @@ class ConversationList:
 
 
 def list_conversations(
-    *, caller: Caller, after: Position | None = None, is_archived: bool = False, words: str = ""
+    *,
+    caller: Caller,
+    after: Position | None = None,
+    is_archived: bool = False,
+    words: str = "",
+    project: str | None = None,
 ) -> ConversationList:
-    """The archived ones, or the others; with `words`, those whose title contains each of them."""
+    """The archived ones, or the others; with `words`, those whose title contains each of them.
+
+    With `project` only its own ones. Titles of closed projects are found only so.
+    """
     found = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=not is_archived)
+    if project is not None:
+        found = found.filter(project=project)
+    elif words:
+        found = found.exclude(project__in=Project.objects.for_caller(caller).filter(is_closed=True).values("name"))
     for word in pg_text(words).split()[:WORDS_OF_A_TITLE]:
         found = found.filter(title__icontains=word)
     return _page(found, after, size=CONVERSATIONS_PER_PAGE)
 
 
-def list_in_order(*, caller: Caller, after: Position | None = None) -> ConversationList:
-    """The chats that are not archived, with the pinned ones only above the first page."""
+def list_in_order(*, caller: Caller, after: Position | None = None, is_of_no_project: bool = False) -> ConversationList:
+    """The chats that are not archived, with the pinned ones only above the first page.
+
+    `is_of_no_project`: without those of projects, which have groups of their own; but with all pinned ones.
+    """
     chats = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=True)
-    others = chats.filter(pinned_at__isnull=True)
+    others = chats.filter(pinned_at__isnull=True, **({"project": ""} if is_of_no_project else {}))
     if after is not None:
         return _page(others, after, size=CONVERSATIONS_PER_SCROLL)
     pinned = chats.filter(pinned_at__isnull=False).order_by("-pinned_at", "-id")[:MAX_PINNED]
@@ -291,6 +309,66 @@ def _page(
 ) -> ConversationList:
     page = page_of(found, by="last_active_at", after=after, size=size)
     return ConversationList(page.rows, page.more, pinned or [])
+
+
+# --- The groups of the side bar: a user's projects with their latest chats ---
+
+# The groups that the side bar shows: those that were active last, by name. The page of projects lists all.
+MOST_GROUPS = 10
+CHATS_PER_GROUP = 8
+
+_GROUPS = """
+SELECT coalesce(project.name, used.label), coalesce(project.colour, 'blue'), coalesce(project.is_closed, FALSE),
+       coalesce(used.chats, 0), coalesce(used.unpinned, 0)
+  FROM (SELECT name, colour, is_closed, created_at FROM intake_projects WHERE user_id = %(user_id)s) AS project
+  FULL JOIN (SELECT project AS label, count(*) AS chats, count(*) FILTER (WHERE pinned_at IS NULL) AS unpinned,
+                    max(last_active_at) AS latest
+               FROM intake_conversations
+              WHERE user_id = %(user_id)s AND project <> '' AND expires_at IS NULL AND archived_at IS NULL
+              GROUP BY project) AS used
+    ON used.label = project.name
+ ORDER BY greatest(used.latest, project.created_at) DESC, 1
+"""
+
+
+def group_key(user_id: int, project: str) -> str:
+    """How a browser's cookie names a group that is open, without its name."""
+    return hashlib.blake2b(f"{user_id}:{project}".encode(), digest_size=5).hexdigest()
+
+
+def list_groups(*, user: User, open_keys: Collection[str], current: str = "") -> tuple[list[dict[str, Any]], int]:
+    """The groups by name, and how many projects there are. `current`: the project of the chat that is open, if of one.
+
+    Each group has its `name`, `key`, `colour`, `is_closed`, the number of its `chats`, whether it is open (`is_open`),
+    and then as `page` its latest ones; `more` says whether there are others.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_GROUPS, {"user_id": user.pk})
+        rows = cursor.fetchall()
+    shown = [*rows[:MOST_GROUPS], *(row for row in rows[MOST_GROUPS:] if row[0] == current)]
+    groups: list[dict[str, Any]] = []
+    for name, colour, is_closed, chats, unpinned in sorted(shown, key=lambda row: (row[0].casefold(), row[0])):
+        key = group_key(user.pk, name)
+        is_open = key in open_keys or name == current
+        about = {"name": name, "key": key, "colour": colour, "is_closed": is_closed, "chats": chats}
+        groups.append({**about, "is_open": is_open, "more": is_open and unpinned > CHATS_PER_GROUP})
+    latest = _latest_of(user, [group["name"] for group in groups if group["is_open"] and group["chats"]])
+    for group in groups:
+        group["page"] = ConversationList(latest[group["name"]], more=None)
+    return groups, len(rows)
+
+
+def _latest_of(user: User, projects: Collection[str]) -> dict[str, list[Conversation]]:
+    """The latest chats of each project without the pinned ones, which are listed above."""
+    found: dict[str, list[Conversation]] = defaultdict(list)
+    if projects:
+        place = Window(RowNumber(), partition_by="project", order_by=[F("last_active_at").desc(), F("id").desc()])
+        chats = Conversation.objects.for_user(user).kept().filter(archived_at=None, pinned_at=None)
+        for chat in chats.filter(project__in=projects).alias(place=place).filter(place__lte=CHATS_PER_GROUP):
+            found[chat.project].append(chat)
+    for each in found.values():
+        each.sort(key=lambda chat: (chat.last_active_at, chat.pk), reverse=True)
+    return found
 
 
 # --- The outline of a long chat: its questions in order, the turns with some words, the first turn of a day ---

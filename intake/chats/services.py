@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
-from core.isolation.acting import Caller, PersonalChange, binding_of, change_for_each
+from core.isolation.acting import Caller, PersonalChange, change_for_each, project_for
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from intake.attachments import services as files
@@ -70,7 +70,7 @@ class ChatChoices:
     """How a chat is answered from now on; None keeps the present value, or the default of a new chat.
 
     `model`: a checked name, or empty for the user's default. `keeps_default_temperature` resets a temperature.
-    `is_temporary`: only for a new chat.
+    `is_temporary`, `project`: only for a new chat.
     """
 
     model: str | None = None
@@ -79,6 +79,7 @@ class ChatChoices:
     keeps_default_temperature: bool = False
     uses_memory: bool | None = None
     is_temporary: bool | None = None
+    project: str = ""
 
     def applied_to(self, conversation: Conversation) -> list[str]:
         """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
@@ -301,10 +302,10 @@ def _open_conversation(
     conversation = Conversation(
         user_id=caller.user_id,
         title=title_from(message),
-        project=binding_of(caller),
         started_at=now,
         last_active_at=now,
         expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
+        project=project_for(caller, choices.project),
     )
     choices.applied_to(conversation)
     return conversation

@@ -7,6 +7,7 @@ import re
 from datetime import datetime
 from functools import cache
 from typing import Any
+from urllib.parse import quote, unquote
 
 from django import template
 from django.conf import settings
@@ -19,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from core.errors import NotFound
 from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
@@ -145,6 +147,21 @@ def state_in_words(file: Attachment | None) -> str:
 def detail(error: dict[str, Any]) -> str:
     """The sentence of a failed turn's error."""
     return in_page_language(restored(error, "detail"))
+
+
+@register.filter
+def project_key(name: str) -> str:
+    """A project's name as a part of an address: readable, without a slash, and no folder such as `..`."""
+    escaped = quote(name, safe="").replace("~", "%7E")
+    return (escaped.replace(".", "%2E", 1) if escaped.startswith(".") else escaped).replace("%", "~")
+
+
+def project_named(key: str) -> str:
+    """The name in an address. Raises `NotFound` for what is none."""
+    try:
+        return unquote(key.replace("~", "%"), errors="strict")
+    except UnicodeDecodeError:
+        raise NotFound from None
 
 
 register.filter("steps", tool_call_views)

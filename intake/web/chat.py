@@ -5,7 +5,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial, wraps
 from http import HTTPStatus
@@ -31,8 +31,8 @@ from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
 from core.rate_limits import CountedStream, StreamLease
 from core.responses import as_recollect_error, problem_response
-from core.text import page_language
-from core.validation import LONGEST_REFERENCE, body_of, parse_json, stated, text_limit, validate
+from core.text import LONGEST_PROJECT, page_language, project_label
+from core.validation import LONGEST_REFERENCE, body_of, checked, parse_json, stated, text_limit, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of
 from intake.agent.language_models import ChatOptions, is_recall_mode, refuse_temporary
 from intake.attachments.services import MOST_OF_A_MESSAGE
@@ -276,6 +276,13 @@ class ChatMessage(ChatOptions):
         ),
     ] = None
 
+    project: Annotated[
+        str | None,
+        Field(
+            description="The project of a new conversation, if it belongs to one.",
+            json_schema_extra=text_limit(LONGEST_PROJECT),
+        ),
+    ] = None
     newest_only: Annotated[
         bool,
         Field(
@@ -293,6 +300,8 @@ class ChatMessage(ChatOptions):
             raise stated("A turn is named by its conversation: give `conversation_id`.")
         if self.attachments and any(about[1:]):
             raise stated("Files belong to a new message: not with `edit`, `regenerate` or `continue`.")
+        if self.project and self.conversation_id is not None:
+            raise stated("Only a new conversation takes `project`; a present one is moved.")
         return self
 
     def as_request(self, caller: Caller) -> TurnRequest:
@@ -312,9 +321,16 @@ class ChatMessage(ChatOptions):
             edit=self.edit,
             regenerate=self.regenerate,
             resume=self.resume,
-            choices=self.as_choices(caller),
+            choices=replace(self.as_choices(caller), project=self._project_for(caller)),
             newest_only=self.newest_only,
             attachments=tuple(map(parse_id, self.attachments)),
+        )
+
+    def _project_for(self, caller: Caller) -> str:
+        if self.project and not caller.is_registered:
+            raise InvalidInput(errors={"project": ["Register to use projects."]})
+        return project_label(
+            checked(self.project or "", field="project", max_length=LONGEST_PROJECT, may_be_blank=True)
         )
 
 

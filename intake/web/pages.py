@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import messages
@@ -21,7 +22,7 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.cache import patch_cache_control
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -30,12 +31,13 @@ from django.views.i18n import JavaScriptCatalog
 from core.errors import Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
+from core.text import pg_text, project_label
 from core.validation import position_in_address
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, is_registered, person_of
 from intake.agent.language_models import ask_servers, is_recall_mode, offered_choices
 from intake.attachments.services import attachments_of
-from intake.chats import arranging, deleting, reading
+from intake.chats import arranging, deleting, projects, reading
 from intake.chats.exporting import chats_as_json
 from intake.chats.reading import (
     TURNS_PER_PAGE,
@@ -45,6 +47,7 @@ from intake.chats.reading import (
     get_conversation,
     get_turn,
     list_conversations,
+    list_groups,
     list_in_order,
     list_one,
     open_answers,
@@ -215,27 +218,50 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
 
 @personal_page
 def conversations(request: HttpRequest) -> HttpResponse:
-    """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id.
+    """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id; `?project=`
+    those of a project, or of none. `?groups=1`: the groups of the side bar.
 
     Without scripts it is a separate page; the sidebar takes its items from here.
     """
     caller, after = caller_of(request), position_in_address(request.GET.get("after"))
     words, is_archived = request.GET.get("q", ""), "archived" in request.GET
+    project = pg_text(request.GET["project"]) if "project" in request.GET else None
+    if "groups" in request.GET:
+        return render(request, "intake/_projects.html", _groups(request, project or ""))
     if only := request.GET.get("only"):
         page = list_one(caller=caller, conversation_id=parse_id(only))
-    elif words or is_archived:
-        page = list_conversations(caller=caller, after=after, words=words, is_archived=is_archived)
+    elif words or is_archived or project:
+        page = list_conversations(
+            caller=caller, after=after, words=words, is_archived=is_archived, project=project or None
+        )
     else:
-        page = list_in_order(caller=caller, after=after)
-    context = {"page": page, "words": words, "is_archived": is_archived}
+        page = list_in_order(caller=caller, after=after, is_of_no_project=project is not None)
+    context: dict[str, Any] = {"page": page, "words": words, "is_archived": is_archived, "of_project": project}
+    if project is not None:
+        context["more_query"] = f"&{urlencode({'project': project})}"
+    context["has_projects"] = is_registered(request)
     return render(request, "intake/conversations.html", context)
 
 
-def sidebar_of(request: HttpRequest) -> dict[str, Any]:
-    """The data of the sidebar for every page that shows it, also of other apps."""
+# The cookie with the groups of the side bar that are open in this browser, which `projects.js` writes.
+OPEN_GROUPS = "projects"
+
+
+def _groups(request: HttpRequest, current: str) -> dict[str, Any]:
+    """The projects of the side bar, which a visitor does not have."""
+    if not is_registered(request):
+        return {}
+    opened = request.COOKIES.get(OPEN_GROUPS, "").split(".")
+    groups, count = list_groups(user=person_of(request), open_keys=opened, current=current)
+    return {"project_groups": groups, "project_count": count, "has_projects": True}
+
+
+def sidebar_of(request: HttpRequest, *, project: str = "") -> dict[str, Any]:
+    """The data of the sidebar for every page that shows it, also of other apps. `project`: which the page is about."""
     caller = caller_of(request)
     return {
-        "page": list_in_order(caller=caller),
+        **_groups(request, project),
+        "page": list_in_order(caller=caller, is_of_no_project=True),
         "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
         "visitor_days": settings.VISITOR_DAYS,
     }
@@ -244,7 +270,11 @@ def sidebar_of(request: HttpRequest) -> dict[str, Any]:
 def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
     choices = offered_choices(caller_of(request), conversation)
     limits = {"max_message_length": MAX_MESSAGE_LENGTH, "largest_file": settings.ATTACHMENT_BYTES}
-    return {**sidebar_of(request), **limits, "choices": choices}
+    project = conversation.project if conversation is not None else ""
+    if conversation is None and is_registered(request):
+        project = project_label(request.GET.get("project", ""))
+    shown = {"choices": choices, "of_project": project, "is_chat": True}
+    return {**sidebar_of(request, project=project), **limits, **shown}
 
 
 # --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---
@@ -303,7 +333,7 @@ def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResp
 @require_POST
 @personal_form
 def change_conversations(request: HttpRequest) -> HttpResponse:
-    """Applies `do` to each `id`: archive, restore, export; or delete, once `sure` confirms it."""
+    """Applies `do` to each `id`: archive, restore, export, move to `project`; or delete, once `sure` confirms it."""
     caller, now = caller_of(request), timezone.now()
     ids = [parse_id(text) for text in request.POST.getlist("id")]
     requested = request.POST.get("do")
@@ -317,6 +347,8 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
         arranging.delete_all(caller=caller, conversation_ids=ids)
     elif requested in ("archive", "restore"):
         arranging.arrange(caller=caller, conversation_ids=ids, is_archived=requested == "archive", now=now)
+    elif requested == "move":
+        projects.move(caller=caller, conversation_ids=ids, project=request.POST.get("project", ""))
     elif requested == "export":
         # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
@@ -334,6 +366,8 @@ def _file(document: bytes, now: datetime) -> HttpResponse:
 
 
 def _done(requested: str, count: int) -> str:
+    if requested == "move":
+        return ngettext("%(count)s chat moved", "%(count)s chats moved", count) % {"count": count}
     chats = "1 chat" if count == 1 else f"{count} chats"
     done = {"delete": "deleted", "archive": "archived", "restore": "back in the list"}[requested]
     return f"{chats} {done}."

@@ -78,7 +78,8 @@ def page_that_searches(view: View[P]) -> View[P]:
 
 
 def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
-    return render(request, template, {**sidebar_of(request), **context}, status=status)
+    sidebar = sidebar_of(request, project=str(context.get("of_project") or ""))
+    return render(request, template, {**sidebar, **context}, status=status)
 
 
 def _tell_visitor(request: HttpRequest) -> HttpResponse:
@@ -261,6 +262,8 @@ class SearchForm(ServiceForm):
         label=_("Where"),
         error_messages={"invalid_choice": _("There is no such place to search: choose one of these.")},
     )
+    # With a hyphen before the name: everything but it.
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH + 1, label=_("Project"))
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data, initial={"scope": HistoryScope.ALL.value})
@@ -355,6 +358,6 @@ class RecordForm(ServiceForm):
 class RecordFilter(ServiceForm):
     q = forms.CharField(required=False, max_length=LONGEST_LIST_QUERY, label=_("Search"))
     type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Type"))
-    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH + 1, label=_("Project"))
     tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Tag"))
     replaced = forms.BooleanField(required=False, label=_("Show replaced ones"))

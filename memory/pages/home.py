@@ -1,6 +1,6 @@
 """What a person's home page shows beside the field: where to go on, a year ago today, what is open, what came in.
 
-One statement, along indexes, without a model. Each part has a few lines at most.
+And the page of a year: what was decided, kept and opened. One statement each, along indexes, without a model.
 """
 
 from collections import defaultdict
@@ -9,14 +9,19 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
+from core.errors import NotFound
 from core.text import gettext_noop as _
 from core.text import shortened
+from intake.accounts.identity import person_of
 from intake.chats.tree import conversation_path
 from intake.models import User
+from memory.documents import YEARS
 from memory.models import MemoryDocument
 from memory.models.documents import ABOUT_ME, CLOSED_SOURCES, PAST_RECORDS
-from memory.pages.common import document_path, note_path, record_path
+from memory.pages.common import document_path, note_path, page_for_registered, project_of, record_path, show
 from memory.records import TODO_TYPES
 
 LINES = 3
@@ -142,3 +147,118 @@ def _year_before(today: date) -> date:
 
 def _beginning(user: User, day: date) -> datetime:
     return datetime.combine(day, time.min, tzinfo=user.zone)
+
+
+# --- `/year/`: what was decided, kept and opened in a year, by month and project ---
+
+DECIDED, KEPT, OPENED = "decided", "kept", "opened"
+KINDS = (DECIDED, KEPT, OPENED)
+# The lines that a month has of each kind; its numbers count all.
+LINES_OF_A_MONTH = 6
+YEAR_LINE_LENGTH = 160
+
+_YEAR = f"""
+WITH past AS MATERIALIZED ({PAST_RECORDS}),
+closed AS MATERIALIZED (SELECT name FROM intake_projects WHERE user_id = %(user_id)s AND is_closed),
+mine AS MATERIALIZED (
+    SELECT id, content, created_at, done_at, project_id AS project,
+           extract(month FROM created_at AT TIME ZONE %(zone)s)::int AS month,
+           CASE WHEN lower(type) = ANY(%(open_types)s) THEN 'opened'
+                WHEN type ILIKE '%%decision%%' THEN 'decided'
+                ELSE 'kept' END AS kind
+      FROM memory_records
+     WHERE user_id = %(user_id)s AND created_at >= %(from)s AND created_at < %(until)s
+       AND CASE WHEN %(project)s = '' THEN project_id NOT IN (TABLE closed) ELSE project_id = %(project)s END
+)
+(SELECT 'year', 0, '', '', (created_at AT TIME ZONE %(zone)s)::date, NULL::uuid, '', FALSE, FALSE
+   FROM memory_records
+  WHERE user_id = %(user_id)s
+  ORDER BY memory_records.created_at, memory_records.id
+  LIMIT 1)
+UNION ALL
+(SELECT kind, month, project, count(*)::text, NULL, NULL, '', FALSE, FALSE FROM mine GROUP BY kind, month, project)
+UNION ALL
+(SELECT kind, month, project, '', NULL, id, left(content, 400), done_at IS NOT NULL, id IN (TABLE past)
+   FROM (SELECT *, row_number() OVER (PARTITION BY month, kind ORDER BY created_at DESC, id DESC) AS place
+           FROM mine) AS ranked
+  WHERE place <= %(lines)s
+  ORDER BY created_at DESC, id DESC)
+"""  # noqa: S608 - only constants of ours
+
+
+@page_for_registered
+def year_page(request: HttpRequest) -> HttpResponse:
+    """The year of the address, or this one; of one project, or of all that are open."""
+    user, project = person_of(request), project_of(request)
+    this_year = user.local_time(timezone.now()).year
+    shown = _year_named(request.GET.get("year", ""), this_year)
+    months, totals, first = year(user=user, number=shown, project=project, now=timezone.now())
+    context: dict[str, Any] = {
+        "shown": shown,
+        "months": months,
+        "totals": totals,
+        "of_project": project,
+        "before": shown - 1 if first is not None and first < shown else None,
+        "after": shown + 1 if shown < this_year else None,
+    }
+    return show(request, "memory/year.html", place="memory", tab="year", **context)
+
+
+def year(
+    *, user: User, number: int, project: str, now: datetime
+) -> tuple[list[dict[str, Any]], list[tuple[str, list[int]]], int | None]:
+    """The months that have something, the latest first; the numbers of each project; and the year of the first record.
+
+    A month has its `first` day, and as `kinds` each kind with its number, its latest lines, and the number of others. A
+    line has its path, text and project, whether it is done, and whether it no longer holds.
+    """
+    asked: dict[str, Any] = {
+        "user_id": user.pk,
+        "zone": user.zone.key,
+        "from": _beginning(user, date(number, 1, 1)),
+        "until": _beginning(user, date(number + 1, 1, 1)),
+        "today": user.local_time(now).date(),
+        "open_types": list(TODO_TYPES),
+        "project": project,
+        "lines": LINES_OF_A_MONTH,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_YEAR, asked)
+        rows = cursor.fetchall()
+    first: int | None = None
+    lines: dict[tuple[int, str], list[tuple[str, str, str, bool, bool]]] = defaultdict(list)
+    counts: dict[tuple[int, str], int] = defaultdict(int)
+    totals: dict[str, list[int]] = defaultdict(lambda: [0] * len(KINDS))
+    for kind, month, of_project, count, day, record_id, text, is_done, is_past in rows:
+        if day is not None:
+            first = day.year
+        elif record_id is None:
+            counts[month, kind] += int(count)
+            totals[of_project][KINDS.index(kind)] += int(count)
+        else:
+            line = shortened(" ".join(text.split()), YEAR_LINE_LENGTH)
+            lines[month, kind].append((record_path(record_id), line, of_project, is_done, is_past))
+    months = [
+        {
+            "first": date(number, month, 1),
+            "kinds": [
+                (kind, count, lines[month, kind], count - len(lines[month, kind]))
+                for kind in KINDS
+                if (count := counts[month, kind])
+            ],
+        }
+        for month in sorted({month for month, _ in counts}, reverse=True)
+    ]
+    # What belongs to no project comes last.
+    return months, sorted(totals.items(), key=lambda item: (not item[0], item[0].casefold())), first
+
+
+def _year_named(text: str, this_year: int) -> int:
+    """Raises `NotFound` for what is no year, and for one in the future."""
+    if not text:
+        return this_year
+    if not (text.isascii() and text.isdecimal() and len(text) == len("2000")) or int(text) not in YEARS:
+        raise NotFound
+    if int(text) > this_year:
+        raise NotFound
+    return int(text)

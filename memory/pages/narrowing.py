@@ -1,12 +1,15 @@
-"""What narrows a search on its page: a tab for each kind of text, the dates, and the query's operators."""
+"""What narrows a search on its page: a tab for each kind of text, the dates, a project, and the query's operators."""
 
 from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import Any
 
 from django.utils.formats import date_format
 from django.utils.translation import gettext, gettext_noop
 
+from intake.chats.reading import list_groups
+from intake.models import User
 from memory.pages.common import SCOPES, SearchForm
 from memory.search.history import MAX_RESULTS, Counts
 from memory.search.query import Query, Speaker, parse_query, without_operator
@@ -86,6 +89,22 @@ def _open_range(first: date | None, last: date | None) -> str:
     if first is not None:
         return gettext("from %(day)s on") % {"day": date_format(first, "DATE_FORMAT")}
     return gettext("until %(day)s") % {"day": date_format(last, "DATE_FORMAT")} if last is not None else ""
+
+
+# --- The project: only this one, or everything but it ---
+
+
+def within(project: str) -> dict[str, Any]:
+    """The project in an address: its `name`, whether it is left out, and both as the address says them."""
+    name = project.removeprefix("-")
+    return {"name": name, "is_without": project.startswith("-"), "only": name, "without": f"-{name}"} if name else {}
+
+
+def within_choices(user: User, project: str) -> dict[str, Any]:
+    """The projects that are one click away, and the chosen one. Call it while acting as the user."""
+    chosen = within(project)
+    groups, _ = list_groups(user=user, open_keys=(), current=chosen.get("name", ""))
+    return {"within": chosen, "within_choices": [(each["name"], each["colour"]) for each in groups]}
 
 
 # --- The operators ---

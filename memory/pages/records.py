@@ -28,6 +28,7 @@ from memory import documents, records
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.pages.common import RecordFilter, RecordForm, page_for_registered, record_path, show
+from memory.pages.narrowing import within
 from memory.records import RecordOutput
 
 RECORDS_PER_PAGE = 30
@@ -204,6 +205,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "is_narrowed": any(fitting.values()),
         "kinds": KINDS,
         "chosen": fitting.get("type", ""),
+        "within": within(fitting.get("project", "")),
         "form": form,
     }
     if not wanted.is_valid():

@@ -26,7 +26,7 @@ from core import rate_limits
 from core.errors import NotFound, RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import read_as
 from core.responses import retry_after
-from core.text import ELLIPSIS
+from core.text import ELLIPSIS, LONGEST_PROJECT
 from intake.accounts.identity import caller_of, person_of
 from intake.chats.services import without_nul
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
@@ -42,7 +42,7 @@ from memory.pages.common import (
     place_in_words,
     show,
 )
-from memory.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs
+from memory.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs, within_choices
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import Counts, History, HistoryMatch, HistoryRequest, search_history
@@ -147,7 +147,8 @@ def search_live(request: HttpRequest) -> HttpResponse:
     if not query:
         return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
-    requested = HistoryRequest(query=query, max_results=LIVE_RESULTS)
+    project = without_nul(request.GET.get("project", ""))[: LONGEST_PROJECT + 1]
+    requested = HistoryRequest(query=query, max_results=LIVE_RESULTS, project=project)
     history = search_history(requested, user=person_of(request), now=timezone.now())
     shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
@@ -164,6 +165,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         max_results=limit,
         reads_time=ANY_TIME not in request.GET,
         rerank=LOOK_AGAIN in request.GET,
+        project=form.cleaned_data["project"],
     )
     try:
         history = search_history(requested, user=person_of(request), now=timezone.now())
@@ -209,9 +211,13 @@ def _page(
         "by_day": request.GET.get("order") == BY_DAY,
         "place": "search",
     }
-    if is_part:
-        return read_as(caller_of(request), lambda: render(request, PAGE, context, status=status))
-    return read_as(caller_of(request), lambda: show(request, PAGE, status=status, **context))
+    project = form.cleaned_data.get("project", "") if form.is_valid() else ""
+
+    def shown() -> HttpResponse:
+        found = context | within_choices(person_of(request), project)
+        return render(request, PAGE, found, status=status) if is_part else show(request, PAGE, status=status, **found)
+
+    return read_as(caller_of(request), shown)
 
 
 def _groups(history: History, *, by_day: bool) -> list[Group]:

@@ -2,13 +2,19 @@
 
 from django.urls import path
 
-from memory.pages import documents, files, records, searching
+from memory.pages import documents, files, home, projects, records, searching
 
 app_name = "memory"
 
 urlpatterns = [
     path("search/", searching.search, name="search"),
     path("search/live/", searching.search_live, name="search_live"),
+    path("year/", home.year_page, name="year"),
+    path("projects/", projects.list_all, name="projects"),
+    # Any text, so that a malformed name gets the same answer as one that does not exist.
+    path("projects/<str:key>/", projects.project, name="project"),
+    path("projects/<str:key>/edit/", projects.edit_project, name="edit_project"),
+    path("projects/<str:key>/delete/", projects.delete_project, name="delete_project"),
     path("memory/", documents.memory, name="memory"),
     path("memory/edit/", documents.edit_memory, name="edit_memory"),
     path("memory/history/", documents.memory_history, name="history_memory"),

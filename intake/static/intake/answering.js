@@ -12,7 +12,7 @@ const IN_WORDS = { answering: gettext("Being answered"), unread: gettext("A new 
 class Answering {
   #marks = {};
   #timer = null;
-  #list = document.querySelector("[data-conversations]");
+  #list = document.querySelector("[data-all-chats]");
 
   constructor() {
     this.#read();
@@ -83,7 +83,7 @@ class Answering {
   }
 
   #show() {
-    for (const link of this.#list.querySelectorAll("a")) {
+    for (const link of this.#list.querySelectorAll("[data-conversation-id] a")) {
       const mark = this.#marks[link.pathname] ?? "";
       if ((link.dataset.mark ?? "") === mark) continue;
       if (mark) link.dataset.mark = mark;

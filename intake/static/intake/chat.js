@@ -148,10 +148,16 @@ async function stopAnswer() {
 function questionFor(turn) {
   return {
     endpoint: main.dataset.endpoint,
-    ...turn.question(main.dataset.conversation, choices.asked),
+    ...turn.question(main.dataset.conversation, { ...choices.asked, ...ofNewChat() }),
     csrfToken: composer.csrfToken,
     signal: request.signal,
   };
+}
+
+/** A chat that is begun inside a project belongs to it. */
+function ofNewChat() {
+  const { conversation, project } = main.dataset;
+  return !conversation && project ? { project } : {};
 }
 
 function take(turn, { type, data }) {
@@ -192,7 +198,7 @@ function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
     return;
   }
   answering.began(path);
-  const title = sidebar.promote(path, turn.name);
+  const title = sidebar.promote(path, turn.name, main.dataset.project);
   if (!isNew) return;
   history.pushState(null, "", path);
   document.title = `${title} · Recollect`;

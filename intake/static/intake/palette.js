@@ -32,9 +32,21 @@ class Palette {
       words: link.dataset.words ?? "",
       href: link.getAttribute("href"),
     }));
-    this.searchPath = document.querySelector("[data-search-link]")?.pathname;
+    const link = document.querySelector("[data-search-link]");
+    this.searchPath = link?.pathname;
+    // From inside a project only this project is searched, until somebody says otherwise.
+    const project = new URLSearchParams(link?.search).get("project");
+    this.within = this.dialog.querySelector("[data-palette-within]");
+    this.within.hidden = !project;
+    this.within.querySelector("input").value = project ?? "";
+    this.within.querySelector("[data-palette-project]").textContent = project ?? "";
     this.chatsPath = document.querySelector("[data-conversations-href]")?.dataset.conversationsHref;
     this.#listen();
+  }
+
+  get #within() {
+    const { checked, value } = this.within.querySelector("input");
+    return checked && value ? { project: value } : {};
   }
 
   open() {
@@ -46,6 +58,7 @@ class Palette {
 
   #listen() {
     this.field.addEventListener("input", () => this.#changed());
+    this.within.addEventListener("change", () => this.#changed());
     // Escape belongs to the palette alone, and stops no answer behind it.
     this.dialog.addEventListener("keydown", (event) => {
       event.stopPropagation();
@@ -141,6 +154,7 @@ class Palette {
     const archive = () => document.dispatchEvent(new CustomEvent("recollect:archive", { detail: { id, path: `${HOME}c/${id}/` } }));
     return [
       copy && { title: gettext("Copy the last answer"), words: "clipboard", does: () => copy.click() },
+      id && document.querySelector("[data-move]") && { title: gettext("Move to project …"), words: "folder", does: () => document.dispatchEvent(new CustomEvent("recollect:move", { detail: { id } })) },
       id && { title: gettext("Archive this chat"), words: "hide away", does: archive },
       at >= 0 && beside(gettext("Next chat"), links[at + 1]),
       at > 0 && beside(gettext("Previous chat"), links[at - 1]),
@@ -148,11 +162,11 @@ class Palette {
   }
 
   #searchAll(query) {
-    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query })}`, kind: gettext("Search") };
+    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query, ...this.#within })}`, kind: gettext("Search") };
   }
 
   async #ask(turn, query) {
-    const asked = new URLSearchParams({ q: query });
+    const asked = new URLSearchParams({ q: query, ...this.#within });
     const titles = this.#show(turn, fetchPage(`${this.chatsPath}?${asked}`), (page) => this.#showTitles(page));
     const texts = this.searchPath
       ? this.#show(turn, fetchPage(`${this.searchPath}live/?${asked}`), (page) => this.#showTexts(page))

@@ -5,6 +5,7 @@ import { HOME } from "./dom.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
 import { listenForMenus } from "./menus.js";
+import { Mover, showProjectOf } from "./projects.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { Filter } from "./sidebar_filter.js";
 import { ItemMenu } from "./sidebar_items.js";
@@ -24,8 +25,10 @@ listenForShortcuts({ toggleChats: listenToDrawer(sidebarElement) });
 listenForMenus();
 listenForTheme();
 tellWhatIsCutOff();
-const selection = new Selection(sidebar, { confirm, tell });
-new ItemMenu(sidebar, { confirm, tell, select: (item) => selection.begin(item) });
+const mover = new Mover(sidebar, { tell });
+const move = (ids) => mover.ask(ids);
+const selection = new Selection(sidebar, { confirm, tell, move });
+new ItemMenu(sidebar, { confirm, tell, move, select: (item) => selection.begin(item) });
 const searchLink = sidebarElement.querySelector("[data-search-link]");
 new Filter(sidebar, { searchPath: searchLink ? `${searchLink.pathname}live/` : null });
 
@@ -48,6 +51,7 @@ listenForChanges(sidebarElement.dataset.events, {
       }
       const item = await sidebar.refresh(id);
       if (item) showTitleOf(id, item.querySelector("a").textContent);
+      if (item) showProject(id, item.dataset.project ?? "");
       document.dispatchEvent(new CustomEvent("recollect:changed", { detail: { id, isGone: item === undefined } }));
     }
   },
@@ -87,6 +91,14 @@ function showTitleOf(id, title) {
   if (!heading || document.querySelector("[data-chat]")?.dataset.conversation !== id) return;
   heading.textContent = title;
   document.title = `${title} · Recollect`;
+}
+
+/** It may have been moved elsewhere. */
+function showProject(id, project) {
+  const open = document.querySelector("[data-chat]");
+  if (open?.dataset.conversation !== id || (open.dataset.project ?? "") === project) return;
+  open.dataset.project = project;
+  showProjectOf(open, sidebar.projects);
 }
 
 /**

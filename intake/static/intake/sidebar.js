@@ -1,11 +1,14 @@
-/** The list of chats: grouped by day in the reader's own zone, longer as one scrolls, kept up to date item by item. */
+/** The list of chats: by project and by day in the reader's own zone, longer as one scrolls, kept up to date by item. */
 import { fetchPage } from "./dom.js";
 import { gettext } from "./language.js";
+import { Projects } from "./projects.js";
 import { dayInWords } from "./times.js";
 
 const TITLE_LENGTH = 80;
 const PINNED = gettext("Pinned");
 const GROWING_MS = 40;
+// From so many on, the list is fetched as a whole.
+const MANY = 5;
 const PLACE_KEY = "place-in-chats";
 
 export class Sidebar {
@@ -14,9 +17,11 @@ export class Sidebar {
 
   constructor(element) {
     this.element = element;
-    this.list = element.querySelector("[data-all-chats] [data-conversations]");
+    // The chats by day, which are of no project or pinned.
+    this.list = element.querySelector("[data-day-chats] [data-conversations]");
     this.scroller = element.querySelector("[data-sidebar-list]");
     this.place = element.dataset.conversationsHref;
+    this.projects = new Projects(this);
     for (const item of this.items) prepareItem(item);
     this.#group();
     this.#growWhenScrolled();
@@ -25,39 +30,70 @@ export class Sidebar {
   }
 
   get items() {
+    return this.element.querySelectorAll("[data-all-chats] [data-conversation-id]");
+  }
+
+  get #ofDays() {
     return this.list.querySelectorAll("[data-conversation-id]");
   }
 
   itemOf(id) {
-    return this.list.querySelector(`[data-conversation-id="${CSS.escape(id)}"]`);
+    return this.element.querySelector(`[data-all-chats] [data-conversation-id="${CSS.escape(id)}"]`);
   }
 
-  /** Puts a conversation where the one that was active last belongs, as the current one; adds it if it is new. */
-  promote(path, message) {
+  prepare(item) {
+    prepareItem(item);
+  }
+
+  /**
+   * Puts a conversation where the one that was active last belongs, as the current one; adds it if it is new. `project`:
+   * to which a new one belongs.
+   */
+  promote(path, message, project = "") {
     const id = idIn(path);
-    const item = this.itemOf(id) ?? makeItem(id, path, message);
+    const known = this.itemOf(id);
+    const item = known ?? makeItem(id, path, message);
     const link = item.querySelector("a");
     link.dataset.lastActive = new Date().toISOString();
-    this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    this.element.querySelector("[data-all-chats] [data-conversation-id] [aria-current]")?.removeAttribute("aria-current");
     link.setAttribute("aria-current", "page");
-    this.#put(item);
+    if (known ? this.list.contains(known) : !project) this.#put(item);
+    else if (known) known.parentElement.prepend(known);
+    else this.projects.refresh();
     return link.textContent;
+  }
+
+  /** What the server has done with these: the groups are as it has them, and the days without those that left. */
+  async moved(ids, project) {
+    for (const id of ids) {
+      const item = this.itemOf(id);
+      if (!item) continue;
+      if (project) item.dataset.project = project;
+      else delete item.dataset.project;
+      if (project && !("pinned" in item.dataset) && this.list.contains(item)) item.remove();
+    }
+    this.#group();
+    await this.projects.refresh();
+    if (!project && ids.length > MANY) await this.refreshAll();
+    else if (!project) for (const id of ids) await this.refresh(id);
+    this.showEmptiness();
   }
 
   /** Looks at the first page again: what came, went or changed while nobody was told. */
   async refreshAll() {
     const asked = performance.now();
-    const page = await fetchPage(this.place);
+    const page = await fetchPage(`${this.place}?project=`);
     if (!page) return;
+    this.projects.refresh();
     const fresh = [...page.querySelectorAll("[data-conversation-id]")];
     const ids = new Set(fresh.map((item) => item.dataset.conversationId));
     const oldest = fresh.length ? momentOf(fresh.at(-1)) : 0;
     const isWhole = !page.querySelector("[data-more]");
-    for (const item of [...this.items]) {
+    for (const item of [...this.#ofDays]) {
       const isAmongThem = isWhole || "pinned" in item.dataset || momentOf(item) >= oldest;
       if (isAmongThem && !ids.has(item.dataset.conversationId)) this.remove(item.dataset.conversationId);
     }
-    for (const item of fresh.reverse()) if (!this.#isRemovedSince(item, asked)) this.#replace(item);
+    for (const item of fresh.reverse()) if (!this.isRemovedSince(item.dataset.conversationId, asked)) this.#replace(item);
   }
 
   /** Takes one conversation from the server as it is now: changed, moved, new, or gone (then it gives undefined). */
@@ -66,20 +102,27 @@ export class Sidebar {
     const page = await fetchPage(`${this.place}?${new URLSearchParams({ only: id })}`);
     if (!page) return null;
     const fresh = page.querySelector("[data-conversation-id]") ?? undefined;
-    if (fresh && this.#isRemovedSince(fresh, asked)) return undefined;
+    if (fresh && this.isRemovedSince(id, asked)) return undefined;
+    const isOfGroups = Boolean(fresh?.dataset.project) || this.projects.section?.contains(this.itemOf(id));
     if (fresh && !("archived" in fresh.dataset)) this.#replace(fresh);
     else this.remove(id);
+    if (isOfGroups) await this.projects.refresh();
     return fresh;
   }
 
-  #isRemovedSince(item, moment) {
-    return this.#removedAt.get(item.dataset.conversationId) > moment;
+  isRemovedSince(id, moment) {
+    return this.#removedAt.get(id) > moment;
   }
 
   #replace(fresh) {
     const known = this.itemOf(fresh.dataset.conversationId);
     // What somebody is writing in is left alone.
     if (known?.querySelector("form")) return;
+    // Its group comes from the server.
+    if (fresh.dataset.project && !("pinned" in fresh.dataset)) {
+      if (known && this.list.contains(known)) known.remove();
+      return this.#group();
+    }
     fresh.querySelector("input")?.remove();
     const link = fresh.querySelector("a");
     if (known?.querySelector("[aria-current]")) link.setAttribute("aria-current", "page");
@@ -100,7 +143,7 @@ export class Sidebar {
     item.remove();
     this.#group();
     if (hadFocus) (next?.querySelector("a") ?? this.element.querySelector(".new-chat")).focus();
-    this.#showEmptiness();
+    this.showEmptiness();
   }
 
   /** Where it belongs among those that are here: pinned ones as they come, others by their last activity. */
@@ -110,18 +153,18 @@ export class Sidebar {
     item.remove();
     const isPinned = "pinned" in item.dataset;
     const moment = momentOf(item);
-    const after = [...this.items].find((other) => {
+    const after = [...this.#ofDays].find((other) => {
       const isOtherPinned = "pinned" in other.dataset;
       return isPinned ? true : !isOtherPinned && momentOf(other) <= moment;
     });
     if (after) after.before(item);
     else this.list.append(item);
     this.#group();
-    this.#showEmptiness();
+    this.showEmptiness();
   }
 
-  #showEmptiness() {
-    const isEmpty = !this.list.querySelector("[data-conversation-id]");
+  showEmptiness() {
+    const isEmpty = !this.items.length && !this.element.querySelector("[data-project-group]");
     this.element.querySelector("[data-no-conversations]").hidden = !isEmpty;
     this.element.querySelector("[data-finding]").hidden = isEmpty;
   }
@@ -129,7 +172,7 @@ export class Sidebar {
   /** Headings by day, made again: the day may have changed since. */
   #group() {
     for (const heading of this.list.querySelectorAll(".day")) heading.remove();
-    this.#groupFrom(this.items, null);
+    this.#groupFrom(this.#ofDays, null);
   }
 
   #groupFrom(items, last) {
@@ -143,7 +186,7 @@ export class Sidebar {
   }
 
   #growWhenScrolled() {
-    const more = this.element.querySelector("[data-all-chats] [data-more]");
+    const more = this.element.querySelector("[data-day-chats] [data-more]");
     if (!more) return;
     const watcher = new IntersectionObserver(
       async (entries) => {
@@ -165,7 +208,7 @@ export class Sidebar {
     let hasMore = true;
     const furthest = () => this.scroller.scrollHeight - this.scroller.clientHeight;
     while (hasMore && furthest() < wanted) {
-      const more = this.element.querySelector("[data-all-chats] [data-more]");
+      const more = this.element.querySelector("[data-day-chats] [data-more]");
       // The list grows by itself, too, where its end is near.
       if (more?.ariaBusy === "true") await new Promise((resolve) => setTimeout(resolve, GROWING_MS));
       else hasMore = Boolean(more) && (await this.#grow(more));
@@ -175,12 +218,12 @@ export class Sidebar {
   }
 
   async #onClick(event) {
-    const more = event.target.closest("[data-more]");
+    const more = event.target.closest("[data-day-chats] [data-more]");
     if (!more || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    const before = this.items.length;
+    const before = this.#ofDays.length;
     if (!(await this.#grow(more)) && more.isConnected) location.assign(more.href);
-    this.items[before]?.querySelector("a").focus();
+    this.#ofDays[before]?.querySelector("a").focus();
   }
 
   /** Whether there is still more. */
@@ -190,7 +233,7 @@ export class Sidebar {
     const page = await fetchPage(more.href);
     more.ariaBusy = "false";
     if (!page) return false;
-    const last = [...this.items].at(-1);
+    const last = [...this.#ofDays].at(-1);
     const known = new Set([...this.items].map((item) => item.dataset.conversationId));
     const items = [...page.querySelectorAll("[data-conversation-id]")].filter((item) => !known.has(item.dataset.conversationId));
     for (const item of items) {
@@ -222,15 +265,19 @@ export function prepareItem(item) {
 }
 
 export function nextItem(item) {
-  let next = item.nextElementSibling;
-  while (next && !next.dataset.conversationId) next = next.nextElementSibling;
-  return next;
+  return beside(item, 1);
 }
 
 export function previousItem(item) {
-  let previous = item.previousElementSibling;
-  while (previous && !previous.dataset.conversationId) previous = previous.previousElementSibling;
-  return previous;
+  return beside(item, -1);
+}
+
+/** Among those that are to be seen, over the ends of groups. */
+function beside(item, step) {
+  const list = item.closest("[data-all-chats], [data-found-chats]");
+  const items = [...(list?.querySelectorAll("[data-conversation-id]") ?? [])].filter((each) => each.checkVisibility());
+  const at = items.indexOf(item);
+  return at < 0 ? undefined : items[at + step];
 }
 
 /** A title as the server makes it: the first line, cut at a word. */

@@ -35,7 +35,7 @@ export class Filter {
       this.#onInput();
     } else if (event.key === "ArrowDown" || event.key === "Enter") {
       const list = this.field.value.trim() ? this.found : this.all;
-      const first = list.querySelector("li a");
+      const first = [...list.querySelectorAll("[data-conversation-id] a, .hit")].find((link) => link.checkVisibility());
       if (!first) return;
       event.preventDefault();
       if (event.key === "Enter" && this.field.value.trim()) first.click();

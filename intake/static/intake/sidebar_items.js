@@ -10,7 +10,8 @@ const TITLE_LENGTH = 80;
 export class ItemMenu {
   #item = null;
 
-  constructor(sidebar, { confirm, tell, select }) {
+  constructor(sidebar, { confirm, tell, select, move }) {
+    this.move = move;
     this.sidebar = sidebar;
     this.menu = sidebar.element.querySelector("[data-item-menu]");
     this.confirm = confirm;
@@ -52,6 +53,7 @@ export class ItemMenu {
       F2: () => this.#rename(item),
       Delete: () => this.#delete(item),
       ContextMenu: () => this.#open(item),
+      m: () => this.move([item.dataset.conversationId]),
     }[event.key];
     if (!does) return;
     event.preventDefault();
@@ -107,6 +109,7 @@ export class ItemMenu {
       pin: () => this.#change(chat, "pin", !("pinned" in item.dataset)),
       archive: () => this.#change(chat, "archive", !("archived" in item.dataset)),
       rename: () => this.#rename(item),
+      move: () => this.move([chat.id]),
       select: () => this.select(item),
       delete: () => this.#delete(item),
     }[wanted];

@@ -1,4 +1,4 @@
-/** Several chats at once: chosen with boxes, by clicks or keys, then archived, exported or deleted together. */
+/** Several chats at once: chosen with boxes, by clicks or keys, then moved, archived, exported or deleted together. */
 import { send, submit } from "./chats.js";
 import { HOME } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
@@ -9,7 +9,8 @@ const AT_ONCE = 100;
 export class Selection {
   #last = null;
 
-  constructor(sidebar, { confirm, tell }) {
+  constructor(sidebar, { confirm, tell, move }) {
+    this.move = move;
     this.sidebar = sidebar;
     this.confirm = confirm;
     this.tell = tell;
@@ -91,6 +92,10 @@ export class Selection {
     if (wanted === "cancel") return this.end();
     const ids = this.chosen.map((item) => item.dataset.conversationId);
     const path = `${this.sidebar.place}change/`;
+    if (wanted === "move") {
+      this.end();
+      return this.move(ids);
+    }
     if (wanted === "export") return this.#export(path, ids);
     if (wanted === "delete" && !(await this.confirm({
       title: ngettext("Delete %(count)s chat?", "Delete %(count)s chats?", ids.length),

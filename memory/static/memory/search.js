@@ -51,7 +51,8 @@ form.addEventListener("click", async (event) => {
   if (!isShown) return location.assign(link.href);
   history.pushState(null, "", link.href);
   // The link that was clicked is gone.
-  const place = link.dataset.tab === undefined ? "[data-when] summary" : `[data-tab="${link.dataset.tab}"]`;
+  const opener = link.closest(".within") ? "[data-within] summary" : "[data-when] summary";
+  const place = link.dataset.tab === undefined ? opener : `[data-tab="${link.dataset.tab}"]`;
   narrowing().querySelector(place)?.focus();
   showBetterOrder();
 });
@@ -109,7 +110,7 @@ let counted = location.href;
 
 function asksSame(one, other) {
   const [first, second] = [one, other].map((address) => new URL(address, location.href).searchParams);
-  return ["q", "from", "to", "anytime"].every((name) => first.get(name) === second.get(name));
+  return ["q", "from", "to", "anytime", "project"].every((name) => first.get(name) === second.get(name));
 }
 
 function announce() {
@@ -141,14 +142,13 @@ bringTabIntoSight();
 
 // A menu is closed by Escape and by a click beside it.
 addEventListener("keydown", (event) => {
-  const menu = form.querySelector("[data-when][open]");
-  if (event.key !== "Escape" || !menu?.contains(document.activeElement)) return;
+  const menu = document.activeElement?.closest("[data-when][open]");
+  if (event.key !== "Escape" || !menu) return;
   menu.open = false;
   menu.querySelector("summary").focus();
 });
 addEventListener("click", ({ target }) => {
-  const menu = form.querySelector("[data-when][open]");
-  if (menu && !menu.contains(target)) menu.open = false;
+  for (const menu of form.querySelectorAll("[data-when][open]")) if (!menu.contains(target)) menu.open = false;
 });
 
 /** The better order is asked for once the first one is shown. It comes by itself unless somebody is at the list. */
