@@ -181,9 +181,10 @@ DocumentDay = date | AboutMe | None
 
 # A last line without an end is ended first. A text that would be too long changes no row, which the caller sees.
 _APPEND = r"""
-INSERT INTO memory_documents AS document (id, user_id, kind, date, title, content, version, created_at, updated_at)
-VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s)
-    ON CONFLICT (user_id, kind, date) WHERE kind <> 'note' DO UPDATE
+INSERT INTO memory_documents AS document
+       (id, user_id, kind, date, project, title, content, version, created_at, updated_at)
+VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, %(project)s, '', %(lines)s, 1, %(now)s, %(now)s)
+    ON CONFLICT (user_id, kind, date, project) WHERE kind <> 'note' DO UPDATE
    SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
        version = document.version + 1, updated_at = excluded.updated_at
  WHERE char_length(document.content) + char_length(excluded.content) < %(max_length)s
@@ -192,7 +193,7 @@ VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(no
 
 class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
     def memory(self) -> Self:
-        """A person's MEMORY.md, if they have one."""
+        """A person's MEMORY.md, and those of their projects."""
         return self.filter(kind=MemoryDocument.Kind.MEMORY)
 
     def daily_logs(self) -> Self:
@@ -201,16 +202,16 @@ class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
     def notes(self) -> Self:
         return self.filter(kind=MemoryDocument.Kind.NOTE)
 
-    def on(self, day: DocumentDay) -> Self:
-        """The log of that day; for None, MEMORY.md, which has no date."""
+    def on(self, day: DocumentDay, project: str = "") -> Self:
+        """The log of that day; for None, MEMORY.md, which has no date. Without a project, the general one."""
         match day:
             case None:
-                return self.memory()
+                return self.memory().filter(project=project)
             case AboutMe():
                 return self.filter(kind=MemoryDocument.Kind.ABOUT)
-        return self.daily_logs().filter(date=day)
+        return self.daily_logs().filter(date=day, project=project)
 
-    def append(self, *, user: User, kind: str, day: date | None, lines: str, now: datetime) -> bool:
+    def append(self, *, user: User, kind: str, day: date | None, project: str = "", lines: str, now: datetime) -> bool:
         """Append whole lines to a document, creating it if necessary, in one statement; False if it would be too long.
 
         Writers wait for each other at the row and then see the other's text, so none is overwritten.
@@ -225,6 +226,7 @@ class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
                     "user_id": user.pk,
                     "kind": kind,
                     "date": day,
+                    "project": project,
                     "lines": lines,
                     "now": now,
                     "max_length": MAX_DOCUMENT_LENGTH,
@@ -249,6 +251,13 @@ class MemoryDocument(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     kind = models.CharField(max_length=16, choices=Kind)
     date = models.DateField(null=True, blank=True, help_text="The day of a log; other kinds have none.")
+    project = models.CharField(
+        max_length=MAX_PROJECT_LENGTH,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Empty for the ones that belong to none.",
+    )
     title = models.CharField(max_length=MAX_NOTE_TITLE, blank=True, default="", help_text="Of a note.")
     content = models.TextField(blank=True, default="", help_text="Markdown.")
     # Compared with the version that a writer has read, so that of two writers with the same version only one succeeds.
@@ -261,9 +270,10 @@ class MemoryDocument(models.Model):
     class Meta:
         db_table = "memory_documents"
         constraints = [
-            # Two missing dates are equal: one MEMORY.md per user, and one log per day. Also used to read by date.
+            # Two missing dates are equal: one MEMORY.md per user and project, and one log per day of each. Also used to
+            # read by date.
             models.UniqueConstraint(
-                fields=["user", "kind", "date"],
+                fields=["user", "kind", "date", "project"],
                 condition=~Q(kind="note"),
                 nulls_distinct=False,
                 name="memory_documents_once",
@@ -273,15 +283,20 @@ class MemoryDocument(models.Model):
                 | Q(kind="daily_log", date__isnull=False),
                 name="memory_documents_logs_have_dates",
             ),
+            models.CheckConstraint(
+                condition=~Q(kind="about") | Q(project=""),
+                name="memory_documents_one_about_me",
+            ),
         ]
         indexes = [
             models.Index(
                 fields=["user", "-updated_at", "-id"], name="idx_memory_documents_notes", condition=Q(kind="note")
-            )
+            ),
+            models.Index(fields=["user", "project"], condition=~Q(project=""), name="idx_memory_documents_project"),
         ]
 
     def __str__(self) -> str:
-        return self.kind if self.date is None else f"{self.kind}:{self.date}"
+        return ":".join(str(part) for part in (self.kind, self.date, self.project) if part)
 
     @property
     def corpus(self) -> Corpus:

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.django_db
 DAY = date(2026, 3, 1)
 
 
-def a_document(user, kind="memory", day=None):
-    return MemoryDocument.objects.create(user=user, kind=kind, date=day)
+def a_document(user, kind="memory", day=None, project=""):
+    return MemoryDocument.objects.create(user=user, kind=kind, date=day, project=project)
 
 
 def test_each_person_has_one_memory_and_one_log_a_day():
@@ -26,6 +26,30 @@ def test_each_person_has_one_memory_and_one_log_a_day():
     for kind, day in (("memory", None), ("daily_log", DAY)):
         with pytest.raises(IntegrityError, match="memory_documents_once"), transaction.atomic():
             a_document(alice, kind, day)
+
+
+def test_each_project_has_one_memory_and_one_log_a_day_beside_the_general_ones():
+    alice = a_person()
+    for project in ("", "garden", "kitchen"):
+        a_document(alice, project=project)
+        a_document(alice, "daily_log", DAY, project)
+    for kind, day in (("memory", None), ("daily_log", DAY)):
+        with pytest.raises(IntegrityError, match="memory_documents_once"), transaction.atomic():
+            a_document(alice, kind, day, "garden")
+
+
+def test_the_page_about_a_person_belongs_to_no_project():
+    with pytest.raises(IntegrityError, match="memory_documents_one_about_me"):
+        a_document(a_person(), "about", project="garden")
+
+
+def test_a_document_named_without_a_project_is_the_general_one():
+    alice = a_person()
+    garden, general = a_document(alice, project="garden"), a_document(alice)
+    log, garden_log = a_document(alice, "daily_log", DAY), a_document(alice, "daily_log", DAY, "garden")
+    mine = MemoryDocument.objects.for_user(alice)
+    assert [mine.on(None).get(), mine.on(None, "garden").get()] == [general, garden]
+    assert [mine.on(DAY).get(), mine.on(DAY, "garden").get()] == [log, garden_log]
 
 
 @pytest.mark.parametrize(("kind", "day"), [("memory", DAY), ("daily_log", None), ("diary", DAY), ("diary", None)])
