@@ -16,6 +16,7 @@ from agent_tools.oauth.connections import end_all_connections, note_tokens
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
 from intake.chats import idempotency
+from intake.chats.projects import label_changed
 from intake.models import Activity, User
 from memory.models import MemoryRecord
 
@@ -26,6 +27,11 @@ def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwa
     kind = origin.model if isinstance(origin, QuerySet) else type(origin)
     if kind is not User:
         idempotency.withdraw(user_id=instance.user_id, about=str(instance.pk))
+
+
+@receiver(label_changed, dispatch_uid="agent_tools.move_label")
+def move_label(user: User, old: str, new: str, **kwargs: Any) -> None:
+    AccessToken.objects.filter(user=user, project=old).update(project=new)
 
 
 @receiver(app_authorized, dispatch_uid="agent_tools.note_connection")

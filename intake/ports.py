@@ -86,6 +86,9 @@ class Memory(Protocol):
     def kept_in_chat(self) -> Subquery:
         """Of a conversation: what was kept from its turns, as a list of `{"turn": number, "id": text}`."""
 
+    def labels_in_use(self, *, user: User) -> dict[str, int]:
+        """The number of the user's records and documents of each project that has any."""
+
     def stored(self, user_id: int) -> Holdings:
         """What counts for the user's quotas."""
 

@@ -433,3 +433,33 @@ def _locked(user: User, note_id: UUID) -> MemoryDocument:
     if note is None:
         raise NotFound
     return note
+
+
+# --- Projects: a document follows the label that it has ---
+
+
+def move_label(*, user: User, old: str, new: str, now: datetime) -> None:
+    """Give the documents of a project another label, empty for none. If the other project has a document of that kind
+    and day, the text is appended there. Raises `TooLarge` if both together are too long.
+    """
+    mine = MemoryDocument.objects.for_user(user)
+    for document in mine.filter(project=old).order_by("pk").select_for_update(of=("self",)):
+        twin = mine.filter(project=new, kind=document.kind, date=document.date).exclude(kind=MemoryDocument.Kind.NOTE)
+        other = twin.select_for_update(of=("self",)).first()
+        if other is None:
+            mine.filter(pk=document.pk).update(project=new)
+        else:
+            _append_all(other, document, now)
+
+
+def _append_all(other: MemoryDocument, document: MemoryDocument, now: datetime) -> None:
+    before = as_lines(other.content) if other.content else ""
+    if len(before) + len(document.content) > MAX_DOCUMENT_LENGTH:
+        raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
+    keep(other)
+    other.content = before + document.content
+    other.version += 1
+    other.updated_at = now
+    other.save(update_fields=["content", "version", "updated_at"])
+    document.delete()
+    index.index(document_entry(other), now=now)

@@ -1,6 +1,7 @@
 """`intake.ports.Memory`: notes for the chat, the size of the memory, and the export."""
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from functools import partial
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, connection
-from django.db.models import OuterRef, Subquery
+from django.db.models import Count, OuterRef, Subquery
 from django.db.models.functions import JSONObject
 
 from core.errors import RecollectError
@@ -57,6 +58,14 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
 def kept_in_chat() -> Subquery:
     kept = MemoryRecord.objects.filter(user_id=OuterRef("user_id"), source_conversation=OuterRef("pk"))
     return ArraySubquery(kept.order_by("created_at").values(each=JSONObject(turn="source_turn", id="id")))
+
+
+def labels_in_use(*, user: User) -> dict[str, int]:
+    records = MemoryRecord.objects.for_user(user).exclude(project_id="").values_list("project_id")
+    mine = MemoryDocument.objects.for_user(user).exclude(project="").values_list("project")
+    counts = Counter(dict(records.annotate(number=Count("pk"))))
+    counts.update(dict(mine.annotate(number=Count("pk"))))
+    return dict(counts)
 
 
 def far_distance() -> float:

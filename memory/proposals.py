@@ -88,8 +88,8 @@ class ProposalOutput(Shape):
 def propose(*, user: User, drafts: Sequence[Draft], now: datetime) -> list[ProposalOutput | str]:
     """For each draft the stored proposal, or the sentence why there is none.
 
-    It acts as the user itself, because between its transactions it asks the embedding model. Without that model, or in a
-    transaction of the caller's, the words alone are compared. Raises `InvalidInput` and `QuotaExceeded`.
+    It acts as the user itself, because between its transactions it asks the embedding model. Without that model, or in
+    a transaction of the caller, the words alone are compared. Raises `InvalidInput` and `QuotaExceeded`.
     """
     held = [_checked(draft) for draft in drafts]
     vectors = _vectors(user, [each["content"] for each in held])

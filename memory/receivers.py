@@ -9,10 +9,12 @@ from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
+from intake.accounts import activity
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted
-from intake.models import Attachment, Conversation, Turn, User
-from memory import index
+from intake.chats.projects import label_changed
+from intake.models import Activity, Attachment, Conversation, Turn, User
+from memory import documents, index
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Place
@@ -95,6 +97,20 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
             mine.filter(pk=instance.pk).update(replaces=None)
             mine.filter(replaces=instance.pk).update(replaces=older)
         index.forget(record_place(instance))
+
+
+@receiver(label_changed, dispatch_uid="memory.move_label")
+def move_label(user: User, old: str, new: str, deletes: bool, **kwargs: Any) -> None:
+    """The records and documents of a project follow its new name, or go with it."""
+    mine, documents_of = MemoryRecord.objects.for_user(user), MemoryDocument.objects.for_user(user)
+    if not deletes:
+        mine.filter(project_id=old).update(project_id=new)
+        documents.move_label(user=user, old=old, new=new, now=timezone.now())
+        return
+    gone = mine.filter(project_id=old).delete()[1].get(MemoryRecord._meta.label, 0)
+    gone += documents_of.filter(project=old).delete()[1].get(MemoryDocument._meta.label, 0)
+    if gone:
+        activity.note(user, Activity.MEMORY_DELETED, count=gone)
 
 
 def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:

@@ -24,7 +24,7 @@ from intake.chats import services
 from intake.chats.idempotency import once
 from intake.chats.services import Progress
 from intake.chats.tree import conversation_path
-from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Turn, User
+from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Project, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, index, records
@@ -78,6 +78,7 @@ def rows_everywhere(*users):
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
             ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
+            Project.objects.create(user=user, name=SECRET)
         activity.note(user, Activity.LOGGED_IN)
         an_import(user, word=SECRET)
         files_of(user, SECRET)

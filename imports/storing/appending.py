@@ -35,6 +35,7 @@ from imports.storing.contents import (
 )
 from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
 from intake.chats import quotas
+from intake.chats.projects import label_of
 from intake.models import Conversation, Turn, User
 
 MOST_TURNS = 100
@@ -325,11 +326,21 @@ def _store(stretch: TurnStretch, session: _Session, user: User, now: datetime) -
         _choose_newest(stretch, session, user)
     elif not any(batch.stored.values()):
         batch.delete()
-    project = project_label(session.wanted.project)
-    if project and session.here is not None and session.here.project != project:
-        # What the agent names is truer than the folder that an import found.
-        Conversation.objects.for_user(user).filter(pk=session.here.pk).update(project=project)
+    _relabel(session, user)
     return outcome
+
+
+def _relabel(session: _Session, user: User) -> None:
+    """The project that the agent names takes the place of the folder that an import found, and of no project.
+
+    Any other one is where the user has moved the conversation.
+    """
+    project = label_of(user=user, label=project_label(session.wanted.project))
+    if not project or session.here is None:
+        return
+    folder = project_label(session.wanted.cwd)
+    if session.here.project in {"", folder, label_of(user=user, label=folder)} - {project}:
+        Conversation.objects.for_user(user).filter(pk=session.here.pk).update(project=project)
 
 
 def _choose_newest(stretch: TurnStretch, session: _Session, user: User) -> None:

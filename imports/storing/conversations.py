@@ -44,6 +44,7 @@ from intake.attachments.services import attachments_of
 from intake.chats import changes as history
 from intake.chats import exporting
 from intake.chats.deleting import delete_attachment
+from intake.chats.projects import label_of
 from intake.chats.quotas import Usage
 from intake.chats.services import title_from
 from intake.chats.tree import leads_to
@@ -279,7 +280,7 @@ class _Batch:
 
     def _label(self, stretch: TurnStretch, conversation: Conversation) -> None:
         """Conversations from before there were projects get theirs from the next export."""
-        project = project_label(stretch.conversation.project or "")
+        project = label_of(user=self._user, label=project_label(stretch.conversation.project or ""))
         if project and not conversation.project and conversation not in self._made:
             conversation.project = project
             self._changed[conversation.pk] = conversation
@@ -310,7 +311,7 @@ class _Batch:
             title=_title_of(stretch),
             source=source,
             external_id=external_id,
-            project=project_label(conversation.project or ""),
+            project=label_of(user=self._user, label=project_label(conversation.project or "")),
             started_at=started_at,
             last_active_at=(last := conversation.last_at or started_at),
             archived_at=last if conversation.is_archived else None,
@@ -507,7 +508,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         title=cut(pg_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
-        project=exported.project,
+        project=label_of(user=user, label=exported.project),
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,

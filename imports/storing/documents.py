@@ -18,6 +18,7 @@ from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
 from imports.reading.items import ImportedDocument, ImportedRecord
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
+from intake.chats.projects import label_of
 from intake.models import User
 from memory import documents, index, records
 from memory.index.sources import record_entry
@@ -174,7 +175,7 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
         user=user,
         content=pg_text(item.content),
         type=pg_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=pg_text(item.project_id)[:MAX_PROJECT_LENGTH],
+        project_id=label_of(user=user, label=pg_text(item.project_id)[:MAX_PROJECT_LENGTH]),
         tags=[pg_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
         created_at=item.created_at,
         replaces=item.replaces if records.can_replace(user, item.replaces, by=item.id) else None,

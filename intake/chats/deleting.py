@@ -85,6 +85,7 @@ KINDS = (
     gettext_noop("memory maps"),
     gettext_noop("memory records"),
     gettext_noop("pending terms"),
+    gettext_noop("projects"),
     gettext_noop("proposals"),
     gettext_noop("refresh tokens"),
     gettext_noop("sessions"),

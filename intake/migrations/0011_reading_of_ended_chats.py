@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("intake", "0009_what_agents_do_not_get"),
+        ("intake", "0010_projects"),
     ]
 
     operations = [

@@ -2,7 +2,7 @@
 
 from intake.models.activity import Activity, ActivityEntry, ChatPreferences
 from intake.models.attachments import Attachment, AttachmentPiece, AttachmentText
-from intake.models.conversations import Conversation, IdempotentAnswer, Turn
+from intake.models.conversations import Conversation, IdempotentAnswer, Project, Turn
 from intake.models.sessions import Session
 from intake.models.users import InstallationSetting, Invitation, User, day_in_words, local_time
 
@@ -17,6 +17,7 @@ __all__ = [
     "IdempotentAnswer",
     "InstallationSetting",
     "Invitation",
+    "Project",
     "Session",
     "Turn",
     "User",

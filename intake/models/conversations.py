@@ -1,4 +1,4 @@
-"""Conversations, their turns, and the kept responses of repeated requests.
+"""Conversations, their turns, projects, and the kept responses of repeated requests.
 
 Conversations and their turns. Each row names its owner; a personal query starts at `for_caller` or `for_user`.
 """
@@ -245,6 +245,47 @@ class Turn(models.Model):
     @property
     def has_ended(self) -> bool:
         return self.status != self.Status.STREAMING
+
+
+# --- Projects: what a person says about a label of chats, records, documents and tokens ---
+
+PROJECT_COLOURS = ("blue", "teal", "green", "yellow", "orange", "red", "pink", "purple")
+MAX_PROJECT_INSTRUCTIONS = 4_000
+
+
+class Project(models.Model):
+    """One label with its name, colour and instructions. The label is the key: chats, records and tokens store it.
+
+    A label that is in use needs no row. `labels`: folders and repositories whose new chats belong to this project.
+    `is_closed`: its texts are found only by searches of this project.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The migration creates the foreign key.
+    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    name = models.CharField(max_length=PROJECT_LENGTH)
+    colour = models.CharField(max_length=8, choices=[(name, name) for name in PROJECT_COLOURS], default="blue")
+    instructions = models.TextField(blank=True, default="")
+    is_closed = models.BooleanField(default=False)
+    labels = models.JSONField(blank=True, default=list)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = OwnedQuerySet["Project"].as_manager()
+
+    # Filled by `intake.chats.projects.list_projects`.
+    has_row = True
+    chats = 0
+    kept = 0
+
+    class Meta:
+        db_table = "intake_projects"
+        constraints = [
+            # Also used to find closed projects.
+            models.UniqueConstraint(fields=["user", "name"], name="intake_projects_named_once", include=["is_closed"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 # --- The kept responses of idempotent requests ---

@@ -4,7 +4,13 @@ from django.urls import path
 
 from intake.rest.account import AccountExportView, AccountView, ModelListView
 from intake.rest.attachments import AttachmentContentView, AttachmentsViewSet
-from intake.rest.conversations import ConversationExportView, ConversationViewSet, ToolCallViewSet, TurnViewSet
+from intake.rest.conversations import (
+    ConversationExportView,
+    ConversationViewSet,
+    ProjectViewSet,
+    ToolCallViewSet,
+    TurnViewSet,
+)
 
 urlpatterns = [
     path("attachments/", AttachmentsViewSet.as_view({"post": "create"}), name="attachments"),
@@ -45,6 +51,9 @@ urlpatterns = [
         ToolCallViewSet.as_view({"post": "undo"}),
         name="undo_tool_call",
     ),
+    path("projects/", ProjectViewSet.as_view({"get": "look", "post": "create"})),
+    path("projects/move/", ProjectViewSet.as_view({"post": "move"}), name="move_conversations"),
+    path("projects/<str:project_id>/", ProjectViewSet.as_view({"patch": "partial_update", "delete": "destroy"})),
     path("models/", ModelListView.as_view()),
     path("account/export/", AccountExportView.as_view(), name="download_account"),
     path("account/", AccountView.as_view()),

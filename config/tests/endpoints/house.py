@@ -20,7 +20,7 @@ from intake.accounts.sessions import NAME_LENGTH
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
-from intake.models import AttachmentText, ChatPreferences, Conversation, Invitation, Turn, User
+from intake.models import AttachmentText, ChatPreferences, Conversation, Invitation, Project, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
@@ -60,6 +60,8 @@ class Things:
     replaced: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
+    # The row of the project.
+    described: str = "0190c0de-0000-7000-8000-00000000000b"
     memory_state: str = "1-nobody"
     about_state: str = "1-nobody"
     note: str = "0190c0de-0000-7000-8000-000000000006"
@@ -145,6 +147,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             now=NOW,
         )
     Conversation.objects.filter(pk=turn.conversation_id).update(project=project)
+    described = Project.objects.create(user=user, name=project, instructions=f"Call it {word}", labels=[f"me/{word}"])
     files = files_of(user, word)
     imports = {
         state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
@@ -185,6 +188,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         upload=imports["uploading"],
         imported=imports["done"],
         project=project,
+        described=str(described.pk),
         memory_state=memory.state,
         about_state=about.state,
         note=str(note.pk),

@@ -484,6 +484,14 @@ API = [
         "conversations/{conversation}/export/",
         GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
     ),
+    endpoint("projects/", GET=shows(), POST=changes(body={"name": "New", "labels": ["me/app"]})),
+    endpoint("projects/move/", POST=changes(body={"conversations": ["{conversation}"], "project": "Elsewhere"})),
+    endpoint(
+        "projects/<str:project_id>/",
+        "projects/{described}/",
+        PATCH=[changes(body={"name": "Another", "closed": True}), changes(body={"instructions": "Briefly"})],
+        DELETE=[changes(), changes(query={"contents": "true"})],
+    ),
     endpoint("models/", GET=answers()),
     endpoint(
         "account/export/",
