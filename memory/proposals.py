@@ -106,14 +106,15 @@ def list_proposals(
     user: User,
     states: Collection[str] = (WAITING,),
     conversation: UUID | None = None,
+    by: str = "created_at",
     after: Position | None = None,
     limit: int = records.MAX_RECORDS,
 ) -> ListPage[ProposalOutput]:
-    """The newest first; `conversation`: only those of this chat."""
+    """The newest first; `conversation`: only those of this chat. `by`: also `decided_at`, of decided ones."""
     found = Proposal.objects.for_user(user).filter(state__in=states).defer("vector")
     if conversation is not None:
         found = found.filter(source_conversation=conversation)
-    page = page_of(found, by="created_at", after=after, size=limit)
+    page = page_of(found, by=by, after=after, size=limit)
     return ListPage([ProposalOutput.model_validate(row) for row in page.rows], page.more)
 
 

@@ -159,9 +159,23 @@ class LanguageForm(forms.Form):
 
 
 class TitlesForm(forms.Form):
+    """What the chat's model may do besides answering, as far as this installation has it do that."""
+
     titles_by_model = forms.BooleanField(
         required=False, label=_("The language model makes a title after the first answer")
     )
+    proposes = forms.BooleanField(
+        required=False, label=_("The language model reads chats that have ended, and proposes what to remember")
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, is_offered in (
+            ("titles_by_model", settings.CHAT_TITLES),
+            ("proposes", settings.PROPOSAL_TOKENS_A_DAY),
+        ):
+            if not is_offered:
+                del self.fields[name]
 
 
 class AnswersForm(forms.Form):

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -18,16 +20,18 @@ from django.utils.translation import gettext_lazy
 
 from core.errors import Conflict, InvalidInput
 from core.ids import parse_id
-from core.text import first_line
+from core.text import first_line, gettext_noop, in_page_language
 from core.validation import Position, position_in_address
 from intake.accounts.identity import person_of
+from intake.agent.language_models import is_recall_mode
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
-from intake.models import Turn, User
-from memory import documents, records
-from memory.models import MemoryDocument
-from memory.models.documents import MAX_DOCUMENT_LENGTH
+from intake.models import Conversation, Turn, User
+from memory import documents, ended_chats, proposals, records
+from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import ACCEPTED, MAX_DOCUMENT_LENGTH, NEVER, REJECTED
 from memory.pages.common import RecordFilter, RecordForm, page_for_registered, record_path, show
+from memory.proposals import ProposalOutput
 from memory.records import RecordOutput
 
 RECORDS_PER_PAGE = 30
@@ -158,6 +162,85 @@ def preview(request: HttpRequest) -> HttpResponse:
     return render(request, "memory/_preview.html", {"text": text})
 
 
+# --- What is proposed, by ended chats and by agents: kept, changed or refused, each with its undo ---
+
+DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
+DECIDED_SHOWN = 20
+
+
+@page_for_registered
+def proposed(request: HttpRequest) -> HttpResponse:
+    """Those that wait, by chat, and the latest decisions. `?chat=` those of one chat.
+
+    A POST applies `do` (accept, reject, never, undo) to each `id`; of a single one it may change what is saved.
+    """
+    if request.method != "POST":
+        return _proposals(request)
+    user, now = person_of(request), timezone.now()
+    ids = [parse_id(text) for text in request.POST.getlist("id")]
+    do = request.POST.get("do", "")
+    if not ids or (do not in DECISIONS and do != "undo"):
+        raise InvalidInput(errors={"do": [gettext_noop("There is no such decision.")]})
+    changed = {name: request.POST[name] for name in ("content", "type", "project_id") if name in request.POST}
+    try:
+        for pk in ids:
+            if do == "undo":
+                proposals.undo(user=user, proposal_id=pk)
+            else:
+                proposals.decide(user=user, proposal_id=pk, state=DECISIONS[do], now=now, **changed)
+    except InvalidInput as error:
+        sentence = next(iter((error.errors or {"": [error.detail]}).values()))[0]
+        return _proposals(request, failed=ids[0], trouble=in_page_language(sentence), changed=changed)
+    except Conflict:
+        messages.error(request, _("This was decided elsewhere meanwhile."))
+    query = request.POST.get("query", "")
+    return HttpResponseRedirect(reverse("memory:proposals") + (f"?{query}" if query else ""))
+
+
+def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
+    user = person_of(request)
+    chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
+    only = {"user": user, "conversation": parse_id(chat) if chat else None}
+    waiting = proposals.list_proposals(**only, after=after, limit=RECORDS_PER_PAGE)
+    decided = proposals.list_proposals(**only, states=[*DECISIONS.values()], by="decided_at", limit=DECIDED_SHOWN)
+    context = {
+        "groups": _by_chat(user, waiting.rows, **failure),
+        "more": waiting.more,
+        "decided": decided.rows,
+        "chat": chat,
+        "today": ended_chats.tokens_of_day(user, now=timezone.now()),
+        "most": settings.PROPOSAL_TOKENS_A_DAY,
+        "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
+        **failure,
+    }
+    status = HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK
+    return show(request, "memory/proposals.html", status=status, place="memory", tab="records", **context)
+
+
+def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list[dict[str, Any]]:
+    """The proposals of each chat with its title, what its reading cost, and how many were left out."""
+    chats = Conversation.objects.for_user(user).in_bulk({row.source_conversation for row in rows})
+    replaced = {row.replaces for row in rows if row.replaces is not None and proposals.can_replace(user, row.replaces)}
+    texts = dict(MemoryRecord.objects.for_user(user).filter(pk__in=replaced).values_list("pk", "content"))
+    groups: dict[UUID | None, dict[str, Any]] = {}
+    for row in rows:
+        chat = chats.get(row.source_conversation)  # type: ignore[arg-type]
+        group = groups.setdefault(row.source_conversation, {"chat": chat, "items": []})
+        path = conversation_path(chat.pk, turn_number=row.source_turn) if chat else ""
+        changed = failure.get("changed") if row.id == failure.get("failed") else None
+        fields = {name: getattr(row, name) for name in ("content", "type", "project_id")} | (changed or {})
+        group["items"].append(
+            {
+                "proposal": row,
+                "path": path,
+                "replaced": texts.get(row.replaces),
+                "fields": fields,
+                "open": bool(changed),
+            }  # type: ignore[arg-type]
+        )
+    return list(groups.values())
+
+
 def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:
     """None, with the errors on the form, for an invalid record."""
     if not form.is_valid():
@@ -203,6 +286,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "wanted": wanted,
         "is_narrowed": any(fitting.values()),
         "kinds": KINDS,
+        "proposed": proposals.count_waiting(person_of(request)),
         "chosen": fitting.get("type", ""),
         "form": form,
     }
