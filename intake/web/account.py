@@ -342,6 +342,6 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
         initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
         context["answers_form"] = AnswersForm(initial=initial, caller=caller_of(request))
     if not is_recall_mode():
-        initial = {"titles_by_model": user.titles_by_model, "proposes": user.proposes_since is not None}
-        context["titles_form"] = TitlesForm(initial=initial)
+        chosen = {"titles_by_model": user.titles_by_model, "proposes": user.proposes_since is not None}
+        context["titles_form"] = TitlesForm(initial=chosen)
     return render(request, "intake/account.html", context)

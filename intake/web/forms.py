@@ -170,12 +170,10 @@ class TitlesForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, is_offered in (
-            ("titles_by_model", settings.CHAT_TITLES),
-            ("proposes", settings.PROPOSAL_TOKENS_A_DAY),
-        ):
-            if not is_offered:
-                del self.fields[name]
+        if not settings.CHAT_TITLES:
+            del self.fields["titles_by_model"]
+        if not settings.PROPOSAL_TOKENS_A_DAY:
+            del self.fields["proposes"]
 
 
 class AnswersForm(forms.Form):

@@ -3,7 +3,7 @@
 A record is written, edited, ticked, replaced, brought back and deleted here. A replaced one is shown struck through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -200,9 +200,12 @@ def proposed(request: HttpRequest) -> HttpResponse:
 def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
     user = person_of(request)
     chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
-    only = {"user": user, "conversation": parse_id(chat) if chat else None}
-    waiting = proposals.list_proposals(**only, after=after, limit=RECORDS_PER_PAGE)
-    decided = proposals.list_proposals(**only, states=[*DECISIONS.values()], by="decided_at", limit=DECIDED_SHOWN)
+    conversation = parse_id(chat) if chat else None
+    waiting = proposals.list_proposals(user=user, conversation=conversation, after=after, limit=RECORDS_PER_PAGE)
+    states = [*DECISIONS.values()]
+    decided = proposals.list_proposals(
+        user=user, states=states, conversation=conversation, by="decided_at", limit=DECIDED_SHOWN
+    )
     context = {
         "groups": _by_chat(user, waiting.rows, **failure),
         "more": waiting.more,
@@ -219,26 +222,29 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
 
 def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list[dict[str, Any]]:
     """The proposals of each chat with its title, what its reading cost, and how many were left out."""
-    chats = Conversation.objects.for_user(user).in_bulk({row.source_conversation for row in rows})
+    chats = Conversation.objects.for_user(user).in_bulk([row.source_conversation for row in rows])
     replaced = {row.replaces for row in rows if row.replaces is not None and proposals.can_replace(user, row.replaces)}
-    texts = dict(MemoryRecord.objects.for_user(user).filter(pk__in=replaced).values_list("pk", "content"))
+    texts = {str(pk): content for pk, content in _contents(user, replaced)}
     groups: dict[UUID | None, dict[str, Any]] = {}
     for row in rows:
-        chat = chats.get(row.source_conversation)  # type: ignore[arg-type]
+        chat = None if row.source_conversation is None else chats.get(row.source_conversation)
         group = groups.setdefault(row.source_conversation, {"chat": chat, "items": []})
-        path = conversation_path(chat.pk, turn_number=row.source_turn) if chat else ""
-        changed = failure.get("changed") if row.id == failure.get("failed") else None
-        fields = {name: getattr(row, name) for name in ("content", "type", "project_id")} | (changed or {})
-        group["items"].append(
-            {
-                "proposal": row,
-                "path": path,
-                "replaced": texts.get(row.replaces),
-                "fields": fields,
-                "open": bool(changed),
-            }  # type: ignore[arg-type]
-        )
+        item = {
+            "proposal": row,
+            "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
+            "replaced": texts.get(str(row.replaces), ""),
+            "type": row.type,
+            "project_id": row.project_id,
+            "content": row.content,
+        }
+        if row.id == failure.get("failed"):
+            item |= {"has_failed": True, **failure["changed"]}
+        group["items"].append(item)
     return list(groups.values())
+
+
+def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:
+    return list(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", "content"))
 
 
 def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:

@@ -143,12 +143,14 @@ class RecordQuery(Input):
     limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
 
 
+ProposalState = Literal["waiting", "accepted", "rejected", "never"]
+Reference = Annotated[str | None, Field(max_length=LONGEST_REFERENCE)]
 PROPOSAL_QUERY = create_model(
     "ProposalQuery",
     __base__=Input,
-    state=(Literal["waiting", "accepted", "rejected", "never"], WAITING),
-    conversation=(Annotated[str | None, Field(max_length=LONGEST_REFERENCE)], None),
-    after=(Annotated[str | None, Field(max_length=LONGEST_REFERENCE)], None),
+    state=(ProposalState, WAITING),
+    conversation=(Reference, None),
+    after=(Reference, None),
     limit=(Annotated[int, Field(ge=1, le=records.MAX_RECORDS)], 50),
 )
 
@@ -295,7 +297,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="undo_decision",
         summary="Undo a decision",
-        description="The proposal waits again. The record of an accepted one is deleted, and what it replaced holds again.",
+        description="It waits again. The record of an accepted one is deleted, and what that replaced holds again.",
         parameters=[PROPOSAL_ID],
         responses={204: None, **problems(401, 404, 503)},
     )
