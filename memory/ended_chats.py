@@ -36,13 +36,13 @@ from intake.models import AttachmentText, ChatPreferences, Conversation, Turn, U
 from memory import proposals
 from memory.models.documents import MAX_QUOTE_LENGTH
 from memory.proposals import (
-    COPIED,
     SHORTEST_QUOTE,
     closing,
     has_numbers_of,
     is_confirmation,
     is_question,
     is_supported,
+    not_copied,
     own_words,
     plain,
 )
@@ -89,8 +89,9 @@ Answer with JSON alone:
 Nothing worth keeping: {{"proposals": []}}"""
 
 
-# A turn as it is read: the person's own words in it, and the last sentences of the answer before it.
 class Spoken(NamedTuple):
+    """A turn as it is read: the person's own words in it, the last sentences of the answer before it, and its end."""
+
     number: int
     own: str
     before: tuple[str, ...]
@@ -98,11 +99,12 @@ class Spoken(NamedTuple):
 
 
 class Claim(NamedTuple):
+    """A reading that has begun. `reserved`: the tokens that it took from the budget of `day`."""
+
     conversation: Conversation
     read_before: int
     model: LanguageModel
     spoken: list[Spoken]
-    foreign: str
     day: str
     reserved: int
 
@@ -176,14 +178,14 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     fixed = tokens_of(INSTRUCTIONS) + MOST_OF_RECORDS + MOST_WRITTEN + 4 * TOKENS_OF_A_MESSAGE
     most = min(settings.PROPOSAL_TOKENS, window_of(model, asks=False).tokens // 2) - fixed
     previous, unread = _unread(conversation)
-    spoken, tokens = _fitting(previous, unread, most)
+    spoken, tokens = _fitting(previous, unread, most, files=_files_of(conversation, unread))
     reserved, day, before = fixed + tokens, _day(user, now), conversation.read_up_to
     if any(turn.own for turn in spoken) and not _reserve(user, day, reserved):
         return None
     # What does not fit is read next.
     conversation.read_up_to = conversation.turn_count if len(spoken) == len(unread) else spoken[-1].number
     conversation.save(update_fields=["read_up_to"])
-    return Claim(conversation, before, model, spoken, _foreign(conversation, unread), day, reserved)
+    return Claim(conversation, before, model, spoken, day, reserved)
 
 
 def _due(user: User, *, now: datetime) -> "QuerySet[Conversation]":
@@ -203,15 +205,16 @@ def _unread(conversation: Conversation) -> tuple[Turn | None, list[Turn]]:
     return (before[-1] if before else None), unread
 
 
-def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int) -> tuple[list[Spoken], int]:
+def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files: str) -> tuple[list[Spoken], int]:
     """The earliest turns that fit, one at least, and their tokens in our own count."""
     from intake.agent.models import cut_middle, tokens_of
 
     spoken: list[Spoken] = []
-    used = 0
+    used, foreign = 0, files
     for turn in unread:
         answer = _answer_of(previous)
-        own = own_words(turn.user_message)
+        foreign += plain(answer)
+        own = not_copied(own_words(turn.user_message), foreign)
         each = Spoken(turn.turn_number, own, closing(answer), answer[-END_OF_ANSWER:])
         tokens = tokens_of(_as_text(each))
         if tokens > most and not spoken:
@@ -229,8 +232,8 @@ def _answer_of(turn: Turn | None) -> str:
     return "" if turn is None or turn.is_recall else turn.assistant_message
 
 
-def _foreign(conversation: Conversation, turns: Sequence[Turn]) -> str:
-    """What others wrote in these turns: answers, and attached files. What stands there may have been copied."""
+def _files_of(conversation: Conversation, turns: Sequence[Turn]) -> str:
+    """The texts of attached files: what stands there may have been copied."""
     numbers = [turn.turn_number for turn in turns if turn.attachment_count]
     files = AttachmentText.objects.filter(
         user=conversation.user_id,
@@ -238,8 +241,7 @@ def _foreign(conversation: Conversation, turns: Sequence[Turn]) -> str:
         attachment__conversation_id=conversation.pk,
         attachment__turn_number__in=numbers,
     )
-    texts = files.values_list("text", flat=True)[:MOST_OF_FILES] if numbers else ()
-    return plain("\n".join([*(turn.assistant_message for turn in turns), *texts]))
+    return plain("\n".join(files.values_list("text", flat=True)[:MOST_OF_FILES])) if numbers else ""
 
 
 def _give_back(user: User, claim: Claim) -> None:
@@ -422,7 +424,7 @@ def is_by_the_person(sentence: str, proposal: Mapping[str, Any], turn: Spoken, c
     if confirmed := plain(_text(proposal, "confirms")):
         is_last = any(confirmed in plain(each) for each in turn.before)
         return is_last and is_confirmation(turn.own) and is_supported(sentence, f"{confirmed} {own}")
-    if is_question(own, quote) or (len(quote) >= COPIED and quote in claim.foreign):
+    if is_question(own, quote):
         return False
     said_before = " ".join(plain(each.own) for each in claim.spoken if each.number <= turn.number)
     # The words may be explained by what the person said before; most have to be in the quotation's own message.

@@ -311,7 +311,7 @@ def _renew_vectors(user: User, embedder: Embedder) -> None:
 # one.
 
 SHORTEST_QUOTE = 4
-# So many characters that also stand in a file or an answer were copied from there.
+# A sentence of so many characters that also stands in a file or an earlier answer was copied from there.
 COPIED = 40
 # People seldom write such a paragraph themselves.
 LONGEST_OWN_LINE = 1_500
@@ -396,6 +396,16 @@ def _end_of_block(line: str) -> str:
     return "" if end in line.lower() else end
 
 
+def not_copied(own: str, foreign: str) -> str:
+    """Without the sentences that stand in this plain text of others: earlier answers, and attached files."""
+    lines = [[each for each in _ENDS.split(line) if not _is_copied(plain(each), foreign)] for line in own.splitlines()]
+    return "\n".join(" ".join(line) for line in lines if line)
+
+
+def _is_copied(sentence: str, foreign: str) -> bool:
+    return len(sentence) >= COPIED and sentence in foreign
+
+
 def plain(text: str) -> str:
     """For comparisons: in lower case, with single blanks and plain apostrophes."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
@@ -439,12 +449,12 @@ def has_numbers_of(sentence: str, said: str) -> bool:
 
 
 def _pieces(text: str) -> frozenset[str]:
-    """The beginnings of words of four letters or more; numbers; pairs of signs where words have no blanks."""
+    """The beginnings of words of four letters or more; pairs of signs where words have no blanks."""
     found: set[str] = set()
     for word in _WORD.findall(plain(text)):
         if word[0] >= _UNSPACED:
             found |= {word[start : start + 2] for start in range(max(1, len(word) - 1))}
-        elif word.isdecimal() or (len(word) >= SHORTEST_QUOTE and word not in _COMMON):
+        elif len(word) >= SHORTEST_QUOTE and not word.isdecimal() and word not in _COMMON:
             found.add(word[:5])
     return frozenset(found)
 

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -206,13 +207,15 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
     decided = proposals.list_proposals(
         user=user, states=states, conversation=conversation, by="decided_at", limit=DECIDED_SHOWN
     )
+    today = ended_chats.tokens_of_day(user, now=timezone.now())
     context = {
         "groups": _by_chat(user, waiting.rows, **failure),
         "more": waiting.more,
         "decided": decided.rows,
         "chat": chat,
-        "today": ended_chats.tokens_of_day(user, now=timezone.now()),
-        "most": settings.PROPOSAL_TOKENS_A_DAY,
+        "kinds": [each for each in KINDS if each[0]],
+        "today": {"chats": today["chats"], "tokens": _grouped(today["input"] + today["output"])},
+        "most": _grouped(settings.PROPOSAL_TOKENS_A_DAY),
         "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
         **failure,
     }
@@ -228,7 +231,7 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
     groups: dict[UUID | None, dict[str, Any]] = {}
     for row in rows:
         chat = None if row.source_conversation is None else chats.get(row.source_conversation)
-        group = groups.setdefault(row.source_conversation, {"chat": chat, "items": []})
+        group = groups.setdefault(row.source_conversation, {"chat": chat, "items": [], "tokens": _cost(chat)})
         item = {
             "proposal": row,
             "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
@@ -241,6 +244,16 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
             item |= {"has_failed": True, **failure["changed"]}
         group["items"].append(item)
     return list(groups.values())
+
+
+def _cost(chat: Conversation | None) -> str:
+    """The tokens of all readings of a chat; empty if it was never read."""
+    readings = {} if chat is None else chat.readings
+    return _grouped(readings["input"] + readings["output"]) if readings else ""
+
+
+def _grouped(number: int) -> str:
+    return number_format(number, force_grouping=True)
 
 
 def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:

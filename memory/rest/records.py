@@ -113,27 +113,6 @@ class RecordList(BaseModel):
     ]
 
 
-class ProposalChange(Input):
-    """A decision, and what to change in the record that accepting saves."""
-
-    state: Annotated[
-        Literal["accepted", "rejected", "never"],
-        Field(description="`rejected`: the same is not proposed again; `never`: nothing about this."),
-    ]
-    content: Annotated[str | None, CONTENT_LIMIT] = None
-    type: Annotated[str | None, LABEL_LIMIT] = None
-    project_id: Annotated[str | None, PROJECT_LIMIT] = None
-
-
-class ProposalList(BaseModel):
-    """Newest first."""
-
-    proposals: list[ProposalOutput]
-    after: Annotated[
-        str | None, Field(description="Ask again with this `after` for those after these; null at the end.")
-    ]
-
-
 class RecordQuery(Input):
     type: Annotated[PlainText | None, Field(max_length=MAX_LABEL_LENGTH)] = None
     project_id: Annotated[PlainText | None, Field(max_length=MAX_PROJECT_LENGTH)] = None
@@ -143,8 +122,27 @@ class RecordQuery(Input):
     limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
 
 
+Decision = Annotated[
+    Literal["accepted", "rejected", "never"],
+    Field(description="`rejected`: the same is not proposed again; `never`: nothing about this."),
+]
 ProposalState = Literal["waiting", "accepted", "rejected", "never"]
 Reference = Annotated[str | None, Field(max_length=LONGEST_REFERENCE)]
+PROPOSAL_CHANGE = create_model(
+    "ProposalChange",
+    __base__=Input,
+    __doc__="A decision, and what to change in the record that accepting saves.",
+    state=(Decision, ...),
+    content=(Annotated[str | None, CONTENT_LIMIT], None),
+    type=(Annotated[str | None, LABEL_LIMIT], None),
+    project_id=(Annotated[str | None, PROJECT_LIMIT], None),
+)
+PROPOSAL_LIST = create_model(
+    "ProposalList",
+    __doc__="Newest first. `after`: ask again with it for those after these; null at the end.",
+    proposals=(list[ProposalOutput], ...),
+    after=(str | None, ...),
+)
 PROPOSAL_QUERY = create_model(
     "ProposalQuery",
     __base__=Input,
@@ -265,7 +263,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             OpenApiParameter("after", CURSOR, description="Where the last list was left."),
             LIMIT,
         ],
-        responses={200: ProposalList, **problems(400, 401, 404, 503)},
+        responses={200: PROPOSAL_LIST, **problems(400, 401, 404, 503)},
     )
     def look_at_proposals(self, request: Request) -> Response:
         requested = validate_query(PROPOSAL_QUERY, request).model_dump()
@@ -285,11 +283,11 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         description="Accepting saves a record, with the fields that are named here, and the response names it. 412 if "
         "another decision was made: undo that first.",
         parameters=[PROPOSAL_ID],
-        request=ProposalChange,
+        request=PROPOSAL_CHANGE,
         responses={200: ProposalOutput, **problems(400, 401, 404, 412, 413, 415, 503)},
     )
     def decide(self, request: Request, proposal_id: str) -> Response:
-        body = validate(ProposalChange, request.data).model_dump()
+        body = validate(PROPOSAL_CHANGE, request.data).model_dump()
         user, key = person_of(request), parse_id(proposal_id)
         decided = proposals.decide(user=user, proposal_id=key, now=timezone.now(), **body)
         return Response(_data(decided))
