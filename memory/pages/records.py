@@ -242,7 +242,8 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
         }
         if row.id == failure.get("failed"):
             item |= {"has_failed": True, **failure["changed"]}
-        group["items"].append(item)
+        # In the order of the chat.
+        group["items"].insert(0, item)
     return list(groups.values())
 
 
