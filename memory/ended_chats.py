@@ -65,6 +65,10 @@ END_OF_ANSWER = 500
 SECONDS = 120.0
 # How many days of the budget are kept.
 DAYS_KEPT = 31
+USERS_AT_ONCE = 1_000
+# Of a model's window, what a reading may take; and a window with room for fewer words is not asked.
+OF_A_WINDOW, LEAST = 0.75, 300
+NO_DAY = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
 # Objects in what a model wrote that are tried as its answer.
 MOST_TRIED = 20
 MOST_OF_FILES = 200
@@ -93,6 +97,7 @@ class Spoken(NamedTuple):
     """A turn as it is read: the person's own words in it, the last sentences of the answer before it, and its end."""
 
     number: int
+    day: str
     own: str
     before: tuple[str, ...]
     answer: str
@@ -122,7 +127,7 @@ def read_due(*, until: datetime, now: datetime) -> bool:
     agreed = User.objects.filter(proposes_since__isnull=False, is_active=True)
     read: list[bool] = []
     # In any order, so that no user's long chats keep the others waiting.
-    users = agreed.order_by("?").iterator()
+    users = list(agreed.order_by("?")[:USERS_AT_ONCE])
     whole = for_each(
         "memory.read_ended_chats",
         users,
@@ -160,8 +165,8 @@ def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:
 
 
 def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
-    """How many chats were read today, in the user's own time zone, and the tokens of it."""
-    return _days(user).get(_day(user, now), {"chats": 0, "input": 0, "output": 0})
+    """How many chats were read today, in the user's own time zone, its tokens, and how much was left out."""
+    return NO_DAY | _days(user).get(_day(user, now), {})
 
 
 # --- The claim of a chat, and the day's budget ---
@@ -176,7 +181,9 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     if conversation is None or model is None:
         return None
     fixed = tokens_of(INSTRUCTIONS) + MOST_OF_RECORDS + MOST_WRITTEN + 4 * TOKENS_OF_A_MESSAGE
-    most = min(settings.PROPOSAL_TOKENS, window_of(model, asks=False).tokens // 2) - fixed
+    most = min(settings.PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
+    if most < LEAST:
+        return None
     previous, unread = _unread(conversation)
     spoken, tokens = _fitting(previous, unread, most, files=_files_of(conversation, unread))
     reserved, day, before = fixed + tokens, _day(user, now), conversation.read_up_to
@@ -215,10 +222,11 @@ def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files:
         answer = _answer_of(previous)
         foreign += plain(answer)
         own = not_copied(own_words(turn.user_message), foreign)
-        each = Spoken(turn.turn_number, own, closing(answer), answer[-END_OF_ANSWER:])
+        day = f"{turn.said_at:%d %B %Y}"
+        each = Spoken(turn.turn_number, day, own, closing(answer), answer[-END_OF_ANSWER:])
         tokens = tokens_of(_as_text(each))
         if tokens > most and not spoken:
-            each = each._replace(own=cut_middle(own, max(0, most - 2 * END_OF_ANSWER)))
+            each = each._replace(own=cut_middle(own, most - LEAST // 2), answer="")
             tokens = tokens_of(_as_text(each))
         if used + tokens > most and spoken:
             break
@@ -252,7 +260,7 @@ def _give_back(user: User, claim: Claim) -> None:
 
 def _settle(user: User, claim: Claim, *, read: int, written: int, left_out: int, proposed: int, now: datetime) -> None:
     """Put the server's own count in the place of ours, and note the outcome with the chat."""
-    _count(user, claim.day, chats=1, input=read - claim.reserved, output=written)
+    _count(user, claim.day, chats=1, input=read - claim.reserved, output=written, left_out=left_out)
     row = Conversation.objects.for_user(user).select_for_update().filter(pk=claim.conversation.pk).first()
     if row is None:
         return
@@ -274,7 +282,7 @@ def _reserve(user: User, day: str, tokens: int) -> bool:
 
 def _count(user: User, day: str, **added: int) -> None:
     row = ChatPreferences.objects.for_user(user).select_for_update().get()
-    of_day = row.reading_tokens.get(day, {"chats": 0, "input": 0, "output": 0})
+    of_day = NO_DAY | row.reading_tokens.get(day, {})
     row.reading_tokens[day] = {name: max(0, count + added.get(name, 0)) for name, count in of_day.items()}
     row.reading_tokens = dict(sorted(row.reading_tokens.items())[-DAYS_KEPT:])
     row.save(update_fields=["reading_tokens"])
@@ -318,16 +326,15 @@ def _prompt(claim: Claim, records: Mapping[str, tuple[UUID, str]], *, user: User
     from intake.agent.prompt import UntrustedData
 
     untrusted = UntrustedData()
-    began = user.local_time(claim.conversation.last_active_at)
     chat = untrusted.around("\n\n".join(map(_as_text, claim.spoken)))
     kept = untrusted.around("\n".join(f"{label}: {text}" for label, (_, text) in records.items()))
     beside = f"\n\nKept already:\n{kept}" if records else ""
-    return f"Today is {user.local_time(now):%d %B %Y}. The chat, of {began:%d %B %Y}:\n{chat}{beside}"
+    return f"Today is {user.local_time(now):%d %B %Y}. The chat:\n{chat}{beside}"
 
 
 def _as_text(turn: Spoken) -> str:
     answer = f"Assistant, the end of the answer before: {turn.answer}\n" if turn.answer else ""
-    return f"[turn {turn.number}]\n{answer}Person: {turn.own or '(pasted text alone)'}"
+    return f"[turn {turn.number}, {turn.day}]\n{answer}Person: {turn.own or '(pasted text alone)'}"
 
 
 def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:

@@ -649,8 +649,8 @@ CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 # Whether the model writes a chat's title after its first answer; each user can turn it off.
 CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
-# The tokens in a day by which a model reads the ended chats of a user who agreed, and proposes what to remember; 0 turns
-# it off for everybody.
+# The tokens in a day by which a model reads the ended chats of a user who agreed, and proposes what to remember. 0
+# turns it off for everybody.
 PROPOSAL_TOKENS_A_DAY = max(0, env.int("PROPOSAL_TOKENS_A_DAY", default=60_000))
 # The tokens of one such reading at most; at least 3,500. A longer chat is read in several.
 PROPOSAL_TOKENS = max(3_500, env.int("PROPOSAL_TOKENS", default=6_000))

@@ -214,7 +214,11 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
         "decided": decided.rows,
         "chat": chat,
         "kinds": [each for each in KINDS if each[0]],
-        "today": {"chats": today["chats"], "tokens": _grouped(today["input"] + today["output"])},
+        "today": {
+            "chats": today["chats"],
+            "tokens": _grouped(today["input"] + today["output"]),
+            "left_out": today["left_out"],
+        },
         "most": _grouped(settings.PROPOSAL_TOKENS_A_DAY),
         "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
         **failure,

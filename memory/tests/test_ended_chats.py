@@ -96,7 +96,7 @@ def test_an_ended_chat_is_read_and_what_the_person_said_waits(alice):
     )
     assert found.source_conversation == turn.conversation_id
     assert readings_of(turn) == {"times": 1, "input": 900, "output": 60, "left_out": 0, "proposed": 1}
-    assert ended_chats.tokens_of_day(alice, now=NOW) == {"chats": 1, "input": 900, "output": 60}
+    assert ended_chats.tokens_of_day(alice, now=NOW) == {"chats": 1, "input": 900, "output": 60, "left_out": 0}
 
 
 def test_each_turn_is_read_once_and_a_chat_that_goes_on_is_read_from_there(alice):
@@ -271,7 +271,19 @@ def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice,
     assert 1 < rounds <= 20
     most = settings.PROPOSAL_TOKENS - ended_chats.MOST_WRITTEN
     assert max(tokens_of(prompt) + tokens_of(ended_chats.INSTRUCTIONS) for prompt in asked) <= most
-    assert all(f"[turn {number}]" in "".join(asked) for number in range(1, 21))
+    assert all(f"[turn {number}," in "".join(asked) for number in range(1, 21))
+
+
+def test_a_message_longer_than_a_reading_is_cut_and_a_small_window_is_not_asked(alice, settings):
+    settings.PROPOSAL_TOKENS = 3_500
+    turn = chat(alice, ("The worktop is oak. " * 1_500, "Good."))
+    settings.LLM_CONTEXT_TOKENS = 2_000
+    assert not read(alice)
+    settings.LLM_CONTEXT_TOKENS = 32_000
+    asked = []
+    assert read(alice, asked=asked)
+    assert "characters are left out here" in asked[0]
+    assert Conversation.objects.get(pk=turn.conversation_id).read_up_to == 1
 
 
 def test_the_budget_of_a_day_is_kept_and_the_chat_waits_for_the_next_day(alice, settings):
@@ -314,7 +326,7 @@ def test_the_model_is_asked_outside_a_transaction_with_the_persons_words_alone(a
     assert request["max_tokens" if "max_tokens" in request else "max_completion_tokens"] == ended_chats.MOST_WRITTEN
     assert waiting(alice) == ["We take the oak worktop."]
     # As its server counted.
-    assert ended_chats.tokens_of_day(alice, now=NOW) == {"chats": 1, "input": 100, "output": 20}
+    assert ended_chats.tokens_of_day(alice, now=NOW) == {"chats": 1, "input": 100, "output": 20, "left_out": 0}
 
 
 def test_a_model_that_refuses_holds_up_no_other_user(alice, language_model, caplog):
