@@ -102,7 +102,7 @@ def _read(user: User, row: Row, *, is_scripted: bool) -> tuple[list[str], int]:
         pass
     with acting_as(user):
         texts = [each.content for each in proposals.list_proposals(user=user).rows]
-    spent = ended_chats.tokens_of_day(user, now=NOW)
+        spent = ended_chats.tokens_of_day(user, now=NOW)
     return texts, spent["input"] + spent["output"]
 
 

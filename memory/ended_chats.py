@@ -68,7 +68,7 @@ DAYS_KEPT = 31
 USERS_AT_ONCE = 1_000
 # Of a model's window, what a reading may take; and a window with room for fewer words is not asked.
 OF_A_WINDOW, LEAST = 0.75, 300
-NO_DAY = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
+NOTHING_READ = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
 # Objects in what a model wrote that are tried as its answer.
 MOST_TRIED = 20
 MOST_OF_FILES = 200
@@ -166,7 +166,7 @@ def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:
 
 def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
     """How many chats were read today, in the user's own time zone, its tokens, and how much was left out."""
-    return NO_DAY | _days(user).get(_day(user, now), {})
+    return NOTHING_READ | _days(user).get(_day(user, now), {})
 
 
 # --- The claim of a chat, and the day's budget ---
@@ -282,7 +282,7 @@ def _reserve(user: User, day: str, tokens: int) -> bool:
 
 def _count(user: User, day: str, **added: int) -> None:
     row = ChatPreferences.objects.for_user(user).select_for_update().get()
-    of_day = NO_DAY | row.reading_tokens.get(day, {})
+    of_day = NOTHING_READ | row.reading_tokens.get(day, {})
     row.reading_tokens[day] = {name: max(0, count + added.get(name, 0)) for name, count in of_day.items()}
     row.reading_tokens = dict(sorted(row.reading_tokens.items())[-DAYS_KEPT:])
     row.save(update_fields=["reading_tokens"])
@@ -433,6 +433,6 @@ def is_by_the_person(sentence: str, proposal: Mapping[str, Any], turn: Spoken, c
         return is_last and is_confirmation(turn.own) and is_supported(sentence, f"{confirmed} {own}")
     if is_question(own, quote):
         return False
-    said_before = " ".join(plain(each.own) for each in claim.spoken if each.number <= turn.number)
+    own_before = " ".join(plain(each.own) for each in claim.spoken if each.number <= turn.number)
     # The words may be explained by what the person said before; most have to be in the quotation's own message.
-    return is_supported(sentence, own) and has_numbers_of(sentence, said_before)
+    return is_supported(sentence, own) and has_numbers_of(sentence, own_before)

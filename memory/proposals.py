@@ -316,7 +316,7 @@ COPIED = 40
 # People seldom write such a paragraph themselves.
 LONGEST_OWN_LINE = 1_500
 # So many of the words of a sentence, of four letters or more, are the person's.
-SUPPORTED = 0.6
+SUPPORTED = 0.7
 
 _FENCES = ("```", "~~~")
 _OPENED = re.compile(r"<([a-z][a-z0-9_-]{0,40})\b", re.IGNORECASE)

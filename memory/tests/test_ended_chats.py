@@ -276,7 +276,7 @@ def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice,
 
 def test_a_message_longer_than_a_reading_is_cut_and_a_small_window_is_not_asked(alice, settings):
     settings.PROPOSAL_TOKENS = 3_500
-    turn = chat(alice, ("The worktop is oak. " * 1_500, "Good."))
+    turn = chat(alice, ("The worktop is oak.\n" * 1_500, "Good."))
     settings.LLM_CONTEXT_TOKENS = 2_000
     assert not read(alice)
     settings.LLM_CONTEXT_TOKENS = 32_000
