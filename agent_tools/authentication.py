@@ -29,7 +29,8 @@ from agent_tools.oauth import connections
 from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
-from core.isolation.acting import node_loss_as_unavailable
+from core.isolation.acting import BOUND_ELSEWHERE, bind, node_loss_as_unavailable
+from core.isolation.policies import can_bind
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
 from core.validation import Output
@@ -67,7 +68,7 @@ class TokenRefused(AuthenticationRequired):
 class TokenCaller:
     """The owner of a token and its scopes. `digest` is the token's key in the database, never the token.
 
-    `project`: to which belongs what it appends; empty for none.
+    `project`: to which belongs what it appends; empty for none. A bound token's user has `bound_to`.
     """
 
     user: User
@@ -157,6 +158,7 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
         # On a cluster this writes to every node, outside of `acting_as`.
         with node_loss_as_unavailable(connection):
             AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
+    token.user.bound_to = token.project if token.is_bound else ""
     return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest, project=token.project)
 
 
@@ -242,6 +244,9 @@ class AccessTokenAuthentication(BaseAuthentication):
             address = client_address(request)
             caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=_resource(request, view))
             begin_call(request, user_id=caller.user.pk)
+            if caller.user.bound_to and request.method not in getattr(view, "takes_bound", ()):
+                raise InsufficientScope(BOUND_ELSEWHERE)
+        bind(caller.user.bound_to)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:
@@ -307,6 +312,14 @@ MOST_TOKENS = 100
 TOKEN_MADE = "token"  # noqa: S105 - a kind's name
 
 
+NO_PROJECT = gettext_noop("Name the project that the token is bound to.")
+NOT_BOUND = gettext_noop("A token that is bound to a project cannot have: %(scopes)s.")
+CANNOT_BIND = gettext_noop(
+    "This database cannot bind tokens to a project. Its administrator runs `manage.py create_roles` and then "
+    "`manage.py migrate`; a Citus cluster has no such tokens."
+)
+
+
 class TokenShown(Output):
     """A token without its secret."""
 
@@ -318,6 +331,7 @@ class TokenShown(Output):
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
     last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
     project: Annotated[str | None, Field(description="To which belongs what it appends, if to one.")] = None
+    bound: Annotated[bool, Field(description="Whether it sees nothing but its project.")] = False
 
     @classmethod
     def of(cls, token: AccessToken, **more: str) -> Self:
@@ -330,6 +344,7 @@ class TokenShown(Output):
             last_used_at=token.last_used_at,
             last_used_from=token.last_used_from,
             project=token.project or None,
+            bound=token.is_bound,
             **more,
         )
 
@@ -345,20 +360,25 @@ def create_token(
     scopes: Iterable[TokenScope] = DEFAULT_SCOPES,
     days: int = DEFAULT_DAYS,
     project: str = "",
+    is_bound: bool = False,
 ) -> TokenMade:
     """Create a token; only the return value contains the secret. `project`: to which belongs what it appends.
+
+    `is_bound`: it sees nothing else, and stores into nothing else. It cannot delete or import.
 
     Raises `InvalidInput` naming the wrong field.
     """
     name = " ".join(name.replace("\x00", "").split())
     requested = sorted(set(scopes))
     _validate(name, requested, days, project)
+    if is_bound:
+        _check_binding(project, requested)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
         message = gettext_noop("There are %(count)s tokens already. Revoke one that is no longer used.")
         raise InvalidInput(message, count=MOST_TOKENS)
     expiry = timezone.now() + timedelta(days=days)
     token, secret = AccessToken.objects.issue(
-        user=user, name=name, scopes=list(requested), expiry=expiry, project=project_label(project)
+        user=user, name=name, scopes=list(requested), expiry=expiry, project=project_label(project), is_bound=is_bound
     )
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
@@ -366,7 +386,13 @@ def create_token(
 
 
 def create_machine_token(
-    *, caller: TokenCaller, name: str, scopes: Iterable[TokenScope], days: int, project: str = ""
+    *,
+    caller: TokenCaller,
+    name: str,
+    scopes: Iterable[TokenScope],
+    days: int,
+    project: str = "",
+    is_bound: bool = False,
 ) -> TokenMade:
     """The own token of a command line that its user let in by the browser; it ends the access by OAuth.
 
@@ -379,7 +405,7 @@ def create_machine_token(
     if not requested <= caller.scopes:
         missing = ", ".join(sorted(requested - caller.scopes))
         raise InsufficientScope(f"The user did not agree to the scope `{missing}`.")
-    made = create_token(user=caller.user, name=name, scopes=requested, days=days, project=project)
+    made = create_token(user=caller.user, name=name, scopes=requested, days=days, project=project, is_bound=is_bound)
     connections.end_access_of(user=caller.user, application_id=granted.application_id)
     return made
 
@@ -412,3 +438,13 @@ def _validate(name: str, scopes: list[TokenScope], days: int, project: str) -> N
         raise InvalidInput(
             errors={"expiresInDays": [Sentence(gettext_noop("From 1 to %(most)s days."), most=str(LONGEST_DAYS))]}
         )
+
+
+def _check_binding(project: str, scopes: list[TokenScope]) -> None:
+    """Raises `InvalidInput`."""
+    if not project_label(project):
+        raise InvalidInput(errors={"project": [NO_PROJECT]})
+    if not_bound := sorted({TokenScope.DELETE, TokenScope.IMPORT} & set(scopes)):
+        raise InvalidInput(errors={"scopes": [Sentence(NOT_BOUND, scopes=", ".join(not_bound))]})
+    if not can_bind():
+        raise InvalidInput(CANNOT_BIND, errors={"bound": [CANNOT_BIND]})

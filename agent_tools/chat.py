@@ -129,6 +129,8 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
         # A model's answer takes seconds, so reranking is worth some tenths of one.
         data = {"rerank": True, **data}
     user = User.objects.get(pk=caller.user_id) if caller.user_id is not None and not caller.is_visitor else None
+    if user is not None:
+        user.bound_to = caller.bound_to
     with acting_as(caller) if user and not tool.acts_itself else nullcontext():
         output = tool.call(data, user=user)
         with acting_as(caller) if user else nullcontext():

@@ -35,6 +35,7 @@ class AccessTokenManager(models.Manager["AccessToken"]):
         scopes: list[str] | None = None,
         expiry: datetime | None = None,
         project: str = "",
+        is_bound: bool = False,
     ) -> tuple["AccessToken", str]:
         """Create a token; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(SECRET_BYTES)
@@ -45,6 +46,7 @@ class AccessTokenManager(models.Manager["AccessToken"]):
             name=name,
             expiry=expiry,
             project=project,
+            is_bound=is_bound,
             **extra,
         )
         return token, secret
@@ -63,6 +65,8 @@ class AccessToken(models.Model):
     project: "models.CharField[str, str]" = models.CharField(
         max_length=PROJECT_LENGTH, blank=True, default="", db_default=""
     )
+    # Then it sees nothing but this project (`core.isolation.policies.BOUND`).
+    is_bound: "models.BooleanField[bool, bool]" = models.BooleanField(default=False, db_default=False)
     created = models.DateTimeField(auto_now_add=True)
     expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it is worth.

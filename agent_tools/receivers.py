@@ -31,6 +31,9 @@ def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwa
 
 @receiver(label_changed, dispatch_uid="agent_tools.move_label")
 def move_label(user: User, old: str, new: str, **kwargs: Any) -> None:
+    """A token that is bound to a deleted project would see what another project of this name gets."""
+    if not new:
+        AccessToken.objects.filter(user=user, project=old, is_bound=True).delete()
     AccessToken.objects.filter(user=user, project=old).update(project=new)
 
 

@@ -26,9 +26,11 @@ from pydantic import BaseModel
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
-from core.isolation.acting import Caller, acting_as, read_as
+from core.isolation.acting import Caller, acting_as, binding_of, project_for, read_as
 from core.logs import TOOL_CALLS
+from core.text import project_label
 from core.validation import Output, validate
+from intake.chats.projects import label_of
 from intake.models import User
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
@@ -47,6 +49,8 @@ SYNONYMS = (
     frozenset({"query", "q"}),
     frozenset({"project", "projectid"}),
 )
+# The fields of inputs that name a project.
+PROJECT_FIELDS = ("project", "project_id")
 # Other names that clients use for a value of an enumeration.
 VALUES = {
     "sessions": ("session", "messages", "message", "conversations", "conversation", "chats", "chat"),
@@ -111,6 +115,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
         Without `may_read` the output contains nothing that was stored before.
         """
         requested = self.read(data)
+        if user is not None and binding_of(user):
+            requested = in_project(requested, user)
         TOOL_CALLS.labels(self.name, str(getattr(requested, "mode", ""))).inc()
         if self.is_read_only and not self.acts_itself:
             return read_as(user or NOBODY, lambda: self.run(requested, user))
@@ -134,6 +140,18 @@ class Tool(Generic[AnyInput, AnyOutput]):
     @property
     def output_schema(self) -> dict[str, Any]:
         return published(self.output_model, "serialization")
+
+
+def in_project(requested: AnyInput, user: User) -> AnyInput:
+    """The input of a caller who is bound to a project: about this project, also where it names none.
+
+    Raises `InsufficientScope` if it names another one.
+    """
+    named = {name: getattr(requested, name) or "" for name in PROJECT_FIELDS if name in type(requested).model_fields}
+    with acting_as(user):
+        # Maybe by a folder or repository that belongs to it.
+        labels = {name: label_of(user=user, label=project_label(label)) for name, label in named.items()}
+    return requested.model_copy(update={name: project_for(user, label) for name, label in labels.items()})
 
 
 def without_fields(data: Any, names: frozenset[str]) -> Any:

@@ -70,6 +70,13 @@ class TokenWanted(Input):
     project: Annotated[
         PlainText, Field(max_length=LONGEST_PROJECT, description="To which belongs what it appends; empty for none.")
     ] = ""
+    bound: Annotated[
+        bool,
+        Field(
+            description="Whether it sees nothing but this project: its chats, their files, its records and documents, "
+            "over REST, MCP and in the chat."
+        ),
+    ] = False
 
 
 class TokenList(BaseModel):
@@ -103,7 +110,7 @@ class TokenViewSet(ViewSet):
         refuse_without_recent_proof(request)
         requested = validate(TokenWanted, request.data)
         about: dict[str, Any] = {"name": requested.name, "scopes": requested.scopes, "days": requested.expires_in_days}
-        about["project"] = requested.project
+        about |= {"project": requested.project, "is_bound": requested.bound}
         if isinstance(request.auth, TokenCaller):
             made = create_machine_token(caller=request.auth, **about)
         else:
@@ -353,6 +360,7 @@ class ToolViewSet(ViewSet):
     # The tool of a call; None for the list, and for a name that no tool has.
     tool: AnyTool | None = None
     required_scope: TokenScope | None = None
+    takes_bound = ("GET", "POST")
 
     @extend_schema(
         operation_id="list_tools",

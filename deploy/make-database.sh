@@ -18,7 +18,8 @@ CREATE ROLE recollect_worker LOGIN NOINHERIT PASSWORD :'worker_password';
 CREATE ROLE recollect_backup LOGIN BYPASSRLS PASSWORD :'backup_password';
 GRANT pg_read_all_data TO recollect_backup;
 CREATE ROLE recollect_staff NOLOGIN NOINHERIT;
-GRANT recollect_staff TO recollect_web;
+CREATE ROLE recollect_bound NOLOGIN NOINHERIT;
+GRANT recollect_staff, recollect_bound TO recollect_web;
 \connect postgres
 CREATE DATABASE recollect OWNER recollect;
 SQL

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from core.ids import uuid7
-from core.text import restored
+from core.text import LONGEST_PROJECT, restored
 from intake.models.conversations import OwnedQuerySet
 
 # Enough of a digest that no two tokens of a person are confused.
@@ -17,6 +17,7 @@ BEGUN_BY_LENGTH = 32
 MAX_FILENAME = 255
 MAX_PRODUCT = 32
 MAX_TITLE = 300
+MAX_PLACE = 16 + 1 + LONGEST_PROJECT
 
 
 def _owner() -> "models.ForeignKey[Any, Any]":
@@ -152,6 +153,7 @@ class EntryKind(models.TextChoices):
     CONVERSATION = "conversation"
     DOCUMENT = "document"
     RECORD = "record"
+    PROJECT = "project"
 
 
 class ImportEntry(models.Model):
@@ -200,7 +202,7 @@ class ImportEntry(models.Model):
 
 
 class ImportedItem(models.Model):
-    """An imported conversation, turn, document or record: its import, and its row here.
+    """An imported conversation, turn, document, record or project: its import, and its row here.
 
     It stays when the user deletes that row, so that the next export does not import it again. It therefore has no
     foreign key to the row. `key` is a digest of the product and of the ids that name the item there
@@ -212,6 +214,7 @@ class ImportedItem(models.Model):
         TURN = "turn"
         DOCUMENT = "document"
         RECORD = "record"
+        PROJECT = "project"
 
     id = models.BigAutoField(primary_key=True)
     user = _owner()
@@ -224,12 +227,13 @@ class ImportedItem(models.Model):
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the text as it came in.")
     conversation_id = models.UUIDField(null=True)
     turn_id = models.BigIntegerField(null=True)
-    # A document or a record.
+    # A document, a record or a project.
     row_id = models.UUIDField(null=True)
-    # For a document with other text too: the imported lines, by which undoing finds and removes them.
+    # For a document with other text too: the imported lines, by which undoing finds and removes them. For a project: a
+    # digest of what it was, by which undoing knows whether it was changed here.
     lines = models.TextField(blank=True, default="")
-    # The document: a day, `about`, or empty for MEMORY.md.
-    place = models.CharField(max_length=16, blank=True, default="")
+    # The document: a day, `about`, or empty for MEMORY.md; of a project's own document, after a blank its label.
+    place = models.CharField(max_length=MAX_PLACE, blank=True, default="")
 
     objects = OwnedQuerySet["ImportedItem"].as_manager()
 

@@ -96,6 +96,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     required_scope = IMPORT_SCOPE
     # Whether an agent that is connected by OAuth may call it.
     takes_agents = False
+    takes_bound: tuple[str, ...] = ()
 
     @extend_schema(
         operation_id="list_imports",

@@ -27,7 +27,9 @@ def import_urls() -> list[URLPattern]:
         path("imports/<str:import_id>/events/", import_events),
         path(
             "sessions/append/",
-            rest.ImportsViewSet.as_view({"post": "append"}, required_scope=rest.CAPTURE_SCOPE, takes_agents=True),
+            rest.ImportsViewSet.as_view(
+                {"post": "append"}, required_scope=rest.CAPTURE_SCOPE, takes_agents=True, takes_bound=("POST",)
+            ),
             name="append_session",
         ),
     ]

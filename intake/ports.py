@@ -64,8 +64,8 @@ class ChatTools(Protocol):
 class Memory(Protocol):
     """The user's notes and memories: for the model's instructions, for quotas, and for an account's export."""
 
-    def notes(self, *, user: User, length: int) -> str:
-        """The beginning of the user's MEMORY.md, at most `length` characters."""
+    def notes(self, *, user: User, project: str = "", length: int) -> str:
+        """The beginning of the user's MEMORY.md, or of their project's, at most `length` characters."""
 
     def about_me(self, *, user: User, length: int) -> str:
         """The beginning of the user's USER.md, at most `length` characters."""

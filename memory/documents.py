@@ -2,7 +2,8 @@
 
 MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction.
 
-A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
+A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. A
+project has a MEMORY.md and logs of its own, named by its label too; without one the general document is meant. An
 overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
 no state, because appends never conflict.
 """
@@ -22,16 +23,18 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
-from core.text import Sentence, first_line
+from core.isolation.acting import project_for
+from core.text import Sentence, first_line, project_label
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
+from intake.chats.projects import NO_NAME, label_of
 from intake.models import Activity, User
 from memory import index
 from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
-from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
+from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, AboutMe, DocumentDay
 
 # --- Keeps earlier versions of documents: `documents.replace` stores them, the pages show and compare them ---
 
@@ -98,7 +101,8 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
 
 
 # --- MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction
-# A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
+# A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. A
+# project has a MEMORY.md and logs of its own, named by its label too; without one the general document is meant. An
 # overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
 # no state, because appends never conflict.
 
@@ -108,6 +112,7 @@ YEARS = range(1900, 3000)
 
 FULL = _("The document would have more than %(count)s characters, and so nothing was appended.")
 EXISTS = "There is such a document already. Read it, and write with its ETag."
+NO_PROJECT_OF_ABOUT = _("The page about you belongs to no project.")
 CHANGED = _("These lines are not in the document any more as they were added, and so nothing was taken out.")
 
 
@@ -116,6 +121,7 @@ class DocumentOutput(Shape):
 
     id: Annotated[UUID, Field(exclude=True)]
     date: Annotated[date | None, Field(description="The log's day; null for MEMORY.md.")]
+    project: Annotated[str, Field(description="To which it belongs; empty for the general one.")]
     content: str
     version: Annotated[int, Field(description="Counts up with every write.")]
     created_at: datetime
@@ -149,25 +155,45 @@ class DailyLogList(Shape):
     ]
 
 
-def read(*, user: User, day: DocumentDay) -> DocumentOutput:
+def project_named(name: str, *, user: User) -> str:
+    """The label of the project that a caller names, maybe by a folder or repository that belongs to it.
+
+    Raises `InvalidInput` for what can be no name.
+    """
+    label = project_label(checked(name, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True))
+    if label.startswith("-"):
+        raise InvalidInput(errors={"project": [NO_NAME]})
+    return project_for(user, label_of(user=user, label=label))
+
+
+def read(*, user: User, day: DocumentDay, project: str = "") -> DocumentOutput:
     """Raises `NotFound`."""
-    return DocumentOutput.model_validate(_get(user, day))
+    return DocumentOutput.model_validate(_get(user, day, project))
 
 
-def beginning(*, user: User, day: DocumentDay, length: int) -> str:
+def beginning(*, user: User, day: DocumentDay, project: str = "", length: int) -> str:
     """The beginning of a document, at most this many characters; empty if it does not exist."""
-    found = MemoryDocument.objects.for_user(user).on(day)
+    found = MemoryDocument.objects.for_user(user).on(day, project)
     text: str | None = found.values_list(Left("content", length), flat=True).first()
     return text or ""
 
 
-def exists(*, user: User, day: DocumentDay) -> bool:
-    return MemoryDocument.objects.for_user(user).on(day).exists()
+def exists(*, user: User, day: DocumentDay, project: str = "") -> bool:
+    return MemoryDocument.objects.for_user(user).on(day, project).exists()
 
 
-def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_LOGS) -> DailyLogList:
+def projects_with_memory(*, user: User) -> list[str]:
+    """The projects that have a MEMORY.md with something in it, by name."""
+    found = MemoryDocument.objects.for_user(user).memory().exclude(project="").exclude(content="")
+    return list(found.order_by("project").values_list("project", flat=True))
+
+
+def list_daily_logs(
+    *, user: User, project: str = "", before: date | None = None, limit: int = MAX_LOGS
+) -> DailyLogList:
     """The `limit` (1 to 100) latest logs of days before `before`, without their content."""
-    found = MemoryDocument.objects.for_user(user).daily_logs().annotate(length=Length("content")).order_by("-date")
+    mine = MemoryDocument.objects.for_user(user).daily_logs().filter(project=project)
+    found = mine.annotate(length=Length("content")).order_by("-date")
     if before is not None:
         found = found.filter(date__lt=before)
     rows = found.values("date", "version", "length", "updated_at")[: limit + 1]
@@ -176,23 +202,29 @@ def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_
     return DailyLogList(logs=logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
 
 
-def first_lines(*, user: User, days: Collection[date]) -> dict[date, str]:
+def first_lines(*, user: User, project: str = "", days: Collection[date]) -> dict[date, str]:
     """The first line of each of these days' logs."""
-    found = MemoryDocument.objects.for_user(user).daily_logs().filter(date__in=days)
+    found = MemoryDocument.objects.for_user(user).daily_logs().filter(date__in=days, project=project)
     rows = found.values_list("date", Left("content", BEGINNING))
     return {day: first_line(text) for day, text in rows if day is not None}
 
 
-def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> DocumentOutput:
+def create(*, user: User, day: DocumentDay, project: str = "", content: str, now: datetime) -> DocumentOutput:
     """Create a document. Raises `Conflict` if it exists, also if another request was faster."""
-    _check_day(day)
+    _check_name(day, project)
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     quotas.take(user.pk, size=len(content.encode()))
     with transaction.atomic():
         try:
             with transaction.atomic():
                 row = MemoryDocument.objects.create(
-                    user=user, kind=_kind(day), date=_date(day), content=content, created_at=now, updated_at=now
+                    user=user,
+                    kind=_kind(day),
+                    date=_date(day),
+                    project=project,
+                    content=content,
+                    created_at=now,
+                    updated_at=now,
                 )
         except IntegrityError:
             raise Conflict(EXISTS) from None
@@ -201,7 +233,13 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
 
 
 def replace(
-    *, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime
+    *,
+    user: User,
+    day: DocumentDay,
+    project: str = "",
+    content: str,
+    expected: Collection[str] | None,
+    now: datetime,
 ) -> DocumentOutput:
     """Overwrite a document that is in one of the `expected` states; None allows any. Raises `Conflict` otherwise.
 
@@ -210,7 +248,7 @@ def replace(
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     with transaction.atomic():
         # Of two writers with the same state, the second waits for the lock and then finds another version.
-        row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
+        row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day, project).select_for_update())
         quotas.take_growth(user.pk, before=row.content, after=content)
         if content != row.content:
             keep(row)
@@ -218,49 +256,57 @@ def replace(
         row.version += 1
         row.updated_at = now
         row.save(update_fields=["content", "version", "updated_at"])
-        return _indexed(user, day, now)
+        return _indexed(user, day, project, now)
 
 
-def move(*, user: User, day: date, to: date, expected: Collection[str] | None, now: datetime) -> DocumentOutput:
-    """Move a log to another day; if that day has a log, append it there.
+def move(
+    *, user: User, day: date, project: str = "", to: date, expected: Collection[str] | None, now: datetime
+) -> DocumentOutput:
+    """Move a log to another day; if that day has a log of the same project, append it there.
 
     Raises `Conflict` if it is in none of the `expected` states, or if a log of that day was created at this moment;
     `TooLarge` if both together are too long. Then nothing is moved.
     """
-    _check_day(to)
+    _check_name(to, project)
     with transaction.atomic():
-        row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update(of=("self",)))
+        mine = MemoryDocument.objects.for_user(user).on(day, project)
+        row = _in_state(expected, mine.select_for_update(of=("self",)))
         if to == day:
             return DocumentOutput.model_validate(row)
-        if not exists(user=user, day=to):
+        if not exists(user=user, day=to, project=project):
             return _dated(row, user, to, now)
         if row.content and not MemoryDocument.objects.append(
-            user=user, kind=row.kind, day=to, lines=as_lines(row.content), now=now
+            user=user, kind=row.kind, day=to, project=project, lines=as_lines(row.content), now=now
         ):
             raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
         row.delete()
-        return _indexed(user, to, now)
+        return _indexed(user, to, project, now)
 
 
-def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> DocumentOutput:
+def append(*, user: User, day: DocumentDay, project: str = "", text: str, now: datetime) -> DocumentOutput:
     """Append lines to a document, creating it if necessary. Raises `TooLarge`, and then nothing is appended."""
-    _check_day(day)
+    _check_name(day, project)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
     quotas.take(user.pk, size=len(text.encode()))
     with transaction.atomic():
-        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=_date(day), lines=as_lines(text), now=now):
+        is_appended = MemoryDocument.objects.append(
+            user=user, kind=_kind(day), day=_date(day), project=project, lines=as_lines(text), now=now
+        )
+        if not is_appended:
             raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
-        return _indexed(user, day, now)
+        return _indexed(user, day, project, now)
 
 
-def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: datetime) -> DocumentOutput | None:
+def take_back(
+    *, user: User, day: DocumentDay, project: str = "", text: str, at: int | None, now: datetime
+) -> DocumentOutput | None:
     """Undo an append: remove exactly its lines, even if the document has changed since.
 
     `at`: the position of the lines in characters, to select among equal lines; without it the last ones are removed. An
     empty document is deleted, and None returned. Raises `Conflict` if the lines do not exist any more.
     """
     with transaction.atomic():
-        row = MemoryDocument.objects.for_user(user).on(day).select_for_update().first()
+        row = MemoryDocument.objects.for_user(user).on(day, project).select_for_update().first()
         left = None if row is None else _without(row.content, text, at)
         if row is None or left is None:
             raise Conflict(CHANGED)
@@ -271,13 +317,13 @@ def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: d
         row.version += 1
         row.updated_at = now
         row.save(update_fields=["content", "version", "updated_at"])
-        return _indexed(user, day, now)
+        return _indexed(user, day, project, now)
 
 
-def delete(*, user: User, day: DocumentDay, expected: Collection[str] | None) -> None:
+def delete(*, user: User, day: DocumentDay, project: str = "", expected: Collection[str] | None) -> None:
     """Delete a document that is in one of the `expected` states; None allows any. Raises `Conflict` otherwise."""
     with transaction.atomic():
-        document = MemoryDocument.objects.for_user(user).on(day)
+        document = MemoryDocument.objects.for_user(user).on(day, project)
         _in_state(expected, document.select_for_update()).delete()
         activity.note(user, Activity.MEMORY_DELETED)
 
@@ -287,9 +333,9 @@ def as_lines(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _get(user: User, day: DocumentDay) -> MemoryDocument:
+def _get(user: User, day: DocumentDay, project: str) -> MemoryDocument:
     try:
-        return MemoryDocument.objects.for_user(user).on(day).select_related("user").get()
+        return MemoryDocument.objects.for_user(user).on(day, project).select_related("user").get()
     except MemoryDocument.DoesNotExist:
         raise NotFound from None
 
@@ -312,16 +358,19 @@ def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Documen
             row.save(update_fields=["date", "version", "updated_at"])
     except IntegrityError:
         raise Conflict from None
-    return _indexed(user, day, now)
+    return _indexed(user, day, row.project, now)
 
 
-def _indexed(user: User, day: DocumentDay, now: datetime) -> DocumentOutput:
-    row = _get(user, day)
+def _indexed(user: User, day: DocumentDay, project: str, now: datetime) -> DocumentOutput:
+    row = _get(user, day, project)
     index.index(document_entry(row), now=now)
     return DocumentOutput.model_validate(row)
 
 
-def _check_day(day: DocumentDay) -> None:
+def _check_name(day: DocumentDay, project: str) -> None:
+    if day is ABOUT_ME and project:
+        raise InvalidInput(errors={"project": [NO_PROJECT_OF_ABOUT]})
+    checked(project, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True)
     if isinstance(day, date) and day.year not in YEARS:
         message = _("A log's year lies between %(first)s and %(last)s.")
         raise InvalidInput(errors={"date": [Sentence(message, first=str(YEARS[0]), last=str(YEARS[-1]))]})
@@ -371,6 +420,7 @@ def create_note(
     at: datetime,
     note_id: UUID | None = None,
     created_at: datetime | None = None,
+    project: str = "",
 ) -> MemoryDocument:
     """`at`: the time of the last change, by which searches find it. `note_id`: for a note that is restored."""
     quotas.take(user.pk, size=len(content.encode()))
@@ -380,6 +430,7 @@ def create_note(
             user=user,
             kind=MemoryDocument.Kind.NOTE,
             title=title,
+            project=project,
             content=content,
             created_at=created_at or at,
             updated_at=at,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -40,6 +41,7 @@ SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHE
 LONGEST_ASKED, MOST_RECALLED = 500, 8
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
+DIGITS_OF_A_LABEL = 8
 
 
 # Reads the files that wait, and indexes what it has read.
@@ -108,6 +110,7 @@ def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
         yield {
             "kind": document.kind,
             "date": document.date,
+            **({"project": document.project} if document.project else {}),
             **_name_of_a_note(document),
             "content": document.content,
             "created_at": document.created_at,
@@ -118,14 +121,14 @@ def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
 def _documents(user: User) -> Iterator[MemoryDocument]:
     """By kind and day, so that two exports have the same order."""
     mine = MemoryDocument.objects.for_user(user)
-    keys = list(mine.order_by("kind", "date", "pk").values_list("pk", flat=True))
+    keys = list(mine.order_by("kind", "date", "project", "pk").values_list("pk", flat=True))
     for start in range(0, len(keys), DOCUMENTS_AT_ONCE):
         page = mine.in_bulk(keys[start : start + DOCUMENTS_AT_ONCE])
         yield from (page[key] for key in keys[start : start + DOCUMENTS_AT_ONCE] if key in page)
 
 
 def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
-    """All other kinds exist once, so kind and day are their name."""
+    """All other kinds exist once in a project, so kind, day and project are their name."""
     return {"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}
 
 
@@ -154,7 +157,13 @@ def _document_files(user: User, now: datetime) -> Iterator[ArchiveFile]:
 
 
 def _document_name(document: dict[str, Any]) -> str:
-    match document["kind"]:
+    kind, project = document["kind"], document.get("project", "")
+    if project and kind != MemoryDocument.Kind.NOTE:
+        # Two labels may be the same without the characters that a file's name cannot have.
+        digest = sha256(project.encode()).hexdigest()[:DIGITS_OF_A_LABEL]
+        day = f" {document['date']}" if document["date"] else ""
+        return f"projects/{safe_name(project) or 'Unnamed'} {digest}{day}.md"
+    match kind:
         case MemoryDocument.Kind.NOTE:
             return f"notes/{safe_name(document['title']) or 'Untitled'} {short_id(document['id'])}.md"
         case MemoryDocument.Kind.DAILY_LOG:

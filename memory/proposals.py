@@ -19,11 +19,12 @@ from django.db.models import QuerySet
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
-from core.isolation.acting import acting_as
+from core.isolation.acting import acting_as, project_for
 from core.resilience import is_in_transaction
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.chats import quotas
+from intake.chats.projects import label_of
 from intake.models import Turn, User
 from memory import records
 from memory.backends.embedders import UNCALIBRATED, Embedder, EmbedderError, Vector, get_embedder
@@ -96,6 +97,7 @@ def propose(*, user: User, drafts: Sequence[Draft], now: datetime) -> list[Propo
     found: list[ProposalOutput | str] = []
     with acting_as(user):
         for each, vector in zip(held, vectors, strict=True):
+            each["project_id"] = project_for(user, label_of(user=user, label=each["project_id"]))
             refusal = _refusal(user, each, vector)
             found.append(refusal or _stored(user, each, vector, now=now))
     return found
@@ -106,20 +108,27 @@ def list_proposals(
     user: User,
     states: Collection[str] = (WAITING,),
     conversation: UUID | None = None,
+    project: str | None = None,
     by: str = "created_at",
     after: Position | None = None,
     limit: int = records.MAX_RECORDS,
 ) -> ListPage[ProposalOutput]:
-    """The newest first; `conversation`: only those of this chat. `by`: also `decided_at`, of decided ones."""
+    """The newest first; `by`: also `decided_at`, of decided ones.
+
+    `conversation`: only those of this chat; `project`: of this project. Without either, none of a closed project.
+    """
     found = Proposal.objects.for_user(user).filter(state__in=states).defer("vector")
     if conversation is not None:
         found = found.filter(source_conversation=conversation)
+    else:
+        found = found.of_project(user, project, field="project_id")
     page = page_of(found, by=by, after=after, size=limit)
     return ListPage([ProposalOutput.model_validate(row) for row in page.rows], page.more)
 
 
 def count_waiting(user: User) -> int:
-    return Proposal.objects.for_user(user).filter(state=WAITING).count()
+    """Without those of closed projects."""
+    return Proposal.objects.for_user(user).filter(state=WAITING).of_project(user, None, field="project_id").count()
 
 
 def decide(
@@ -193,7 +202,7 @@ def _checked(draft: Draft) -> dict[str, Any]:
 
 def _stored(user: User, held: dict[str, Any], vector: Vector | None, *, now: datetime) -> ProposalOutput:
     """Raises `QuotaExceeded`, and `NotFound` for a record to replace that is missing or another user's."""
-    if count_waiting(user) >= MOST_WAITING:
+    if Proposal.objects.for_user(user).filter(state=WAITING).count() >= MOST_WAITING:
         raise QuotaExceeded(TOO_MANY, count=MOST_WAITING)
     if held["replaces"] is not None and not MemoryRecord.objects.for_user(user).filter(pk=held["replaces"]).exists():
         raise NotFound

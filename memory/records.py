@@ -12,6 +12,7 @@ from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
+from core.isolation.acting import project_for
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
@@ -109,6 +110,7 @@ def create(
     """Save a record. Raises `InvalidInput` that names the wrong field, `NotFound` for a record to replace that is
     missing or another user's, `QuotaExceeded` and `RateLimited`.
     """
+    project_id = project_for(user, project_id)
     held = _checked(content=content, type=type, project_id=project_id, tags=tags)
     row = MemoryRecord(user=user, created_at=now, **held)
     _set(row, facts or {}, now=now)
@@ -156,7 +158,7 @@ def rewrite(
         held = _checked(
             content=row.content if content is None else content,
             type=row.type if type is None else type,
-            project_id=row.project_id if project_id is None else project_id,
+            project_id=row.project_id if project_id is None else project_for(user, project_id),
             tags=row.tags if tags is None else tags,
         )
         quotas.take_growth(user.pk, before=row.content, after=held["content"])
@@ -186,8 +188,8 @@ def list_records(
     limit: int = MAX_RECORDS,
 ) -> ListPage[RecordOutput]:
     """The `limit` (1 to 100) newest records after `after` that match every filter; without those that are replaced or
-    past their last day, unless `include_replaced`. `words`: all of these are in its content, in any case.
-    `is_todo`: only to-dos, open and done.
+    past their last day, unless `include_replaced`, and without a project also without those of closed ones. `words`:
+    all of these are in its content, in any case. `is_todo`: only to-dos, open and done.
     """
     mine = MemoryRecord.objects.for_user(user)
     found = mine if include_replaced else MemoryRecord.objects.current(user, today=today_of(user))
@@ -198,8 +200,7 @@ def list_records(
         found = found.alias(lower=Lower("type")).filter(lower__in=TODO_TYPES)
     if type is not None:
         found = found.filter(type=type)
-    if project_id is not None:
-        found = found.filter(project_id=project_id)
+    found = found.of_project(user, project_id, field="project_id")
     if tag is not None:
         found = found.filter(tags__contains=[tag])
     page = page_of(found, by="created_at", after=after, size=limit)

@@ -35,6 +35,7 @@ from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, diges
 from agent_tools.models import TokenScope
 from agent_tools.registry import Registry, Tool, run_in_thread, schema_without, without_fields
 from core.errors import Broken, InsufficientScope, RecollectError
+from core.isolation.acting import bound_to
 from core.responses import as_recollect_error
 from core.validation import Output
 from intake.revocation import wait_for_revocation
@@ -149,7 +150,8 @@ def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], Tok
         caller = who()
         if tool.scope not in caller.scopes:
             raise InsufficientScope(f"This token lacks the scope `{tool.scope}`.")
-        output = tool.call(arguments, user=caller.user, may_read=TokenScope.READ in caller.scopes)
+        with bound_to(caller.user.bound_to):
+            output = tool.call(arguments, user=caller.user, may_read=TokenScope.READ in caller.scopes)
         if tool.note is not None:
             tool.note(output, arguments, caller, timezone.now())
         return succeeded(tool, output)

@@ -273,3 +273,21 @@ def test_no_other_site_is_gone_to_after_a_change(alice, client):
     for address in ("https://example.org/", "//example.org", "/memory/context/../../logout/"):
         response = client.post("/memory/context/change/", {"bring": "", "next": address})
         assert response.headers["Location"] == "/memory/context/"
+
+
+def test_a_session_of_a_project_begins_with_its_own_memory_and_logs(api, alice):
+    now = timezone.now()
+    with acting_as(alice):
+        documents.append(user=alice, day=None, project="me/shop", text="- Orders are kept for ten years", now=now)
+        documents.append(user=alice, day=None, project="me/other", text="- Secret of the other", now=now)
+        documents.append(user=alice, day=now.date(), project="me/shop", text="Shipped the shop", now=now)
+        documents.append(user=alice, day=now.date(), project="me/other", text="Broke the other", now=now)
+    text = context(api, **{"for": "session", "project": "https://github.com/me/shop.git"})["text"]
+    lines = text.splitlines()
+    assert lines[1].startswith("# MEMORY.md of the project me/shop [")
+    assert lines[2] == "- Orders are kept for ten years"
+    assert lines.index("- Orders are kept for ten years") < lines.index("- House: The worktop is oak, 40 mm thick")
+    assert lines.index("- Shipped the shop") < lines.index("- Called the plumber")
+    assert "other" not in text
+    general = context(api, **{"for": "session"})["text"]
+    assert "ten years" not in general and "Shipped" not in general

@@ -4,16 +4,20 @@ from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from agent_tools.authentication import create_token
 from agent_tools.models import AccessToken
+from agent_tools.tests import callers
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from intake.chats import changes, projects
 from intake.models import Conversation, Project, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, records
+from memory import documents, index, records
 from memory.models import MemoryDocument, MemoryRecord
+from memory.tests.attached import attach
+from memory.tests.overview.drawn import draw
 
 pytestmark = pytest.mark.django_db
 
@@ -167,3 +171,90 @@ def test_nobody_changes_or_deletes_a_project_of_somebody_else(alice, client):
     assert client.delete(address).status_code == 404
     theirs.refresh_from_db()
     assert theirs.name == "House"
+
+
+# -- Closed projects, and everything but one ------------------------------------------------------------------------------
+
+SECRET = "walnut"
+
+
+@pytest.fixture
+def closed(alice):
+    """A chat, a file, a record and a document of a closed project, and a chat outside with the same word."""
+    inside = a_chat(alice, "House", f"The worktop is {SECRET}")
+    outside = a_chat(alice, "", f"I ate a {SECRET}")
+    file = attach(alice, f"A {SECRET} bowl".encode(), "bowl.txt")
+    Conversation.objects.filter(pk=file.conversation_id).update(project="House")
+    with acting_as(alice):
+        record = records.create(user=alice, content=f"We use {SECRET}", project_id="House", now=NOW)
+        documents.append(user=alice, day=None, project="House", text=f"Oak and {SECRET}", now=NOW)
+        documents.append(user=alice, day=NOW.date(), project="House", text=f"- [ ] Order {SECRET}", now=NOW)
+        projects.save_project(user=alice, name="House", is_closed=True)
+    index.embed_pending()
+    return {"inside": str(inside.pk), "outside": str(outside.pk), "record": str(record.id)}
+
+
+INSIDE = ("worktop", "bowl", "We use", "Oak and", "Order")
+SEARCHES = {
+    "search_chat_history": {"query": SECRET},
+    "search_chat_history by words": {"query": SECRET, "mode": "hybrid"},
+    "search_history": {"query": SECRET},
+    "search_history of sessions": {"query": "WORKTOP", "scope": "sessions"},
+    "search_history by a piece": {"query": f'"{SECRET}"'},
+    "search_memory": {"query": SECRET},
+    "search_memory of a type": {"query": SECRET, "types": ["note"]},
+    "get_context": {"for": "session"},
+    "get_context of a prompt": {"for": "prompt", "query": f"The worktop is {SECRET}?"},
+    "list_recent_conversations": {},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_closed_project_is_found_only_from_inside(alice, closed, search, monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    tool, body = search.partition(" ")[0], SEARCHES[search]
+    agent = callers.client_of(alice)
+    outside = callers.call(agent, tool, body)
+    assert outside.status_code == 200
+    assert [word for word in INSIDE if word in outside.text] == []
+    for name in ("House", "me/house"):
+        Project.objects.update(labels=["me/house"])
+        inside = callers.call(agent, tool, {**body, "project": name})
+        assert [word for word in INSIDE if word in inside.text], (name, inside.text)
+        assert closed["outside"] not in inside.text
+
+
+@pytest.mark.parametrize("search", [name for name in SEARCHES if "sessions" not in name and "session" not in name])
+def test_everything_but_a_project_is_searched_by_a_hyphen_before_its_name(alice, closed, search, monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    Project.objects.update(is_closed=False)
+    tool, body = search.partition(" ")[0], SEARCHES[search]
+    agent = callers.client_of(alice)
+    assert [word for word in INSIDE if word in callers.call(agent, tool, body).text]
+    left = callers.call(agent, tool, {**body, "project": "-House"})
+    assert left.status_code == 200
+    assert [word for word in INSIDE if word in left.text] == []
+
+
+def test_home_timeline_map_and_lists_leave_out_a_closed_project(alice, closed, client, monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    draw(alice)
+    paths = ("/", "/memory/timeline/2026-03/", "/memory/map/", "/memory/records/", "/api/v1/memory/timeline/2026-03/")
+    paths += ("/api/v1/memory/map/", "/api/v1/memory/map/points/", "/api/v1/memory/records/")
+    shown = {path: client.get(path, headers={"accept": "text/html"}).text for path in paths}
+    # The side bar is the way into the project, and shows the titles of all chats.
+    shown["/"] = shown["/"].partition("<main")[2]
+    found = {
+        path: [word for word in INSIDE if word in text.partition("<main")[2] or (word in text and "api" in path)]
+        for path, text in shown.items()
+    }
+    assert {path: words for path, words in found.items() if words} == {}
+    Project.objects.update(is_closed=False)
+    opened = {path: client.get(path).text for path in paths}
+    assert [path for path in paths if not any(word in opened[path] for word in INSIDE)] == []
+
+
+def test_an_unclosed_project_changes_no_search(alice, closed):
+    Project.objects.update(is_closed=False)
+    found = callers.call(callers.client_of(alice), "search_chat_history", {"query": SECRET}).json()
+    assert {each["conversationId"] for each in found["results"]} >= {closed["inside"], closed["outside"]}

@@ -1,8 +1,9 @@
 """`save_memory` and `append_daily_log`: stored once, found again, and said."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from unittest.mock import patch
+from uuid import UUID
 
 import pytest
 
@@ -12,7 +13,7 @@ from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person
-from memory import index, proposals
+from memory import documents, index, proposals
 from memory.models import MemoryDocument, MemoryRecord, Proposal
 
 pytestmark = pytest.mark.django_db
@@ -263,6 +264,18 @@ def test_the_context_of_a_session_has_no_replaced_memory(api):
     save(api, "The worktop is walnut", replaces=oak["id"])
     text = call(api, "get_context", {"for": "session"}).json()["text"]
     assert ("walnut" in text, "oak" in text) == (True, False)
+
+
+def test_lines_go_to_the_log_of_a_project_only_if_it_is_named(api, alice):
+    day = {"date": "2026-02-26"}
+    first = call(api, "append_daily_log", {"text": "Sown", "project": "https://github.com/me/garden", **day}).json()
+    second = call(api, "append_daily_log", {"text": "Slept", **day}).json()
+    assert first["project"] == "me/garden" and "of the project 'me/garden'" in first["text"]
+    assert second.get("project") is None and first["documentId"] != second["documentId"]
+    read = documents.read(user=alice, day=date(2026, 2, 26), project="me/garden")
+    assert (read.id, read.content) == (UUID(first["documentId"]), "Sown\n")
+    refused = call(api, "append_daily_log", {"text": "x", "project": "x" * 201})
+    assert refused.status_code == 400 and "project" in refused.json()["errors"]
 
 
 # -- Proposals: the person decides ---------------------------------------------------------------------------------------

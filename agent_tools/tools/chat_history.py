@@ -48,7 +48,7 @@ NEAREST = "Nothing was found about this, and these results are only the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
-PROJECT = "Only what is labelled with this project: `me/app`, or a folder's name."
+PROJECT = "Only this project: `me/app`, or a folder's name; `-me/app`: all but it."
 OptionalProject = Annotated[
     Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
     Field(description=PROJECT),

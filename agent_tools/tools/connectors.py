@@ -135,7 +135,12 @@ def _id_of(reference: Reference) -> str:
 
 def _title_of(reference: Reference) -> str:
     name = reference.file or reference.session or reference.document
-    return _titled(name or ("Saved memory" if reference.record_id else "Daily log"), reference.day.isoformat())
+    name = name or ("Saved memory" if reference.record_id else "Daily log")
+    return _titled(_of_project(name, reference.project if reference.document_id else ""), reference.day.isoformat())
+
+
+def _of_project(name: str, project: str) -> str:
+    return f"{name} of {project}" if project else name
 
 
 def _titled(name: str, day: str) -> str:
@@ -176,10 +181,10 @@ def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
         case kinds.ABOUT:
             title, path = kinds.ABOUT.label, document_path(ABOUT_ME)
         case kinds.DAILY_LOG:
-            title, path = "Daily log", document_path(row.date)
+            title, path = "Daily log", document_path(row.date, project=row.project)
         case _:
-            title, path = "MEMORY.md", document_path(None)
-    return _whole(name, _titled(title, day), row.content, path, source=row.kind, day=day)
+            title, path = "MEMORY.md", document_path(None, project=row.project)
+    return _whole(name, _titled(_of_project(title, row.project), day), row.content, path, source=row.kind, day=day)
 
 
 def _record(name: str, key: UUID, user: User) -> ConnectorDocument:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import product
 from string import hexdigits
 from typing import Annotated, Any, Literal
 
@@ -26,11 +27,12 @@ from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
 from core.errors import InvalidInput
-from core.isolation.acting import acting_as, read_as
+from core.isolation.acting import acting_as, project_for, read_as
 from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
+from intake.chats.projects import label_of
 from intake.chats.tree import conversation_path
 from intake.models import ChatPreferences, Conversation, Turn, User
 from memory import records
@@ -38,7 +40,7 @@ from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lin
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.pages.common import document_path, path_to, record_path
-from memory.search.chat_history import conversations_named
+from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
 from memory.search.excerpts import Excerpt
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
@@ -111,19 +113,23 @@ def session_context(
 ) -> list[ContextLine]:
     """MEMORY.md, records, the last conversations, and the logs of today and yesterday, in a few indexed statements.
 
-    `project`: only its records and conversations, and records of none. `session`: a conversation that is left out, by
+    `project`: its MEMORY.md and logs first, then the general ones; only its records and conversations, and records of
+    none. `session`: a conversation that is left out, by
     its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
-    project = project_label(project or "") or project
+    project = project_for(user, project_label(project or "") or project or "") or None
     budget = max_tokens - tokens_of(FRAME)
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
-        (FOR_MEMORY, lambda: _memory(user)),
+        (FOR_MEMORY, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
         (FOR_RECORDS, lambda: _records(user, project)),
         (FOR_SESSIONS, lambda: _sessions(user, project, session)),
-        (FOR_LOGS, lambda: _logs(user, user.local_time(now).date())),
+        (FOR_LOGS, lambda: _logs(user, user.local_time(now).date(), project)),
     ]
 
     def read() -> list[ContextLine]:
+        nonlocal project
+        if project and not is_without(project):
+            project = label_of(user=user, label=project)
         lines: list[ContextLine] = []
         left, left_out = 0.0, set() if is_whole else digests_left_out(user)
         for share, blocks in parts:
@@ -262,11 +268,16 @@ def _line(text: str) -> str:
     return shortened(without_our_lines(" ".join(text.split())), LINE_LENGTH)
 
 
-def _memory(user: User) -> Iterator[list[ContextLine]]:
+def _and_none(project: str | None) -> list[str]:
+    """The project, if there is one, and then that of the general documents."""
+    return [""] if is_without(project) else [*filter(None, [project]), ""]
+
+
+def _memory(user: User, project: str) -> Iterator[list[ContextLine]]:
     """The first line of each section, then the second of each, and so on, because none is more important by its place;
     the heading of a section with its first line.
     """
-    row = MemoryDocument.objects.for_user(user).memory().first()
+    row = MemoryDocument.objects.for_user(user).on(None, project).first()
     if row is None:
         return
     text = row.content[:MEMORY_LENGTH]
@@ -278,9 +289,10 @@ def _memory(user: User) -> Iterator[list[ContextLine]]:
         for headings, lines in sections.items():
             if place < len(lines):
                 under = f"{_line(headings.replace(HEADING_JOINT, ' > '))}: " if headings else ""
-                shown = [ContextLine(_line(f"- {under}{lines[place]}"), why=IN_NOTES, path=document_path(None))]
+                path = document_path(None, project=project)
+                shown = [ContextLine(_line(f"- {under}{lines[place]}"), why=IN_NOTES, path=path)]
                 if is_first:
-                    shown.insert(0, ContextLine("# MEMORY.md", str(row.pk)))
+                    shown.insert(0, ContextLine(_line(f"# MEMORY.md{_of_project(project)}"), str(row.pk)))
                 is_first = False
                 yield shown
 
@@ -288,7 +300,7 @@ def _memory(user: User) -> Iterator[list[ContextLine]]:
 def _records(user: User, project: str | None) -> Iterator[list[ContextLine]]:
     """The newest; of a project its own first, then those of none."""
     rows = records.list_records(user=user, project_id=project, limit=MOST_RECORDS).rows
-    if project is not None:
+    if project is not None and not is_without(project):
         rows += records.list_records(user=user, project_id="", limit=MOST_RECORDS).rows
     for number, record in enumerate(rows):
         about = f"{as_one_line(record.type)}, {user.local_time(record.created_at):%Y-%m-%d}"
@@ -299,7 +311,7 @@ def _records(user: User, project: str | None) -> Iterator[list[ContextLine]]:
 def _sessions(user: User, project: str | None, session: str | None) -> Iterator[list[ContextLine]]:
     """The last ones, and how they ended."""
     found = Conversation.objects.for_user(user).kept().newest_first()
-    found = found if project is None else found.filter(project=project)
+    found = found.of_project(user, project)
     found = found if session is None else found.exclude(pk__in=conversations_named(user, session))
     last = {(row.pk, row.turn_count): row for row in found[:SESSIONS]}
     turns = Turn.objects.for_user(user).with_keys(last).exclude(status=Turn.Status.STREAMING)
@@ -312,14 +324,20 @@ def _sessions(user: User, project: str | None, session: str | None) -> Iterator[
         yield [line] if number else [ContextLine("# Last conversations, and how they ended"), line]
 
 
-def _logs(user: User, today: date) -> Iterator[list[ContextLine]]:
-    """The last lines first."""
-    for day in (today, today - timedelta(days=1)):
-        row = MemoryDocument.objects.for_user(user).daily_logs().filter(date=day).first()
+def _logs(user: User, today: date, project: str | None) -> Iterator[list[ContextLine]]:
+    """The last lines first; of each day those of the project before the general ones."""
+    for day, label in product((today, today - timedelta(days=1)), _and_none(project)):
+        row = MemoryDocument.objects.for_user(user).on(day, label).first()
         lines = [line for line in reversed(row.content.splitlines()) if line.strip()] if row else []
+        path = document_path(day, project=label)
         for number, line in enumerate(lines):
-            shown = ContextLine(_line(f"- {line.strip().removeprefix('- ')}"), why=IN_LOG, path=document_path(day))
-            yield [shown] if number or row is None else [ContextLine(f"# Daily log {day}", str(row.pk)), shown]
+            shown = ContextLine(_line(f"- {line.strip().removeprefix('- ')}"), why=IN_LOG, path=path)
+            heading = _line(f"# Daily log {day}{_of_project(label)}")
+            yield [shown] if number or row is None else [ContextLine(heading, str(row.pk)), shown]
+
+
+def _of_project(project: str) -> str:
+    return f" of the project {as_one_line(project)}" if project else ""
 
 
 def _with_answers(user: User, found: Sequence[HistoryMatch]) -> Iterator[list[ContextLine]]:

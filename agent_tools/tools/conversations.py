@@ -10,13 +10,15 @@ from pydantic import Field
 
 from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
+from agent_tools.tools.chat_history import OptionalProject
 from agent_tools.tools.wording import as_one_line, counted, first_of, id_line, known, link, without_our_lines
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import Caller
-from core.text import Sentence
+from core.isolation.acting import Caller, project_for
+from core.text import Sentence, project_label
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
 from intake.attachments.services import attachments_of
+from intake.chats.projects import label_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
@@ -120,6 +122,7 @@ class ListRecentConversationsInput(Input):
             json_schema_extra={"format": "date-time"},
         ),
     ] = None
+    project: OptionalProject = None
 
 
 class ListedConversation(Output):
@@ -169,7 +172,10 @@ def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRe
         period &= Q(last_active_at__gte=_moment("after", requested.after, zone))
     if requested.before is not None:
         period &= _before(requested.before, zone)
-    found = Conversation.objects.for_user(user).kept().filter(period)
+    project = None if requested.project is None else project_for(user, requested.project)
+    if project and not project.startswith("-"):
+        project = label_of(user=user, label=project_label(project))
+    found = Conversation.objects.for_user(user).kept().of_project(user, project or None).filter(period)
     page = page_of(found, by="last_active_at", after=None, size=requested.limit)
     return ListRecentConversationsOutput(
         conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in page.rows],

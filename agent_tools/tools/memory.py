@@ -32,6 +32,7 @@ from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
+from intake.chats.projects import label_of
 from intake.models import User
 from memory import documents, proposals, records
 from memory.backends.embedders import EmbedderError
@@ -236,14 +237,14 @@ class SaveMemoryInput(Input):
         str | None,
         LABEL_LIMIT,
         Field(
-            description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
-            f"your own of at most {MAX_LABEL_LENGTH} characters."
+            description="Its kind: decision, lesson, preference, fact, note (if not given), or another word of at "
+            f"most {MAX_LABEL_LENGTH} characters."
         ),
     ] = None
     project_id: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters."),
+        Field(description=f"Its project, in at most {MAX_PROJECT_LENGTH} characters; none if not given."),
     ] = None
     tags: Annotated[
         RecordTags | None,
@@ -297,15 +298,21 @@ class AppendDailyLogInput(Input):
     date: Annotated[
         str | None,
         Field(
-            description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given.",
+            description="The log's day, as YYYY-MM-DD; today in the person's time zone if not given.",
             json_schema_extra={**text_limit(len("YYYY-MM-DD")), "format": "date"},
         ),
+    ] = None
+    project: Annotated[
+        str | None,
+        PROJECT_LIMIT,
+        Field(description="Instead, to this project's own log."),
     ] = None
 
 
 class AppendDailyLogOutput(Output):
     document_id: Annotated[UUID, Field(description="The log's id.")]
     date: Annotated[dt.date | None, Field(description="The day whose log it is.")] = None
+    project: Annotated[str | None, Field(description="The project whose log it is, if it is one's.")] = None
     length: Annotated[int | None, Field(description="How many characters the log has now.")] = None
     text: Annotated[
         str,
@@ -337,7 +344,7 @@ def _proposed(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
 
 
 def _save(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
-    project_id = requested.project_id or ""
+    project_id = label_of(user=user, label=requested.project_id or "")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
     if same is not None and requested.replaces == same.id:
         raise InvalidInput(errors={"replaces": [SAME_TEXT]})
@@ -382,10 +389,16 @@ def _saved(record: RecordOutput, nearly_same: list[UUID]) -> str:
 def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = known(user), timezone.now()
     day = user.local_time(now).date() if requested.date is None else _day(requested.date)
-    document = documents.append(user=user, day=day, text=requested.text, now=now)
+    project = documents.project_named(requested.project or "", user=user)
+    document = documents.append(user=user, day=day, project=project, text=requested.text, now=now)
     lines = len(requested.text.splitlines())
-    text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."
-    return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
+    whose = f" of the project {document.project!r}" if document.project else ""
+    text = (
+        f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day}{whose} with the id {document.id}."
+    )
+    return AppendDailyLogOutput(
+        document_id=document.id, date=day, project=project or None, length=len(document.content), text=text
+    )
 
 
 def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
@@ -430,12 +443,14 @@ def delete_record(requested: SaveMemoryInput, place: dict[str, Any], user: User,
 def kept_lines(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
     assert output.length is not None and output.date is not None, "the chat reads"  # noqa: S101 - tells the types
     at = output.length - len(documents.as_lines(requested.text))
-    return StoredByCall(requested.text, {"date": output.date.isoformat(), "at": at})
+    return StoredByCall(requested.text, {"date": output.date.isoformat(), "project": output.project or "", "at": at})
 
 
 def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
     day = dt.date.fromisoformat(place["date"])
-    documents.take_back(user=user, day=day, text=requested.text, at=place["at"], now=now)
+    # Calls from before there were logs of projects name none.
+    project = place.get("project", "")
+    documents.take_back(user=user, day=day, project=project, text=requested.text, at=place["at"], now=now)
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
@@ -459,6 +474,13 @@ def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
             message = _("Saved a %(type)s")
     tags = list(map(_plain, record.tags))
     return Sentence(message, type=_plain(record.type), project=_plain(record.project_id), tags=tags)
+
+
+def _say_log(output: AppendDailyLogOutput, user: User | None) -> Sentence:
+    if output.project:
+        message = _("Added to the log of %(date)s, project %(project)s")
+        return Sentence(message, date=output.date or "", project=_plain(output.project))
+    return Sentence(_("Added to the log of %(date)s"), date=output.date or "")
 
 
 def _plain(label: str) -> str:
@@ -498,16 +520,16 @@ save_memory = Tool(
 append_daily_log = Tool(
     name="append_daily_log",
     description=(
-        "Add lines to the person's daily log, the diary that has one document per day. Use it for what happened, was "
-        "done or came up on a day; for what stays true beyond it use `save_memory`. Every call appends at the end and "
-        "changes nothing above. The answer names the day, the log's id, and `length`, how many characters it has now."
+        "Add lines at the end of the person's daily log, one document per day. Use it for what happened, was done or "
+        "came up on a day; for what stays true beyond it use `save_memory`. Without `project` the lines go to the "
+        "general log, also in a project's chat."
     ),
     input_model=AppendDailyLogInput,
     output_model=AppendDailyLogOutput,
     is_read_only=False,
     run=append,
     in_text=frozenset({"text"}),
-    summarise=lambda output, user: Sentence(_("Added to the log of %(date)s"), date=output.date or ""),
+    summarise=_say_log,
     kept=kept_lines,
     for_writers=appended_only,
     undo=take_back_lines,

@@ -33,7 +33,7 @@ OWNER = "recollect"
 # Reads every row, for `manage.py backup`, and writes none.
 BACKUP = "recollect_backup"
 # Raised when there is more to prepare.
-PREPARATIONS = 3
+PREPARATIONS = 4
 # Crash recovery reads back at most max_wal_size.
 START_SECONDS = 120
 # A fast shutdown ends sessions and writes a checkpoint.

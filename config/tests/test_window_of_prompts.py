@@ -173,7 +173,8 @@ def test_over_200_random_conversations_no_prompt_exceeds_the_window(path, count)
         path.turns.clear()
         for _ in range(dice.randrange(1, 40)):
             path.say(a_text(dice, dice.randrange(10, 4_000)), a_text(dice, dice.randrange(10, 6_000)))
-        deps = deps_of(window, notes=a_text(dice, dice.randrange(8_000)), about=a_text(dice, 500))
+        notes, of_project = (a_text(dice, dice.randrange(8_000)) for _ in range(2))
+        deps = deps_of(window, notes=notes, about=a_text(dice, 500), project="garden", project_notes=of_project)
         question = a_turn_of(a_text(dice, dice.choice([40, 400, 4_000, 32_000])))
         try:
             asked = prompt.asked(question, deps)

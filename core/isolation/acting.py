@@ -10,6 +10,7 @@ lasts.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -29,8 +30,10 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from core import resilience
+from core.errors import InsufficientScope
 from core.isolation import replica
 from core.logs import APPLICATION, request_id
+from core.text import gettext_noop, project_label
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -44,11 +47,12 @@ class Caller:
     """The caller, from the session or token: a user's id, or None before one is known.
 
     `is_visitor`: the user has not registered, so the tools answer that an identity is required. The flag grants no
-    access.
+    access. `bound_to`: the project that the caller's token is bound to; empty for a caller who sees everything.
     """
 
     user_id: int | None
     is_visitor: bool = False
+    bound_to: str = ""
 
     @property
     def is_registered(self) -> bool:
@@ -59,13 +63,16 @@ class Caller:
 
 T = TypeVar("T")
 
+OTHER_PROJECT = gettext_noop("This token is bound to another project.")
+BOUND_ELSEWHERE = gettext_noop("This token is bound to a project, and this is not about one project.")
+
 # The role of the login, also after SET ROLE.
 OWN_ROLE = "none"
 
 # The request's id appears in `pg_stat_activity` and in PostgreSQL's log.
 _BECOME = """
-SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
-       set_config('application_name', %(name)s, true)
+SELECT set_config('app.user_id', %(user_id)s, true), set_config('app.project', %(project)s, true),
+       set_config('role', %(role)s, true), set_config('application_name', %(name)s, true)
 """
 # From PostgreSQL 17 on the server ends a whole transaction at the request's deadline, before that each statement.
 # Within a transaction a new limit does not move a timer that runs already, as the role's does: 0 ends that one first.
@@ -77,7 +84,7 @@ TRANSACTION_TIMEOUT_SINCE = 170_000
 BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
 _ON_NODES_TOO = "SET LOCAL citus.propagate_set_commands = 'local'"
 _HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
-_WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
+_WHO = "SELECT current_setting('app.user_id', true), current_setting('role'), current_setting('app.project', true)"
 
 
 # By database address: Citus is installed once, before the schema.
@@ -100,9 +107,65 @@ class PersonalChange(NamedTuple):
 class _Identity(NamedTuple):
     user_id: str = ""
     role: str = OWN_ROLE
+    project: str = ""
 
     def __repr__(self) -> str:
+        if self.project:
+            return f"user {self.user_id} bound to a project"
         return f"staff ({self.role})" if self.role != OWN_ROLE else f"user {self.user_id or 'unknown'}"
+
+
+# The project that the caller of this request is bound to. A user or caller that is made from an id alone is bound too.
+_binding: ContextVar[str] = ContextVar("binding", default="")
+
+
+def bind(project: str) -> None:
+    """Bind what follows in this context to a project; empty for nothing. A middleware ends it with the request."""
+    _binding.set(project)
+
+
+@contextmanager
+def bound_to(project: str) -> Iterator[None]:
+    token = _binding.set(project)
+    try:
+        yield
+    finally:
+        _binding.reset(token)
+
+
+def binding_of(who: "AbstractBaseUser | Caller | None") -> str:
+    """The project that the caller is bound to; empty for a caller who sees everything."""
+    return getattr(who, "bound_to", "") or _binding.get()
+
+
+def project_for(who: "AbstractBaseUser | Caller", label: str) -> str:
+    """The project of what the caller stores or looks for under this label. Raises `InsufficientScope` if the caller is
+    bound to another one.
+    """
+    project = binding_of(who)
+    if project and project_label(label) not in ("", project):
+        raise InsufficientScope(OTHER_PROJECT)
+    return project or label
+
+
+@contextmanager
+def counting() -> Iterator[None]:
+    """Within `acting_as` a bound caller: the same user without the binding, for sums alone and never for a text."""
+    database = _database()
+    present: _Identity | None = getattr(database, "acting", None)
+    if present is None or not present.project:
+        with bound_to(""):
+            yield
+        return
+    _set_identity(present._replace(role=OWN_ROLE, project=""))
+    database.acting, token = present._replace(role=OWN_ROLE, project=""), _binding.set("")
+    try:
+        yield
+    finally:
+        _binding.reset(token)
+        database.acting = present
+        if not database.needs_rollback:
+            _set_identity(present)
 
 
 @contextmanager
@@ -236,8 +299,10 @@ def is_cluster(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _identity(who: "AbstractBaseUser | Caller") -> _Identity:
-    caller = who if isinstance(who, Caller) else Caller(user_id=who.pk)
-    return _Identity(user_id="" if caller.user_id is None else str(caller.user_id))
+    user_id = who.user_id if isinstance(who, Caller) else who.pk
+    project = binding_of(who)
+    role = settings.DATABASE_ROLES.bound if project else OWN_ROLE
+    return _Identity(user_id="" if user_id is None else str(user_id), role=role, project=project)
 
 
 def _is_of_the_database(error: BaseException | None) -> bool:
@@ -269,8 +334,8 @@ def _set_identity(identity: _Identity) -> None:
 def _present() -> _Identity:
     with _database().cursor() as cursor:
         cursor.execute(_WHO)
-        user_id, role = cursor.fetchone()
-    return _Identity(user_id or "", role)
+        user_id, role, project = cursor.fetchone()
+    return _Identity(user_id or "", role, project or "")
 
 
 # --- Inserts many rows with one statement: an array for each column, so the statement is as short for a thousand rows

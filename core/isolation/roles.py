@@ -1,8 +1,8 @@
 """Creates the database roles of the application on a server. Does not depend on Django.
 
 The owner runs the migrations and owns the tables; nothing else uses it. The web role and the worker role log in.
-Neither is a superuser, bypasses policies, owns a table or can create roles. Staff does not log in: the web role
-switches to it for a transaction, and otherwise has none of its rights.
+Neither is a superuser, bypasses policies, owns a table or can create roles. Staff and the role of callers who are bound
+to a project do not log in: the web role switches to them for a transaction, and otherwise has none of their rights.
 """
 
 import re
@@ -55,7 +55,13 @@ class Roles:
         return f"{self.prefix}_staff"
 
     @property
+    def bound(self) -> str:
+        """Of callers who are bound to a project. A server from before there were such callers may lack it."""
+        return f"{self.prefix}_bound"
+
+    @property
     def all(self) -> tuple[str, str, str]:
+        """The roles that every server needs."""
         return self.web, self.worker, self.staff
 
 
@@ -72,15 +78,17 @@ def make_roles(server: ServerConnection, roles: Roles, *, passwords: Mapping[str
             f"The role {server.info.user} may not make or change {', '.join(roles.all)}: do it as a role with "
             "CREATEROLE that made them, or as a superuser."
         ) from error
-    for name in roles.all:
+    for name in (*roles.all, roles.bound):
         _refuse_mighty(server, name)
 
 
 def _make_roles(server: ServerConnection, roles: Roles, passwords: Mapping[str, str]) -> None:
     # Without INHERIT: what another role may do, a role may only by becoming it.
-    for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
+    switched_to = (roles.staff, roles.bound)
+    for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), *((name, "NOLOGIN") for name in switched_to)):
         _until_won(partial(_make, server, name, kind))
-    _until_won(partial(_let_become, server, roles.web, roles.staff))
+    for name in switched_to:
+        _until_won(partial(_let_become, server, roles.web, name))
     for name in (roles.web, roles.worker):
         _until_won(partial(_bound, server, name))
     for name, password in passwords.items():

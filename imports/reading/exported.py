@@ -26,6 +26,7 @@ from imports.reading.items import (
     ImportedDocument,
     ImportedFile,
     ImportedMessage,
+    ImportedProject,
     ImportedRecord,
     Role,
     Skipped,
@@ -38,7 +39,8 @@ PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
 # Django.
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100, "project": 200}
-LONGEST |= {"model": 200, "instructions": 4_000}
+LONGEST |= {"model": 200, "instructions": 4_000, "name": 200, "colour": 8}
+MOST_LABELS = 100
 HOTTEST = 2.0
 LONGEST_RECORD = 32_000
 LONGEST_DOCUMENT = 500_000
@@ -155,11 +157,14 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Ski
         key = _uuid(fields, "id") if kind == "note" else None
         updated_at = _time(fields, "updated_at") if "updated_at" in fields else None
         title = _text(fields, "title", at_most=LONGEST_TITLE_OF_A_NOTE) if key else str(day or _TITLES[kind])
+        project = _short(fields, "project") if kind != "about" else ""
+        path = f"memory/{title}.md" if day else f"{title}.md"
         return ImportedDocument(
             product=PRODUCT,
             id=key,
-            external_id=str(key) if key else f"memory/{title}.md" if day else f"{title}.md",
-            title=title,
+            external_id=str(key) if key else f"projects/{project}/{path}" if project else path,
+            title=f"{title} · {project}" if project and not key else title,
+            project=project,
             text=_text(fields, "content", at_most=LONGEST_DOCUMENT),
             at=updated_at if key else day,
             kind=kind,  # type: ignore[arg-type]  # one of the four above
@@ -185,6 +190,27 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
             tags=tags[:MOST_TAGS],
             created_at=_time(fields, "created_at"),
             **_facts(fields),
+        )
+    except _Unusable as error:
+        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+
+
+def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject | Skipped:
+    try:
+        name = " ".join(_short(fields, "name").split())
+        if not name:
+            raise _Unusable(_("this project has no name"))
+        labels = tuple(filter(None, (text_of(each)[: LONGEST["project"]] for each in list_of(fields.get("labels")))))
+        return ImportedProject(
+            product=PRODUCT,
+            id=_uuid(fields, "id"),
+            name=name,
+            colour=_short(fields, "colour"),
+            instructions=_short(fields, "instructions"),
+            is_closed=fields.get("is_closed") is True,
+            labels=labels[:MOST_LABELS],
+            created_at=_time(fields, "created_at"),
+            proof=text_of(fields.get("proof"))[:200],
         )
     except _Unusable as error:
         return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)

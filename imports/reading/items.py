@@ -164,6 +164,8 @@ class ImportedDocument:
     id: UUID | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    # The name of its project, or a folder's that belongs to one; empty for none.
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,24 @@ class ImportedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedProject:
+    """What Recollect's own export says of a project, whose chats, records and documents name it themselves.
+
+    `proof`: by which the server that wrote the export knows it again as this user's, and so keeps its instructions.
+    """
+
+    product: str
+    id: UUID
+    name: str
+    colour: str = ""
+    instructions: str = ""
+    is_closed: bool = False
+    labels: tuple[str, ...] = ()
+    created_at: datetime
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """A skipped item: its position in the export (`file.json:12`), and the reason for the user."""
 
@@ -201,7 +221,7 @@ class Notice:
     text: str
 
 
-Item = ImportedConversation | ImportedDocument | ImportedRecord | Skipped | Notice
+Item = ImportedConversation | ImportedDocument | ImportedRecord | ImportedProject | Skipped | Notice
 Items = Iterator[Item]
 
 __all__ = [
@@ -211,6 +231,7 @@ __all__ = [
     "ImportedDocument",
     "ImportedFile",
     "ImportedMessage",
+    "ImportedProject",
     "ImportedRecord",
     "Item",
     "Items",

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 from django.db import IntegrityError, transaction
 from pydantic import AfterValidator, Field, StringConstraints
 
-from core.errors import InvalidInput
+from core.errors import InsufficientScope, InvalidInput
+from core.isolation.acting import OTHER_PROJECT, binding_of, project_for
 from core.text import LONGEST_PROJECT, pg_text, project_label
 from core.text import gettext_noop as _
 from core.validation import Input, Output, PlainText, WrittenTime, refuse_nul, validate
@@ -107,7 +108,8 @@ class AppendOutput(Output):
 def append(data: Any, *, user: User, project: str, now: datetime) -> AppendOutput:
     """Store the turns of the request's body; `project` is the token's. Call it while acting as the user.
 
-    Raises `InvalidInput`, `QuotaExceeded` and `RateLimited`.
+    Raises `InvalidInput`, `QuotaExceeded`, `RateLimited`, and `InsufficientScope` for a session of another project than
+    the caller is bound to.
     """
     wanted = validate(AppendedSession, _without_unstorable(data))
     _check(wanted, now=now)
@@ -116,8 +118,14 @@ def append(data: Any, *, user: User, project: str, now: datetime) -> AppendOutpu
             return _append(wanted, user, project, now)
     except IntegrityError:
         # An import has stored a turn of this session at the same moment: now it is known.
-        with transaction.atomic():
-            return _append(wanted, user, project, now)
+        try:
+            with transaction.atomic():
+                return _append(wanted, user, project, now)
+        except IntegrityError:
+            if binding_of(user):
+                # The session is here, in another project.
+                raise InsufficientScope(OTHER_PROJECT) from None
+            raise
 
 
 def _without_unstorable(data: Any) -> Any:
@@ -181,13 +189,17 @@ def _session(wanted: AppendedSession, user: User, project: str) -> _Session:
         if item is not None and item.conversation_id is not None
         else mine.filter(source=wanted.product, external_id=wanted.session).first()
     )
+    named = label_of(user=user, label=project_label(wanted.project))
+    bound_to = project_for(user, named) if binding_of(user) else ""
+    if bound_to and here is None and item is not None and item.conversation_id is not None:
+        raise InsufficientScope(OTHER_PROJECT)
     conversation = ImportedConversation(
         product=wanted.product,
         external_id=here.external_id if here is not None and here.external_id else wanted.session,
         title=None,
         created_at=None,
         last_at=None,
-        project=wanted.project or project or wanted.cwd or None,
+        project=bound_to or wanted.project or project or wanted.cwd or None,
         messages=(),
     )
     return _Session(wanted, conversation, key, here)

@@ -23,6 +23,7 @@ from imports.reading.items import (
     ImportedDocument,
     ImportedFile,
     ImportedMessage,
+    ImportedProject,
     ImportedRecord,
     Notice,
     Skipped,
@@ -359,7 +360,7 @@ LONGEST_SENTENCE = 500
 # With the instructions of a chat.
 LONGEST_NOTICE = 4_500
 
-Wanted = ImportedConversation | ImportedDocument | ImportedRecord
+Wanted = ImportedConversation | ImportedDocument | ImportedRecord | ImportedProject
 
 
 @dataclass
@@ -437,7 +438,7 @@ def read(files: Files, batch: Import, left_out: SkippedCounts) -> Iterator[Wante
 
 def id_of(item: Wanted) -> str:
     """The id by which the user selects it."""
-    return short_id(str(item.id) if isinstance(item, ImportedRecord) else item.external_id)
+    return short_id(str(item.id) if isinstance(item, ImportedRecord | ImportedProject) else item.external_id)
 
 
 def kind_of(item: Wanted) -> EntryKind:
@@ -448,6 +449,8 @@ def kind_of(item: Wanted) -> EntryKind:
             return EntryKind.DOCUMENT
         case ImportedRecord():
             return EntryKind.RECORD
+        case ImportedProject():
+            return EntryKind.PROJECT
 
 
 def batches_of(items: Iterable[Wanted], *, size: int) -> Iterator[list[Wanted]]:

@@ -1,8 +1,8 @@
-"""Stores documents and records of an export: adds each once to the user's own, with its own time.
+"""Stores documents, records and projects of an export: adds each once to the user's own, with its own time.
 
 Documents with several writers (MEMORY.md, a day's log and the page about the user) get only lines that they do not
 contain and that were not imported before. So lines that the user removed stay removed, and undoing finds the lines to
-remove. A note is a separate document, identified by its id.
+remove. A note is a separate document, identified by its id. A project that is here keeps what its person says of it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,14 +12,17 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from core.errors import Conflict, NotFound, TooLarge
-from core.text import pg_text, sentence_of
+from core.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.text import Sentence, pg_text, project_label, sentence_of
+from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
-from imports.reading.items import ImportedDocument, ImportedRecord
+from imports.reading.items import ImportedDocument, ImportedProject, ImportedRecord
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
-from intake.chats.projects import label_of
-from intake.models import User
+from intake.chats import exporting
+from intake.chats.projects import label_of, list_projects, save_project
+from intake.models import Project, User
+from intake.models.conversations import PROJECT_COLOURS
 from memory import documents, index, records
 from memory.index.sources import record_entry
 from memory.models import MemoryDocument, MemoryRecord
@@ -33,9 +36,10 @@ from memory.models.documents import (
     DocumentDay,
 )
 
-KeptItem = ImportedDocument | ImportedRecord
+KeptItem = ImportedDocument | ImportedRecord | ImportedProject
 KnownItems = Mapping[bytes, ImportedItem]
 NO_ROW = UUID(int=0)
+LABELS_IN_USE = _("These labels are in use here, and so they do not belong to it: %(labels)s")
 
 
 def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedItem]:
@@ -51,15 +55,19 @@ def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Statu
     ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
     notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
     here = notes_here | set(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    here |= set(Project.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
     return [_status(item, known.get(_key(item)), here, user) for item in items]
 
 
 def _status(item: KeptItem, came_in: ImportedItem | None, here: Collection[UUID], user: User) -> ImportEntry.Status:
+    if came_in is None and isinstance(item, ImportedProject):
+        is_here = Project.objects.for_user(user).filter(name=_name(item)).exists()
+        return ImportEntry.Status.HERE if is_here else ImportEntry.Status.NEW
     if came_in is None:
         return ImportEntry.Status.HERE if item.id in here else ImportEntry.Status.NEW
     if came_in.row_id is not None and came_in.row_id not in here:
         return ImportEntry.Status.DELETED
-    if isinstance(item, ImportedRecord) or not _is_another(item, came_in):
+    if not isinstance(item, ImportedDocument) or not _is_another(item, came_in):
         return ImportEntry.Status.HERE
     is_longer = _is_as_it_came(came_in, user) if item.kind == "note" else bool(_new_lines(item, came_in, user))
     return ImportEntry.Status.LONGER if is_longer else ImportEntry.Status.HERE
@@ -92,6 +100,13 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
         except TooLarge as error:
             refused[id_of(item)] = sentence_of(error)
             continue
+        except InvalidInput as error:
+            refused[id_of(item)] = next(
+                (each for found in (error.errors or {}).values() for each in found), error.detail
+            )
+            continue
+        if is_new and isinstance(item, ImportedProject) and (left := _labels_left_out(item, user)):
+            refused[id_of(item)] = Sentence(LABELS_IN_USE, labels=", ".join(left))
         if is_new:
             if came_in is not None and before is not None:
                 contents.note(came_in, brought_by=brought_by, before=before)
@@ -108,14 +123,24 @@ def undo_document(item: ImportedItem, user: User) -> None:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
             record.delete()
         return
+    if item.kind == ImportedItem.Kind.PROJECT:
+        _undo_project(item, user)
+        return
     try:
         if item.lines:
-            documents.take_back(user=user, day=_day_named(item.place), text=item.lines, at=None, now=timezone.now())
+            documents.take_back(user=user, **_named(item.place, user), text=item.lines, at=None, now=timezone.now())
         elif item.row_id is not None:
             documents.delete_note(user=user, note_id=item.row_id, is_noted=False)
     except (Conflict, NotFound):
         # Changed or deleted here: the rest belongs to the user.
         return
+
+
+def _undo_project(item: ImportedItem, user: User) -> None:
+    """One that was changed here stays."""
+    project = Project.objects.for_user(user).filter(pk=item.row_id or NO_ROW).first()
+    if project is not None and _state_of(project) == item.lines:
+        project.delete()
 
 
 def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
@@ -135,7 +160,7 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
         if item.row_id is None:
             added = item.lines.removeprefix(before["lines"]).lstrip("\n")
             if added:
-                documents.take_back(user=user, day=_day_named(item.place), text=added, at=None, now=timezone.now())
+                documents.take_back(user=user, **_named(item.place, user), text=added, at=None, now=timezone.now())
             item.lines = before["lines"]
         elif _is_as_it_came(item, user):
             at = datetime.fromisoformat(before.pop("at"))
@@ -161,6 +186,9 @@ def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
     if isinstance(item, ImportedRecord):
         entry.kind = ImportedItem.Kind.RECORD
         return _keep_record(item, entry, user)
+    if isinstance(item, ImportedProject):
+        entry.kind = ImportedItem.Kind.PROJECT
+        return _keep_project(item, entry, user)
     if item.kind == "note":
         return _keep_note(item, entry, user)
     return _keep_lines(item, entry, user)
@@ -190,6 +218,49 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
     return True
 
 
+def _keep_project(item: ImportedProject, entry: ImportedItem, user: User) -> bool:
+    """One that was imported before stays as it is here, or deleted. A stranger's instructions would be obeyed."""
+    name = _name(item)
+    if entry.pk is not None or Project.objects.for_user(user).filter(name=name).exists():
+        return False
+    in_use = _labels_in_use(user)
+    is_own = exporting.is_own(user, item.id, item.instructions, proof=item.proof)
+    project = save_project(
+        user=user,
+        name=name,
+        colour=item.colour if item.colour in PROJECT_COLOURS else None,
+        instructions=pg_text(item.instructions) if is_own else "",
+        is_closed=item.is_closed,
+        labels=[label for label in item.labels if project_label(label) not in in_use],
+    )
+    mine = Project.objects.for_user(user)
+    entry.row_id = item.id if is_own and not mine.filter(pk=item.id).exists() else project.pk
+    mine.filter(pk=project.pk).update(id=entry.row_id, created_at=item.created_at)
+    entry.lines = _state_of(project)
+    return True
+
+
+def _state_of(project: Project) -> str:
+    """A digest, so that no text of a deleted project is kept."""
+    said = (project.name, project.colour, project.instructions, str(project.is_closed), *sorted(project.labels))
+    return hash_of(*said).hex()
+
+
+def _labels_in_use(user: User) -> set[str]:
+    """Those of the user's texts, which an import moves to no other project, and those that belong to a project."""
+    projects = list_projects(user=user)
+    return {each.name for each in projects}.union(*(each.labels for each in projects))
+
+
+def _labels_left_out(item: ImportedProject, user: User) -> list[str]:
+    there = Project.objects.for_user(user).filter(name=_name(item)).values_list("labels", flat=True).first() or []
+    return [label for label in map(project_label, item.labels) if label not in there]
+
+
+def _name(item: ImportedProject) -> str:
+    return project_label(pg_text(item.name))
+
+
 def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
     title, content = _title_and_text(item)
     at = _moment(item, user) or timezone.now()
@@ -197,7 +268,13 @@ def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
         if item.id is not None and MemoryDocument.objects.for_user(user).filter(pk=item.id).exists():
             return False
         note = documents.create_note(
-            user=user, title=title, content=content, at=at, note_id=item.id, created_at=item.created_at
+            user=user,
+            title=title,
+            content=content,
+            at=at,
+            note_id=item.id,
+            created_at=item.created_at,
+            project=_project_of(item, user),
         )
         entry.row_id = note.pk
         return True
@@ -217,19 +294,21 @@ def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
 
 
 def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
-    day = _day_of(item, user)
-    there = documents.beginning(user=user, day=day, length=MAX_DOCUMENT_LENGTH)
+    day, project = _day_of(item, user), _project_of(item, user)
+    there = documents.beginning(user=user, day=day, project=project, length=MAX_DOCUMENT_LENGTH)
     new = _new_lines(item, entry, user)
-    entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
+    place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
+    entry.place = f"{place} {project}" if project else place
     if not new:
         # So that existing lines are not added again once the user removes them.
         return True
     if not there and item.updated_at is not None:
-        documents.create(user=user, day=day, content=pg_text(item.text), now=item.updated_at)
-        MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
+        documents.create(user=user, day=day, project=project, content=pg_text(item.text), now=item.updated_at)
+        created = MemoryDocument.objects.for_user(user).on(day, project)
+        created.update(created_at=item.created_at or item.updated_at)
     else:
         now = timezone.now() if there else _moment(item, user) or timezone.now()
-        documents.append(user=user, day=day, text="\n".join(new), now=now)
+        documents.append(user=user, day=day, project=project, text="\n".join(new), now=now)
     entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
     return True
 
@@ -237,7 +316,8 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
 def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
     """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
     text = pg_text(item.text).strip("\n")
-    there = documents.beginning(user=user, day=_day_of(item, user), length=MAX_DOCUMENT_LENGTH)
+    day, project = _day_of(item, user), _project_of(item, user)
+    there = documents.beginning(user=user, day=day, project=project, length=MAX_DOCUMENT_LENGTH)
     known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
     lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
     return lines if "".join(lines).strip() else []
@@ -252,22 +332,30 @@ def _day_of(item: ImportedDocument, user: User) -> DocumentDay:
     return None
 
 
-def _day_named(place: str) -> DocumentDay:
-    """The day as an item names it."""
-    if place == ABOUT_ME.value:
-        return ABOUT_ME
-    return date.fromisoformat(place) if place else None
+def _project_of(item: ImportedDocument, user: User) -> str:
+    return label_of(user=user, label=project_label(item.project))
+
+
+def _named(place: str, user: User) -> dict[str, Any]:
+    """The day and the project of a document as an item names it; the project may have another name since."""
+    day, _blank, project = place.partition(" ")
+    named: DocumentDay = ABOUT_ME if day == ABOUT_ME.value else date.fromisoformat(day) if day else None
+    return {"day": named, "project": label_of(user=user, label=project)}
 
 
 def _key(item: KeptItem) -> bytes:
     if isinstance(item, ImportedRecord):
         return key_of(item.product, "record", str(item.id))
+    if isinstance(item, ImportedProject):
+        return key_of(item.product, "project", str(item.id))
     return key_of(item.product, "document", item.kind, item.external_id)
 
 
 def _hash(item: KeptItem) -> bytes:
     if isinstance(item, ImportedRecord):
         return hash_of(item.content)
+    if isinstance(item, ImportedProject):
+        return hash_of(item.name)
     return hash_of(*_title_and_text(item))
 
 
@@ -276,11 +364,16 @@ def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
 
 
 def title_of(item: KeptItem) -> str:
-    return item.content if isinstance(item, ImportedRecord) else item.title
+    match item:
+        case ImportedRecord():
+            return item.content
+        case ImportedProject():
+            return item.name
+    return item.title
 
 
 def written_at(item: KeptItem, user: User) -> datetime | None:
-    return item.created_at if isinstance(item, ImportedRecord) else _moment(item, user)
+    return _moment(item, user) if isinstance(item, ImportedDocument) else item.created_at
 
 
 def _moment(item: ImportedDocument, user: User) -> datetime | None:

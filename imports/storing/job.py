@@ -50,7 +50,7 @@ STORING_STATES = (Import.State.WAITING, Import.State.RUNNING)
 EXPIRED = "This import was not continued within a day, so its file was deleted. Upload the file again."
 # Why a conversation was not selected at first.
 _PASSED_OVER: Mapping[str, TurnPlace] = {ImportEntry.Status.HERE: "here", ImportEntry.Status.DELETED: "deleted"}
-# Documents and records of one transaction.
+# Documents, records and projects of one transaction.
 MOST_KEPT = 50
 
 _NOTE_STORED = """
@@ -133,7 +133,7 @@ def _work_of(
     passed_over: Mapping[str, TurnPlace],
     account: TurnAccount,
 ) -> Iterator[TurnStretch | KeptItem]:
-    """The selected conversations in stretches, and the selected documents and records; others are counted."""
+    """The selected conversations in stretches, and the other selected items; other conversations are counted."""
     for item in read(export, batch, SkippedCounts()):
         if (kind_of(item), id_of(item)) not in requested:
             if isinstance(item, ImportedConversation):
@@ -211,9 +211,10 @@ class _Store:
             "versions": done.versions,
             "documents": kinds.count(EntryKind.DOCUMENT),
             "records": kinds.count(EntryKind.RECORD),
+            **({"projects": number} if (number := kinds.count(EntryKind.PROJECT)) else {}),
         }
         stored: dict[str, int] = batch.stored
-        batch.stored = {name: stored.get(name, 0) + number for name, number in new.items()}
+        batch.stored = {**stored, **{name: stored.get(name, 0) + number for name, number in new.items()}}
         batch.progress = min(0.999, self._passed / self._total)
         batch.updated_at = timezone.now()
         batch.save(update_fields=["stored", "progress", "skipped", "found", "updated_at"])
@@ -255,7 +256,7 @@ def _note_stored(batch: Import, noted: list[tuple[str, str, Any, int]]) -> None:
 # 1. A turn or note that this import made longer gets its earlier text.
 # 2. A turn or note that this import created, and that a later import made longer, then belongs to the later one.
 # 3. A conversation without other turns is deleted. Otherwise only the imported turns are deleted, and the turns after
-#    them follow their parents. Documents and records follow.
+#    them follow their parents. Documents, records and projects follow.
 
 UNDOING_STATES = (Import.State.UNDOING,)
 # Conversations, or documents, of one transaction.
@@ -375,7 +376,7 @@ def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
         batch = queue.keep(job, user=user, states=UNDOING_STATES)
         waiting = list(
             _brought(batch, user)
-            .filter(kind__in=(ImportedItem.Kind.DOCUMENT, ImportedItem.Kind.RECORD))
+            .exclude(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
             .order_by("pk")[:BATCH]
         )
         for item in waiting:

@@ -228,7 +228,9 @@ def _save(batch: Import, left_out: SkippedCounts) -> None:
 
 
 def counted(entries: Any) -> dict[str, int]:
-    """Conversations, turns, documents and records among the entries, and how many are new, longer, here or deleted."""
+    """Conversations, turns, documents, records and projects among the entries; how many are new, longer, here or
+    deleted.
+    """
     statuses = {status: Count("pk", filter=Q(status=status)) for status in ImportEntry.Status.values}
     return _counted(entries, Sum("turns"), **statuses)
 
@@ -241,7 +243,9 @@ def counted_new(entries: Any) -> dict[str, int]:
 def _counted(entries: Any, turns: Any, **others: Any) -> dict[str, int]:
     kinds = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
     found = entries.aggregate(turns_of_all=turns, **kinds, **others)
-    return {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
+    counts = {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
+    # Only Recollect's own exports have any.
+    return {name: number for name, number in counts.items() if number or name != "projects"}
 
 
 def _line(text: str) -> str:

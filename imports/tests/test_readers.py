@@ -19,6 +19,7 @@ from imports.reading.notes import read_date
 from imports.reading.products import read
 from imports.reading.trees import branches, newest_leaf
 from imports.reading.values import parse_time
+from imports.tests.exports import chatgpt, write_chatgpt
 from intake.agent.language_models import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
 
@@ -436,3 +437,36 @@ def test_a_zip_in_a_zip_is_copied_to_the_folder_of_imports(tmp_path, monkeypatch
     with open_files(path, Limits(temporary=tmp_path)) as files:
         assert files.names() == ["0.zip/conversations.json"]
     assert folders == [str(tmp_path)]
+
+
+def test_the_projects_of_chatgpt_are_told_apart_by_their_ids(tmp_path):
+    kept = chatgpt(conversations=6)
+    ids = ["g-p-6a58945e7e908191b5b1cee3353cd6c4", "g-p-7a58945e7e908191b5b1cee3353cd6c4", "g-12345678", None]
+    for conversation, id_ in zip(kept, ids, strict=False):
+        conversation["conversation_template_id"] = id_
+    kept[4]["gizmo_id"] = ids[0]
+    found = read_all(write_chatgpt(tmp_path / "export.zip", kept)).conversations
+    one, other = "ChatGPT project 6a58945e", "ChatGPT project 7a58945e"
+    assert [each.project for each in found] == [one, other, None, None, one, None]
+
+
+def test_what_claude_keeps_in_a_project_has_its_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "claude.zip", "w") as export:
+        said = [{"uuid": "m", "sender": "human", "text": "Hello", "created_at": "2026-01-01T10:00:00Z"}]
+        chats = [
+            {"uuid": "a", "name": "A", "chat_messages": said, "project": {"uuid": "p1"}},
+            {"uuid": "b", "name": "B", "chat_messages": said, "project": {"uuid": "p2", "name": "House"}},
+        ]
+        docs = [{"uuid": "d", "filename": "plan.md", "content": "Two beds"}]
+        projects = [{"uuid": "p1", "name": "Garden", "prompt_template": "In Latin", "docs": docs}]
+        export.writestr("conversations.json", json.dumps(chats))
+        export.writestr("memories.json", json.dumps([{"project_memories": {"p1": "Clay soil", "p9": "Lost"}}]))
+        export.writestr("projects.json", json.dumps(projects))
+    reading = read_all(tmp_path / "claude.zip")
+    assert [each.project for each in reading.conversations] == ["Garden", "House"]
+    assert {each.text: each.project for each in reading.documents} == {
+        "In Latin": "Garden",
+        "Two beds": "Garden",
+        "Clay soil": "Garden",
+        "Lost": "",
+    }

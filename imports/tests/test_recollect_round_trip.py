@@ -16,8 +16,8 @@ from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
 from intake.accounts import activity
 from intake.attachments.services import bytes_of
-from intake.chats import deleting, exporting
-from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Turn
+from intake.chats import deleting, exporting, projects
+from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Project, Turn
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, records
@@ -62,6 +62,18 @@ def alice():
         documents.append(user=alice, day=ABOUT_ME, text="I live in Delft", now=NOW)
         documents.append(user=alice, day=None, text="And no sugar", now=NOW + timedelta(days=1))
         documents.create_note(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
+        documents.create_note(user=alice, title="Beans", content="Two rows", at=NOW, project="me/dough")
+        for project in ("me/dough", "me dough"):
+            documents.append(user=alice, day=None, project=project, text=f"Memory of {project}", now=NOW)
+            documents.append(user=alice, day=NOW.date(), project=project, text=f"Log of {project}", now=NOW)
+        projects.save_project(
+            user=alice,
+            name="me/dough",
+            colour="red",
+            instructions="In grams.\n",
+            is_closed=True,
+            labels=["me/bread", "bakery"],
+        )
         activity.note(alice, Activity.LOGGED_IN)
         old = records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
         facts = {"replaces": old.id, "valid_from": NOW.date(), "valid_until": NOW.date(), "done": True}
@@ -72,7 +84,7 @@ def alice():
 
 def exported(user):
     document = json.loads(b"".join(exporting.account_as_json(user=user, now=NOW)))
-    return {part: document[part] for part in ("conversations", "documents", "records")}
+    return {part: document.get(part, []) for part in ("projects", "conversations", "documents", "records")}
 
 
 @pytest.fixture
@@ -90,6 +102,7 @@ def delete_all(user):
             document.delete()
         for record in list(records.MemoryRecord.objects.for_user(user)):
             record.delete()
+        Project.objects.for_user(user).delete()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -97,7 +110,7 @@ def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer,
     before = exported(alice)
     data = b"".join(FORMS[form](user=alice, now=timezone.now()))
     delete_all(alice)
-    assert exported(alice) == {"conversations": [], "documents": [], "records": []}
+    assert exported(alice) == {"projects": [], "conversations": [], "documents": [], "records": []}
     done = importer.bring(data)
     assert done["state"] == "done", done["error"]
     assert exported(alice) == before
@@ -128,6 +141,10 @@ def test_it_comes_to_another_account_too_and_twice_is_once(alice):
         for conversation in [*theirs["conversations"], *ours["conversations"]]:
             del conversation["proof"], conversation["instructions"]
         # They stand in the order of their ids, which differ.
+        [project], [own] = theirs.pop("projects"), ours.pop("projects")
+        assert (project["instructions"], own["instructions"]) == ("", "In grams.\n")
+        for name in ("name", "colour", "is_closed", "labels", "created_at"):
+            assert project[name] == own[name]
         for document in (theirs, ours):
             document["conversations"].sort(key=lambda conversation: conversation["title"])
         assert theirs == ours
@@ -279,3 +296,48 @@ def test_undoing_takes_the_files_of_an_export_with_it(with_files, importer):
     done = importer.bring(data)
     importer.undo(done["id"])
     assert not (Attachment.objects.exists() or AttachmentPiece.objects.exists() or AttachmentText.objects.exists())
+
+
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_undoing_an_import_takes_its_projects_and_their_lines_back(alice, is_renamed):
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    bob = a_person("bob@example.com")
+    client = Client()
+    client.force_login(bob)
+    documents.append(user=bob, day=None, project="me/dough", text="Bob's own line", now=NOW)
+    done = Importer(client).bring(data)
+    assert (done["stored"]["projects"], done["found"]["projects"]) == (1, 1)
+    name = "Bread" if is_renamed else "me/dough"
+    projects.rename_project(user=bob, name="me/dough", new_name=name)
+    assert "Memory of me/dough" in documents.read(user=bob, day=None, project=name).content
+    Importer(client).undo(done["id"], force=True)
+    # What was changed here stays.
+    assert [each.name for each in Project.objects.filter(user=bob)] == (["Bread"] if is_renamed else [])
+    assert documents.read(user=bob, day=None, project=name).content == "Bob's own line\n"
+    assert not documents.exists(user=bob, day=NOW.date(), project=name)
+
+
+def test_an_import_gives_no_project_the_labels_that_are_in_use_here(alice):
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    bob = a_person("bob@example.com")
+    conversation = a_turn(bob, "In the bakery").conversation
+    Conversation.objects.filter(pk=conversation.pk).update(project="bakery")
+    client = Client()
+    client.force_login(bob)
+    done = Importer(client).bring(data)
+    assert Project.objects.get(user=bob).labels == ["me/bread"]
+    assert [each["reason"] for each in done["skipped"]] == [
+        "These labels are in use here, and so they do not belong to it: bakery"
+    ]
+    conversation.refresh_from_db()
+    assert conversation.project == "bakery"
+
+
+def test_an_export_from_before_there_were_projects_still_comes_in(alice, importer):
+    document = json.loads(b"".join(exporting.account_as_json(user=alice, now=NOW)))
+    del document["projects"]
+    document["documents"] = [each for each in document["documents"] if "project" not in each]
+    delete_all(alice)
+    done = importer.bring(json.dumps(document).encode())
+    assert done["state"] == "done" and "projects" not in done["stored"]
+    assert documents.read(user=alice, day=None).content == "Tea, not coffee\nAnd no sugar\n"

@@ -70,7 +70,9 @@ def _page_person(kind: str, user_id: int) -> str:
 def caller_of(request: "AnyRequest") -> Caller:
     """The user of the session or token; reads the session, and so the database."""
     user = request.user
-    return Caller(user_id=user.pk, is_visitor=user.is_visitor) if isinstance(user, User) else Caller(user_id=None)
+    if not isinstance(user, User):
+        return Caller(user_id=None)
+    return Caller(user_id=user.pk, is_visitor=user.is_visitor, bound_to=user.bound_to)
 
 
 def is_registered(request: "AnyRequest") -> bool:

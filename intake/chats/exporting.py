@@ -22,7 +22,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from core.isolation.acting import acting_as
 from core.text import END, ArchiveFile, cut, without_values, write_head, write_section, zipped
 from intake.attachments.services import attachments_of, pieces_of
-from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Turn, User
+from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Project, Turn, User
 from intake.ports import memory
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
@@ -69,6 +69,7 @@ def opening(*, user: User, now: datetime) -> dict[str, Any]:
     """The beginning of every export."""
     with acting_as(user):
         preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+        projects = [_project(each, user) for each in Project.objects.for_user(user).order_by("name")]
     profile = {
         "email": user.email,
         "time_zone": user.time_zone,
@@ -77,7 +78,21 @@ def opening(*, user: User, now: datetime) -> dict[str, Any]:
         "model": preferences.model,
         "how_to_answer": preferences.how_to_answer,
     }
-    return {"format": FORMAT, "exported_at": now, "profile": profile}
+    return {"format": FORMAT, "exported_at": now, "profile": profile, **({"projects": projects} if projects else {})}
+
+
+def _project(project: Project, user: User) -> dict[str, Any]:
+    """What its person says of a label; the chats, records and documents name the label themselves."""
+    return {
+        "id": project.pk,
+        "name": project.name,
+        "colour": project.colour,
+        "instructions": project.instructions,
+        "is_closed": project.is_closed,
+        "labels": project.labels,
+        "created_at": project.created_at,
+        "proof": proof_of(user, project.pk, project.instructions),
+    }
 
 
 def in_bytes(value: Any) -> Iterator[bytes]:
@@ -129,14 +144,14 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
     }
 
 
-def proof_of(user: User, conversation_id: UUID, instructions: str) -> str:
-    """Says in an export that this user had the conversation with these instructions: its import keeps both."""
-    signed = f"{user.pk}:{conversation_id}:{instructions}"
+def proof_of(user: User, row_id: UUID, instructions: str) -> str:
+    """Says in an export that this user had the chat, file or project with these instructions: its import keeps both."""
+    signed = f"{user.pk}:{row_id}:{instructions}"
     return salted_hmac("recollect.exported_conversation", signed, algorithm="sha256").hexdigest()
 
 
-def is_own(user: User, conversation_id: UUID, instructions: str, *, proof: str) -> bool:
-    return constant_time_compare(proof_of(user, conversation_id, instructions), proof)
+def is_own(user: User, row_id: UUID, instructions: str, *, proof: str) -> bool:
+    return constant_time_compare(proof_of(user, row_id, instructions), proof)
 
 
 def activity(*, user: User) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
 from core.errors import IdempotencyKeyReused, InvalidInput, NotFound, StillRunning
-from core.isolation.acting import Caller
+from core.isolation.acting import Caller, binding_of
 from intake.models import IdempotentAnswer
 
 HEADER = "Idempotency-Key"
@@ -52,6 +52,10 @@ def once(
     """
     assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
     digest = _digest(operation, data)
+    if project := binding_of(caller):
+        # By it the database keeps the answers of each project apart. No client's key has a blank.
+        named = hashlib.md5(project.encode(), usedforsecurity=False).hexdigest()
+        key = f"bound {named} {hashlib.sha256(key.encode()).hexdigest()}"
     mine = IdempotentAnswer.objects.for_caller(caller)
     mine.filter(created_at__lt=now - KEPT_FOR).delete()
     with transaction.atomic():

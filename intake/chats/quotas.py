@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from pydantic.alias_generators import to_camel
 
 from core.errors import QuotaExceeded, RateLimited
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import Caller, acting_as, counting
 from core.text import gettext_noop
 from intake.models import Attachment, Turn
 from intake.models.users import quota_for
@@ -87,7 +87,7 @@ def take_growth(user_id: int | None, *, before: str, after: str) -> None:
 
 def measure(user_id: int) -> Holdings:
     """The present size of the user's chats and memory."""
-    with acting_as(Caller(user_id=user_id)):
+    with counting(), acting_as(Caller(user_id=user_id)):
         stored = chats(user_id) + files(user_id) + memory.get().stored(user_id)
     with _lock:
         if len(_known) >= MOST_KNOWN:

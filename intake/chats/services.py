@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
-from core.isolation.acting import Caller, PersonalChange, change_for_each
+from core.isolation.acting import Caller, PersonalChange, binding_of, change_for_each
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from intake.attachments import services as files
@@ -303,6 +303,7 @@ def _open_conversation(
     conversation = Conversation(
         user_id=caller.user_id,
         title=title_from(message),
+        project=binding_of(caller),
         started_at=now,
         last_active_at=now,
         expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,

@@ -182,6 +182,7 @@ def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: date
         return Conversation.objects.create(
             user_id=caller.user_id,
             title=_branch_title(origin.title),
+            project=origin.project,
             branched_from=origin.pk,
             branched_after=turn_number,
             model=origin.model,

@@ -38,6 +38,16 @@ class OwnedQuerySet(models.QuerySet[OwnedRow]):
         """Empty while the caller is unknown: rows without an owner are readable by no one."""
         return self.none() if caller.user_id is None else self.filter(user_id=caller.user_id)
 
+    def of_project(self, user: User, project: str | None, *, field: str = "project") -> Self:
+        """The rows of a project (empty: of none). None: of all but closed ones; with a hyphen before the name: of all
+        but this one and closed ones.
+        """
+        if project is not None and not project.startswith("-"):
+            return self.filter(**{field: project})
+        closed = Project.objects.for_user(user).filter(is_closed=True).values("name")
+        rows = self.exclude(**{f"{field}__in": closed})
+        return rows if project is None else rows.exclude(**{field: project[1:]})
+
 
 class ConversationQuerySet(OwnedQuerySet["Conversation"]):
     def kept(self) -> Self:

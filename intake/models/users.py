@@ -103,6 +103,9 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     objects = UserManager()
 
+    # The project that the token of this request is bound to (`core.isolation.acting`); empty for every other caller.
+    bound_to = ""
+
     class Meta:
         db_table = "users"
         constraints = [

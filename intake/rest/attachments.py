@@ -75,6 +75,8 @@ class AttachmentsViewSet(ViewSet):
         *cast("list[type[BasePermission]]", api_settings.DEFAULT_PERMISSION_CLASSES)[1:],
     ]
     parser_classes = [MultiPartParser]
+    # A file that no message names yet is of no project.
+    takes_bound = ("GET",)
 
     @property
     def throttle_scope(self) -> str:
@@ -140,6 +142,7 @@ class AttachmentsViewSet(ViewSet):
 
 class AttachmentContentView(APIView):
     permission_classes = AttachmentsViewSet.permission_classes
+    takes_bound = ("GET",)
     required_scope = AttachmentsViewSet.required_scope
 
     @extend_schema(

@@ -54,6 +54,7 @@ CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 
 class ConversationViewSet(ActsAsCaller, ViewSet):
     answers_with = ("PATCH",)
+    takes_bound = ("GET", "PATCH")
 
     @extend_schema(
         operation_id="list_conversations",
@@ -138,6 +139,8 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
 
 
 class ConversationExportView(APIView):
+    takes_bound = ("GET",)
+
     @extend_schema(
         operation_id="export_conversation",
         parameters=[OpenApiParameter("as", str, enum=["markdown", "json"])],
@@ -166,6 +169,7 @@ class ConversationExportView(APIView):
 
 class TurnViewSet(ActsAsCaller, ViewSet):
     answers_with = ("POST",)
+    takes_bound = ("GET", "POST")
 
     @extend_schema(operation_id="read_turn", responses={200: OneTurnOutput, **problems(*NOT_THERE)})
     def retrieve(self, request: Request, conversation_id: str, turn_number: str) -> Response:
@@ -280,7 +284,7 @@ class ProjectBody(Input):
     ] = None
     closed: Annotated[bool | None, Field(description="Found only by searches of this project.")] = None
     labels: Annotated[
-        list[Annotated[str, Field(json_schema_extra=PROJECT_NAME)]] | None,
+        list[Annotated[str, Field(max_length=LONGEST_PROJECT)]] | None,
         Field(
             max_length=projects.MOST_LABELS,
             description="Repositories (`me/app`) and folders that belong to it. What has one of them moves to it.",

@@ -28,7 +28,7 @@ from rest_framework.request import Request
 from core import rate_limits, responses
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
 from core.rate_limits import CountedStream, StreamLease
 from core.responses import as_recollect_error, problem_response
 from core.text import page_language
@@ -130,7 +130,7 @@ def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> 
     user, token = authenticated
     if not set(scopes) & set(token.scopes):
         raise InsufficientScope(lacking)
-    return Admitted(Caller(user_id=user.pk), TokenCheck(token))
+    return Admitted(Caller(user_id=user.pk, bound_to=user.bound_to), TokenCheck(token))
 
 
 @csrf_protect
@@ -424,6 +424,9 @@ def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]
     user_id = admitted.caller.user_id
     if user_id is None:
         raise AuthenticationRequired
+    if admitted.caller.bound_to:
+        # They name chats of every project.
+        raise InsufficientScope(BOUND_ELSEWHERE)
     counted = user_id if admitted.caller.is_registered else None
     rate_limits.take_for("api", user_id=counted, address=rate_limits.client_address(request))
     return admitted, user_id, rate_limits.begin_stream(request, user_id=user_id)

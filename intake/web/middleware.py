@@ -26,6 +26,7 @@ from django.utils.translation import gettext_noop, override
 
 from core import rate_limits
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RateLimited, RecollectError, Unavailable
+from core.isolation.acting import bind
 from core.rate_limits import client_address, counted_refusal
 from core.responses import as_recollect_error, problem_response, retry_after
 from core.text import in_page_language
@@ -348,6 +349,8 @@ class LimitsMiddleware(_Middleware):
 
     def end(self, request: HttpRequest) -> None:
         rate_limits.end_call(request)
+        # The next request of this thread has another caller.
+        bind("")
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
         if request.path_info.startswith(API):

@@ -48,11 +48,27 @@ SELECT replaces
  UNION ALL
 SELECT id FROM memory_records WHERE user_id = %(user_id)s AND valid_until < %(today)s
 """
+# The chats, files, records and documents of closed projects: only what looks inside such a project finds them.
+_CLOSED = "ARRAY(SELECT name::text FROM intake_projects WHERE user_id = %(user_id)s AND is_closed)"
+_CLOSED_CHATS = f"""
+SELECT id FROM intake_conversations WHERE user_id = %(user_id)s AND project <> '' AND project = ANY({_CLOSED})
+"""  # noqa: S608 - only constants of ours
+CLOSED_SOURCES = f"""
+{_CLOSED_CHATS}
+ UNION ALL
+SELECT id FROM attachments WHERE user_id = %(user_id)s AND conversation_id = ANY(ARRAY({_CLOSED_CHATS}))
+ UNION ALL
+SELECT id FROM memory_records WHERE user_id = %(user_id)s AND project_id <> '' AND project_id = ANY({_CLOSED})
+ UNION ALL
+SELECT id FROM memory_documents WHERE user_id = %(user_id)s AND project <> '' AND project = ANY({_CLOSED})
+"""  # noqa: S608 - only constants of ours
 # The sources that a search leaves out. As a subquery and not an array it is hashed, however many they are.
 HIDDEN_SOURCES = f"""
 SELECT unnest(%(hidden)s::uuid[])
  UNION ALL
 SELECT past.id FROM ({PAST_RECORDS}) AS past(id) WHERE %(hides_past)s
+ UNION ALL
+SELECT closed.id FROM ({CLOSED_SOURCES}) AS closed(id) WHERE %(hides_closed)s
 """  # noqa: S608 - only constants of ours
 
 
@@ -62,12 +78,18 @@ def past_records(user: User, *, today: date) -> RawSQL:
     return RawSQL(statement, [user.pk, today, user.pk, today])  # noqa: S611 - a constant
 
 
+def closed_sources(user: User) -> RawSQL:
+    """`CLOSED_SOURCES` as a part of a query of Django's."""
+    statement, count = CLOSED_SOURCES.replace("%(user_id)s", "%s"), CLOSED_SOURCES.count("%(user_id)s")
+    return RawSQL(statement, [user.pk] * count)  # noqa: S611 - a constant
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """One user's texts of some corpora and a time: `since` is inclusive, `until` exclusive, None is open.
 
-    `only`: the conversations, files, records and documents that are searched; None for all. `hidden`: the ones that are
-    not. `includes_replaced`: also the records in `PAST_RECORDS`.
+    `only`: the conversations, files, records and documents that are searched; None for all but the ones of closed
+    projects. `hidden`: the ones that are not searched. `includes_replaced`: also the records in `PAST_RECORDS`.
     """
 
     user: User
@@ -91,9 +113,13 @@ class Scope:
         return Corpus.RECORD in self.corpora and not self.includes_replaced
 
     @property
+    def hides_closed(self) -> bool:
+        return self.only is None
+
+    @property
     def hides_any(self) -> bool:
         """Whether `HIDDEN_SOURCES` can have any."""
-        return bool(self.hidden) or self.hides_past
+        return bool(self.hidden) or self.hides_past or self.hides_closed
 
     def parameters(self) -> dict[str, Any]:
         """The named parameters of the statements on vectors and terms."""
@@ -105,6 +131,7 @@ class Scope:
             "only": None if self.only is None else list(self.only),
             "hidden": list(self.hidden),
             "hides_past": self.hides_past,
+            "hides_closed": self.hides_closed,
             # A day is worked out only where one is asked for.
             "today": self.today if self.hides_past else date.max,
         }

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from intake.models.conversations import OwnedQuerySet
-from memory.models.documents import Corpus, Place, Scope, past_records
+from memory.models.documents import Corpus, Place, Scope, closed_sources, past_records
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -33,6 +33,8 @@ class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
         rows = rows.exclude(source_id__in=scope.hidden) if scope.hidden else rows
         if scope.hides_past:
             rows = rows.exclude(source_id__in=past_records(scope.user, today=scope.today))
+        if scope.hides_closed:
+            rows = rows.exclude(source_id__in=closed_sources(scope.user))
         rows = rows if scope.since is None else rows.filter(said_at__gte=scope.since)
         return rows if scope.until is None else rows.filter(said_at__lt=scope.until)
 

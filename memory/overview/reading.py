@@ -27,6 +27,7 @@ from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
+from memory.models.documents import CLOSED_SOURCES, closed_sources
 from memory.models.embeddings import SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
@@ -141,11 +142,19 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
 def _of_document(document: MemoryDocument, source: Source, day_of: Mapping[Source, date]) -> tuple[str, Reference]:
     if document.date is not None:
         day = document.date
-        return day.isoformat(), Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk)
+        place = Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk, project=document.project)
+        return day.isoformat(), place
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
-    place = Reference(kind=Kind.MEMORY, day=day_of[source], document_id=document.pk, document=name, is_note=is_note)
-    return name, place
+    place = Reference(
+        kind=Kind.MEMORY,
+        day=day_of[source],
+        document_id=document.pk,
+        document=name,
+        is_note=is_note,
+        project=document.project,
+    )
+    return f"{name} · {document.project}" if document.project and not is_note else name, place
 
 
 def _beginning(text: str) -> str:
@@ -169,15 +178,20 @@ ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
 
 wake_drawer = writer.Waker(TASK).wake_worker
 
+# The texts of closed projects, which neither the map nor the timeline shows.
+_CLOSED_TEXTS = f"""
+SELECT id FROM indexed_texts
+ WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND source_id = ANY(ARRAY({CLOSED_SOURCES}))
+"""  # noqa: S608 - only constants of ours
 # One column per field of a point, because there are tens of thousands.
-_POINTS = """
+_POINTS = f"""
 SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
        floor(date_part('epoch', said_at) / 86400)::int
   FROM map_points AS point
   JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s
+ WHERE point.user_id = %(user_id)s AND point.text_id NOT IN ({_CLOSED_TEXTS})
  ORDER BY said_at, point.text_id
-"""
+"""  # noqa: S608 - only constants of ours
 _CHATS = """
 SELECT point.text_id, title
   FROM map_points AS point
@@ -185,23 +199,23 @@ SELECT point.text_id, title
   JOIN intake_conversations AS chat ON chat.user_id = point.user_id AND chat.id = source_id
  WHERE point.user_id = %(user_id)s AND corpus = 'chat'
 """
-_NEWEST = """
+_NEWEST = f"""
 SELECT text_id, cluster
   FROM (SELECT point.text_id, cluster,
                row_number() OVER (PARTITION BY cluster ORDER BY said_at DESC, text_id DESC) AS place
           FROM map_points AS point
           JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
-         WHERE point.user_id = %(user_id)s) AS ranked
+         WHERE point.user_id = %(user_id)s AND point.text_id NOT IN ({_CLOSED_TEXTS})) AS ranked
  WHERE place <= %(newest)s
  ORDER BY cluster, place
-"""
-_CENTRES = """
+"""  # noqa: S608 - only constants of ours
+_CENTRES = f"""
 SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percentile_disc(0.5) WITHIN GROUP (ORDER BY y)
   FROM map_points
- WHERE user_id = %(user_id)s
+ WHERE user_id = %(user_id)s AND text_id NOT IN ({_CLOSED_TEXTS})
  GROUP BY cluster
  ORDER BY count(*) DESC, cluster
-"""
+"""  # noqa: S608 - only constants of ours
 
 
 class MapState(StrEnum):
@@ -270,7 +284,10 @@ def read_atlas(*, user: User, now: datetime) -> MapOutput:
 
 def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[TellingWord]]:
     words: dict[int, list[TellingWord]] = defaultdict(list)
-    for word in TellingWord.objects.filter(user=user, kind=kind).order_by("bucket", "rank"):
+    found = TellingWord.objects.filter(user=user, kind=kind)
+    # The text says where the word stands: a word of a closed project tells of it.
+    closed = IndexedText.objects.for_user(user).filter(source_id__in=closed_sources(user))
+    for word in found.exclude(text_id__in=closed.values("pk")).order_by("bucket", "rank"):
         words[word.bucket].append(word)
     return words
 
@@ -371,23 +388,24 @@ PAGE = 100
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 # A chat counts its turns; a document with several chunks counts once.
-_COUNTS = """
+_COUNTS = f"""
 SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
   FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
           FROM indexed_texts
-         WHERE user_id = %(user_id)s AND corpus <> 'attachment') AS text
+         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND source_id <> ALL(ARRAY({CLOSED_SOURCES}))) AS text
  GROUP BY 1, 2, corpus
  ORDER BY 1, 2
-"""
-_SOURCES = """
+"""  # noqa: S608 - only constants of ours
+_SOURCES = f"""
 SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
   FROM indexed_texts
  WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND said_at >= %(since)s AND said_at < %(until)s
+   AND source_id <> ALL(ARRAY({CLOSED_SOURCES}))
  GROUP BY corpus, source_id
  ORDER BY max(said_at) DESC, source_id
  LIMIT %(limit)s OFFSET %(skip)s
-"""
+"""  # noqa: S608 - only constants of ours
 
 
 class WordOutput(Shape):

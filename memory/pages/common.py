@@ -107,6 +107,17 @@ def day_of(text: str) -> date:
     return day
 
 
+def project_of(request: HttpRequest) -> str:
+    """The project whose document the address names; empty for the general one.
+
+    Raises `NotFound` for what can be no name.
+    """
+    project = request.GET.get("project", "").strip()
+    if len(project) > MAX_PROJECT_LENGTH or "\0" in project:
+        raise NotFound
+    return project
+
+
 def path_to(reference: Reference, *, words: str = "") -> str:
     """The address of the text. `words`: some of a message's words, at which a long one opens."""
     if reference.conversation_id is not None:
@@ -117,7 +128,7 @@ def path_to(reference: Reference, *, words: str = "") -> str:
         return note_path(reference.document_id)
     if reference.document == MemoryDocument.Kind.ABOUT.label:
         return document_path(ABOUT_ME)
-    return document_path(reference.day if reference.kind == "daily_log" else None)
+    return document_path(reference.day if reference.kind == "daily_log" else None, project=reference.project)
 
 
 _PAGE = re.compile(r"page (\d{1,6})")
@@ -149,15 +160,20 @@ def place_in_words(place: str) -> str:
     return gettext(_PLACES[found[3]]) % {"first": found[4], "last": found[5]}
 
 
-def document_path(day: DocumentDay, doing: str = "") -> str:
+def document_path(day: DocumentDay, doing: str = "", *, project: str = "") -> str:
     """The address of a document, or of an action on it: `edit`, `history`; for a log also `move` and `delete`."""
     name = f"{doing}_" if doing else ""
+    query = {"project": project} if project else None
     match day:
         case None:
-            return reverse(f"memory:{name}memory")
+            return reverse(f"memory:{name}memory", query=query)
         case AboutMe():
             return reverse(f"memory:{name}about")
-    return reverse(f"memory:{name}log", args=[day.isoformat()])
+    return reverse(f"memory:{name}log", args=[day.isoformat()], query=query)
+
+
+def logs_path(project: str = "") -> str:
+    return reverse("memory:logs", query={"project": project} if project else None)
 
 
 def tab_of(day: DocumentDay) -> str:

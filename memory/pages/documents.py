@@ -33,8 +33,10 @@ from memory.pages.common import (
     DocumentForm,
     day_of,
     document_path,
+    logs_path,
     note_path,
     page_for_registered,
+    project_of,
     show,
     tab_of,
 )
@@ -44,18 +46,23 @@ LOGS_PER_PAGE = 50
 
 @page_for_registered
 def logs(request: HttpRequest) -> HttpResponse:
-    """With `date`, from the field for another day, redirects to that day's log."""
+    """With `date`, from the field for another day, redirects to that day's log. With `project`, the logs of that."""
+    user, project = person_of(request), project_of(request)
     form = DayForm(request.GET if "date" in request.GET else None, initial={"date": timezone.localdate()})
     if form.is_valid():
-        return HttpResponseRedirect(document_path(form.cleaned_data["date"]))
+        return HttpResponseRedirect(document_path(form.cleaned_data["date"], project=project))
     before = request.GET.get("before")
     found = documents.list_daily_logs(
-        user=person_of(request), before=day_of(before) if before else None, limit=LOGS_PER_PAGE
+        user=user, project=project, before=day_of(before) if before else None, limit=LOGS_PER_PAGE
     )
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    lines = documents.first_lines(user=person_of(request), days=[each.date for each in found.logs])
-    context: dict[str, Any] = {"found": found, "form": form, "today": timezone.localdate(), "append": AppendForm()}
-    context["logs"] = [(each, lines.get(each.date, "")) for each in found.logs]
+    lines = documents.first_lines(user=user, project=project, days=[each.date for each in found.logs])
+    today = timezone.localdate()
+    context: dict[str, Any] = {"found": found, "form": form, "today": today, "append": AppendForm()}
+    context |= {"of_project": project, "path_of_today": document_path(today, project=project)}
+    context["logs"] = [
+        (each, lines.get(each.date, ""), document_path(each.date, project=project)) for each in found.logs
+    ]
     return show(request, "memory/logs.html", status=status, place="memory", tab="logs", **context)
 
 
@@ -70,19 +77,21 @@ def log(request: HttpRequest, date: str) -> HttpResponse:
 @page_for_registered
 def delete_log(request: HttpRequest, date: str) -> HttpResponse:
     """Only in the state that the user saw: newer text must be read first."""
-    day = day_of(date)
-    document = documents.read(user=person_of(request), day=day)
+    day, project = day_of(date), project_of(request)
+    document = documents.read(user=person_of(request), day=day, project=project)
     has_changed = False
     if request.method == "POST":
         try:
-            documents.delete(user=person_of(request), day=day, expected=[request.POST.get("state", "")])
+            state = request.POST.get("state", "")
+            documents.delete(user=person_of(request), day=day, project=project, expected=[state])
         except Conflict:
             has_changed = True
         else:
             messages.success(request, _("Log deleted."))
-            return HttpResponseRedirect(reverse("memory:logs"))
+            return HttpResponseRedirect(logs_path(project))
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
     context = {"document": document, "has_changed": has_changed, "place": "memory", "tab": "logs"}
+    context |= {"of_project": project, "back": document_path(day, project=project)}
     return show(request, "memory/delete_log.html", status=status, **context)
 
 
@@ -100,9 +109,9 @@ def about(request: HttpRequest) -> HttpResponse:
 
 @page_for_registered
 def move_log(request: HttpRequest, date: str) -> HttpResponse:
-    day = day_of(date)
+    day, project = day_of(date), project_of(request)
     user = person_of(request)
-    document = documents.read(user=user, day=day)
+    document = documents.read(user=user, day=day, project=project)
     form = DayForm(request.POST or None)
     if request.method != "POST":
         return _mover(request, document, form)
@@ -110,7 +119,8 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
         return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
     to = form.cleaned_data["date"]
     try:
-        documents.move(user=user, day=day, to=to, expected=[request.POST.get("state", "")], now=timezone.now())
+        state = request.POST.get("state", "")
+        documents.move(user=user, day=day, project=project, to=to, expected=[state], now=timezone.now())
     except InvalidInput as error:
         form.complain(error)
         return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
@@ -120,7 +130,7 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
     except Conflict:
         return _mover(request, document, form, status=HTTPStatus.CONFLICT, has_changed=True)
     messages.success(request, _("The log is moved."))
-    return HttpResponseRedirect(document_path(to))
+    return HttpResponseRedirect(document_path(to, project=project))
 
 
 @page_for_registered
@@ -139,11 +149,12 @@ def edit_log(request: HttpRequest, date: str) -> HttpResponse:
 
 
 def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    form = AppendForm(request.POST)
+    form, project = AppendForm(request.POST), project_of(request)
     if not form.is_valid():
         return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
     try:
-        documents.append(user=person_of(request), day=day, text=form.cleaned_data["text"], now=timezone.now())
+        text = form.cleaned_data["text"]
+        documents.append(user=person_of(request), day=day, project=project, text=text, now=timezone.now())
     except InvalidInput as error:
         form.complain(error)
         return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
@@ -151,26 +162,26 @@ def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
         form.add_error("text", in_page_language(error.detail))
         return _log_page(request, day, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     messages.success(request, _("Added."))
-    return HttpResponseRedirect(document_path(day))
+    return HttpResponseRedirect(document_path(day, project=project))
 
 
 def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
     """A day without a log can start one."""
-    document = _present(person_of(request), day)
-    context = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
+    project = project_of(request)
+    document = _present(person_of(request), day, project)
+    context: dict[str, Any] = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
+    context |= {"of_project": project, "paths": _paths(day, project, "edit", "history", "move", "delete")}
     return show(request, "memory/log.html", status=status, **context)
 
 
 def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
     """A document that is still empty starts here."""
-    document = _present(person_of(request), day)
+    project = _project_of(request, day)
+    document = _present(person_of(request), day, project)
     if document is None or not document.content:
         return _editor(request, day, _form_of(document), document)
-    context: dict[str, Any] = {
-        "document": document,
-        "edit": document_path(day, "edit"),
-        "history": document_path(day, "history"),
-    }
+    context: dict[str, Any] = {"document": document, **_paths(day, project, "edit", "history")}
+    context |= _memories_beside(request, day)
     return show(request, "memory/document.html", place="memory", tab=tab_of(day), **context)
 
 
@@ -183,41 +194,44 @@ def _mover(
     has_changed: bool = False,
 ) -> HttpResponse:
     context = {"document": document, "form": form, "has_changed": has_changed, "place": "memory", "tab": "logs"}
+    context |= {"of_project": document.project, "back": document_path(document.date, project=document.project)}
     return show(request, "memory/move_log.html", status=status, **context)
 
 
 def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    present = _present(person_of(request), day)
+    project = _project_of(request, day)
+    present = _present(person_of(request), day, project)
     if request.method != "POST":
         return _editor(request, day, _form_of(present), present)
     form = DocumentForm(request.POST)
     if not form.is_valid():
         return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
     try:
-        _write(person_of(request), day, form)
+        _write(person_of(request), day, project, form)
     except InvalidInput as error:
         form.complain(error)
         return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
     except Conflict:
         return _conflict(request, day, form)
     messages.success(request, _("Saved."))
-    return HttpResponseRedirect(document_path(day))
+    return HttpResponseRedirect(document_path(day, project=project))
 
 
-def _write(user: User, day: DocumentDay, form: DocumentForm) -> None:
+def _write(user: User, day: DocumentDay, project: str, form: DocumentForm) -> None:
     content, state = form.cleaned_data["content"], form.cleaned_data["state"]
     now = timezone.now()
     if state:
-        documents.replace(user=user, day=day, content=content, expected=[state], now=now)
+        documents.replace(user=user, day=day, project=project, content=content, expected=[state], now=now)
     else:
-        documents.create(user=user, day=day, content=content, now=now)
+        documents.create(user=user, day=day, project=project, content=content, now=now)
 
 
 def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
     """Shows both texts. The next submission was written with the other text in view, and may replace it."""
-    mine, present = form.cleaned_data["content"], _present(person_of(request), day)
+    project = _project_of(request, day)
+    mine, present = form.cleaned_data["content"], _present(person_of(request), day, project)
     if present is not None and present.content == mine:
-        return HttpResponseRedirect(document_path(day))
+        return HttpResponseRedirect(document_path(day, project=project))
     form = _form_of(present, content=mine)
     return _show_editor(request, "memory/conflict.html", day, form, present, status=HTTPStatus.CONFLICT)
 
@@ -242,9 +256,10 @@ def _show_editor(
     *,
     status: int,
 ) -> HttpResponse:
-    log_of = day if isinstance(day, date) else None
-    context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit")}
-    back = document_path(day) if present and present.content else None
+    log_of, project = day if isinstance(day, date) else None, _project_of(request, day)
+    context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit", project=project)}
+    context |= _memories_beside(request, day)
+    back = document_path(day, project=project) if present and present.content else None
     return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
 
 
@@ -255,11 +270,30 @@ def _form_of(present: DocumentOutput | None, *, content: str | None = None) -> D
     )
 
 
-def _present(user: User, day: DocumentDay) -> DocumentOutput | None:
+def _present(user: User, day: DocumentDay, project: str) -> DocumentOutput | None:
     try:
-        return documents.read(user=user, day=day)
+        return documents.read(user=user, day=day, project=project)
     except NotFound:
         return None
+
+
+def _project_of(request: HttpRequest, day: DocumentDay) -> str:
+    """The page about the user belongs to no project."""
+    return "" if day is ABOUT_ME else project_of(request)
+
+
+def _paths(day: DocumentDay, project: str, *doings: str) -> dict[str, str]:
+    return {doing: document_path(day, doing, project=project) for doing in doings}
+
+
+def _memories_beside(request: HttpRequest, day: DocumentDay) -> dict[str, Any]:
+    """The project of the page, and the projects with a MEMORY.md, each with its address."""
+    project = _project_of(request, day)
+    if isinstance(day, date):
+        return {"of_project": project}
+    named = {*documents.projects_with_memory(user=person_of(request)), *filter(None, [project])}
+    beside = [(each, document_path(None, project=each)) for each in sorted(named, key=str.casefold)]
+    return {"of_project": project, "memories": beside}
 
 
 # --- Earlier versions of a document: lists, compares and restores them ---
@@ -286,16 +320,17 @@ def log_history(request: HttpRequest, date: str) -> HttpResponse:
 
 def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
     """With `?version=`, its text and the changes since; a POST from there restores it."""
-    user = person_of(request)
-    document = documents.read(user=user, day=day)
+    user, project = person_of(request), _project_of(request, day)
+    document = documents.read(user=user, day=day, project=project)
     number = request.GET.get("version", "")
     context: dict[str, Any] = {
         "day": day,
         "document": document,
         "place": "memory",
         "tab": tab_of(day),
-        "back": document_path(day),
-        "history": document_path(day, "history"),
+        "back": document_path(day, project=project),
+        "of_project": project,
+        "history": document_path(day, "history", project=project),
     }
     if not number:
         versions = documents.list_versions(user=user, document_id=document.id)
@@ -305,12 +340,14 @@ def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
     if request.method == "POST":
         expected = [request.POST.get("state", "")]
         try:
-            documents.replace(user=user, day=day, content=earlier.content, expected=expected, now=timezone.now())
+            documents.replace(
+                user=user, day=day, project=project, content=earlier.content, expected=expected, now=timezone.now()
+            )
         except Conflict:
             has_changed = True
         else:
             messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
-            return HttpResponseRedirect(document_path(day))
+            return HttpResponseRedirect(document_path(day, project=project))
     lines = [*islice(documents.difference(earlier.content, document.content), MAX_LINES + 1)]
     context |= {"earlier": earlier, "lines": lines[:MAX_LINES], "is_cut": len(lines) > MAX_LINES}
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK

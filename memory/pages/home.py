@@ -15,7 +15,7 @@ from core.text import shortened
 from intake.chats.tree import conversation_path
 from intake.models import User
 from memory.models import MemoryDocument
-from memory.models.documents import ABOUT_ME, PAST_RECORDS
+from memory.models.documents import ABOUT_ME, CLOSED_SOURCES, PAST_RECORDS
 from memory.pages.common import document_path, note_path, record_path
 from memory.records import TODO_TYPES
 
@@ -38,13 +38,15 @@ HIDDEN = "hidden"
 _HOME = f"""
 WITH preferences AS (
     SELECT hidden_at_home FROM intake_chat_preferences WHERE user_id = %(user_id)s
-), past AS MATERIALIZED ({PAST_RECORDS})
+), left_out AS MATERIALIZED ({PAST_RECORDS}
+ UNION ALL
+{CLOSED_SOURCES})
 (SELECT 'hidden' AS part, '' AS kind, NULL::uuid AS id, 0 AS number, NULL::date AS day, hidden_at_home AS text
    FROM preferences)
 UNION ALL
 (SELECT 'last', 'chat', id, 0, NULL, title
    FROM intake_conversations
-  WHERE user_id = %(user_id)s AND expires_at IS NULL AND archived_at IS NULL
+  WHERE user_id = %(user_id)s AND expires_at IS NULL AND archived_at IS NULL AND id NOT IN (TABLE left_out)
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
@@ -52,21 +54,21 @@ UNION ALL
    FROM (SELECT DISTINCT ON (conversation_id) conversation_id, turn_number, user_message, said_at
            FROM intake_conversation_turns
           WHERE user_id = %(user_id)s AND said_at >= %(year_from)s AND said_at < %(year_until)s AND user_message <> ''
-            AND NOT is_temporary
+            AND NOT is_temporary AND conversation_id NOT IN (TABLE left_out)
           ORDER BY conversation_id, said_at) AS turn
   ORDER BY said_at
   LIMIT %(lines)s)
 UNION ALL
 (SELECT 'open', 'record', id, 0, NULL, content
    FROM memory_records
-  WHERE user_id = %(user_id)s AND lower(type) = ANY(%(open_types)s) AND done_at IS NULL AND id NOT IN (TABLE past)
+  WHERE user_id = %(user_id)s AND lower(type) = ANY(%(open_types)s) AND done_at IS NULL AND id NOT IN (TABLE left_out)
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
 (SELECT 'open', kind, id, 0, date, (regexp_matches(content, %(open_line)s, 'gn'))[1]
    FROM (SELECT kind, id, date, content
            FROM memory_documents
-          WHERE user_id = %(user_id)s
+          WHERE user_id = %(user_id)s AND id NOT IN (TABLE left_out)
           ORDER BY updated_at DESC
           LIMIT %(notes)s) AS document
   WHERE content LIKE '%%[ ]%%'
@@ -75,13 +77,14 @@ UNION ALL
 (SELECT 'new', 'record', id, 0, NULL, content
    FROM memory_records
   WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND source_conversation IS NULL
-    AND id NOT IN (TABLE past)
+    AND id NOT IN (TABLE left_out)
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
 (SELECT 'new', 'chat', id, 0, NULL, title
    FROM intake_conversations
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND source <> 'chat' AND last_active_at >= %(yesterday)s
+    AND id NOT IN (TABLE left_out)
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
 """  # noqa: S608 - only constants of ours

@@ -171,7 +171,7 @@ DECIDED_SHOWN = 20
 
 @page_for_registered
 def proposed(request: HttpRequest) -> HttpResponse:
-    """Those that wait, by chat, and the latest decisions. `?chat=` those of one chat.
+    """Those that wait, by chat, and the latest decisions. `?chat=` those of one chat, `?project=` those of one project.
 
     A POST applies `do` (accept, reject, never, undo) to each `id`; of a single one it may change what is saved.
     """
@@ -201,11 +201,13 @@ def proposed(request: HttpRequest) -> HttpResponse:
 def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
     user = person_of(request)
     chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
-    conversation = parse_id(chat) if chat else None
-    waiting = proposals.list_proposals(user=user, conversation=conversation, after=after, limit=RECORDS_PER_PAGE)
+    conversation, project = parse_id(chat) if chat else None, request.GET.get("project") or None
+    waiting = proposals.list_proposals(
+        user=user, conversation=conversation, project=project, after=after, limit=RECORDS_PER_PAGE
+    )
     states = [*DECISIONS.values()]
     decided = proposals.list_proposals(
-        user=user, states=states, conversation=conversation, by="decided_at", limit=DECIDED_SHOWN
+        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=DECIDED_SHOWN
     )
     today = ended_chats.tokens_of_day(user, now=timezone.now())
     context = {

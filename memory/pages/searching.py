@@ -284,13 +284,14 @@ def _words_to_open_at(pieces: Sequence[Piece]) -> str:
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return result.reference.first_line
+    of_project = f" · {result.reference.project}" if result.reference.project else ""
     if result.reference.document is not None:
         named = result.reference.document
-        return gettext("About me") if named == MemoryDocument.Kind.ABOUT.label else named
+        return gettext("About me") if named == MemoryDocument.Kind.ABOUT.label else named + of_project
     if result.reference.kind is not Kind.DAILY_LOG:
         return "MEMORY.md"
     day = result.reference.day
-    return f"{date_format(day, 'l')}, {date_format(day, 'DATE_FORMAT')}"
+    return f"{date_format(day, 'l')}, {date_format(day, 'DATE_FORMAT')}{of_project}"
 
 
 def marked(excerpt: Excerpt) -> SafeString:

@@ -15,14 +15,29 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.responses import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from core.validation import LIMIT, NO_DAY, Day, Input, parse_day, text_limit, validate, validate_query
+from core.validation import (
+    LIMIT,
+    NO_DAY,
+    Day,
+    Input,
+    PlainText,
+    parse_day,
+    text_limit,
+    validate,
+    validate_query,
+)
 from intake.accounts.identity import may_read, person_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import documents
-from memory.documents import DailyLogList, DocumentOutput
-from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
+from memory.documents import NO_PROJECT_OF_ABOUT, DailyLogList, DocumentOutput
+from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay
 
+PROJECT = OpenApiParameter(
+    "project",
+    {"type": "string", "maxLength": MAX_PROJECT_LENGTH},
+    description="The document of this project (`me/app`, or a folder's name). Without: the general one.",
+)
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 
 
@@ -71,6 +86,7 @@ class AppendAnswer(RootModel[DocumentOutput | AppendedOutput]):
 
 
 class DailyLogQuery(Input):
+    project: Annotated[PlainText, Field(max_length=MAX_PROJECT_LENGTH)] = ""
     before: Day | None = None
     limit: Annotated[int, Field(ge=1, le=documents.MAX_LOGS)] = 50
 
@@ -79,6 +95,7 @@ EXAMPLE = OpenApiExample(
     "A log",
     value={
         "date": "2026-03-01",
+        "project": "",
         "content": "- Met Vera at the market\n",
         "version": 3,
         "created_at": "2026-03-01T09:12:44Z",
@@ -98,32 +115,38 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     document: DocumentDay = None
 
     def retrieve(self, request: Request, date: str | None = None) -> Response:
-        document = documents.read(user=person_of(request), day=self._day(date))
+        document = documents.read(user=person_of(request), day=self._day(date), project=self._project(request))
         if is_known(request, as_etag(document.state)):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers=_headers(document))
         return _response(document)
 
     def update(self, request: Request, date: str | None = None) -> Response:
-        user, day = person_of(request), self._day(date, or_complain=True)
-        body = validate(DocumentBody, request.data)
-        expected, is_new = precondition_of(request, exists=documents.exists(user=user, day=day))
+        user, day, project = person_of(request), self._day(date, or_complain=True), self._project(request)
+        body, now = validate(DocumentBody, request.data), timezone.now()
+        expected, is_new = precondition_of(request, exists=documents.exists(user=user, day=day, project=project))
         if is_new:
-            made = documents.create(user=user, day=day, content=body.content, now=timezone.now())
+            made = documents.create(user=user, day=day, project=project, content=body.content, now=now)
             return _response(made, status=HTTPStatus.CREATED)
         return _response(
-            documents.replace(user=user, day=day, content=body.content, expected=expected, now=timezone.now())
+            documents.replace(user=user, day=day, project=project, content=body.content, expected=expected, now=now)
         )
 
     def destroy(self, request: Request, date: str | None = None) -> Response:
-        user, day = person_of(request), self._day(date)
-        if not documents.exists(user=user, day=day):
+        user, day, project = person_of(request), self._day(date), self._project(request)
+        if not documents.exists(user=user, day=day, project=project):
             raise NotFound
         expected, _ = precondition_of(request, exists=True)
-        documents.delete(user=user, day=day, expected=expected)
+        documents.delete(user=user, day=day, project=project, expected=expected)
         return Response(status=HTTPStatus.NO_CONTENT)
 
     def _day(self, date: str | None, *, or_complain: bool = False) -> DocumentDay:
         return self.document if date is None else _day(date, or_complain=or_complain)
+
+    def _project(self, request: Request) -> str:
+        project = _project(request)
+        if project and self.document is ABOUT_ME:
+            raise InvalidInput(errors={"project": [NO_PROJECT_OF_ABOUT]})
+        return project
 
 
 def _document_schema(
@@ -166,16 +189,18 @@ def _document_schema(
     )
 
 
-@_document_schema("memory", "MEMORY.md", can_append=True)
+@_document_schema("memory", "MEMORY.md", can_append=True, parameters=[PROJECT])
 class MemoryViewSet(DocumentViewSet):
     """MEMORY.md: what a person, or their agent, keeps in mind always."""
+
+    takes_bound = ("GET", "PUT", "POST")
 
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
         description="Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. Creates the "
         "document if it does not exist.",
-        parameters=[ETAG],
+        parameters=[PROJECT, ETAG],
         request=AppendBody,
         responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
     )
@@ -190,14 +215,17 @@ class AboutViewSet(DocumentViewSet):
     document: DocumentDay = ABOUT_ME
 
 
-@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE], examples=[EXAMPLE])
+@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE, PROJECT], examples=[EXAMPLE])
 class DailyLogViewSet(DocumentViewSet):
     """The log of a day."""
+
+    takes_bound = ("GET", "PUT", "POST")
 
     @extend_schema(
         operation_id="list_daily_logs",
         summary="The daily logs there are",
         parameters=[
+            PROJECT,
             OpenApiParameter("before", date, description="Only logs of days before this one."),
             LIMIT,
         ],
@@ -206,7 +234,12 @@ class DailyLogViewSet(DocumentViewSet):
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
         requested = validate_query(DailyLogQuery, request)
-        found = documents.list_daily_logs(user=person_of(request), before=requested.before, limit=requested.limit)
+        found = documents.list_daily_logs(
+            user=person_of(request),
+            project=documents.project_named(requested.project, user=person_of(request)),
+            before=requested.before,
+            limit=requested.limit,
+        )
         return Response(found.model_dump(mode="json"))
 
     @extend_schema(
@@ -214,7 +247,7 @@ class DailyLogViewSet(DocumentViewSet):
         summary="Append to a day's log",
         description="Appends whole lines in one step and keeps concurrent appends. Needs no If-Match. Creates the log "
         "if it does not exist.",
-        parameters=[DATE, ETAG],
+        parameters=[DATE, PROJECT, ETAG],
         request=AppendBody,
         responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
         examples=[EXAMPLE],
@@ -232,7 +265,7 @@ class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
         summary="Undo an append to a day's log",
         description="Takes out exactly the lines that were added, and leaves the rest alone, whoever wrote since: it "
         "needs no If-Match. 412 if they are not there any more as they were added; 204 if nothing is left of the log.",
-        parameters=[DATE, ETAG],
+        parameters=[DATE, PROJECT, ETAG],
         request=TakeBackBody,
         responses={200: DocumentOutput, 204: None, **problems(400, 401, 412, 413, 415, 503)},
         examples=[EXAMPLE],
@@ -240,13 +273,22 @@ class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
     def take_back(self, request: Request, date: str) -> Response:
         day = _day(date, or_complain=True)
         body = validate(TakeBackBody, request.data)
-        left = documents.take_back(user=person_of(request), day=day, text=body.text, at=body.at, now=timezone.now())
+        left = documents.take_back(
+            user=person_of(request),
+            day=day,
+            project=_project(request),
+            text=body.text,
+            at=body.at,
+            now=timezone.now(),
+        )
         return Response(status=HTTPStatus.NO_CONTENT) if left is None else _response(left)
 
 
 def _append(request: Request, *, day: date | None) -> Response:
     body = validate(AppendBody, request.data)
-    document = documents.append(user=person_of(request), day=day, text=body.text, now=timezone.now())
+    document = documents.append(
+        user=person_of(request), day=day, project=_project(request), text=body.text, now=timezone.now()
+    )
     if not may_read(request):
         return Response(AppendedOutput(id=document.id, text=body.text).model_dump(mode="json"))
     return _response(document)
@@ -260,6 +302,11 @@ def _day(text: str | None, *, or_complain: bool = False) -> date | None:
         return parse_day(text)
     except ValueError:
         raise (InvalidInput(errors={"date": [NO_DAY]}) if or_complain else NotFound()) from None
+
+
+def _project(request: Request) -> str:
+    """The label of the project that the address names; empty for the general document. Raises `InvalidInput`."""
+    return documents.project_named(request.query_params.get("project", ""), user=person_of(request))
 
 
 def _response(document: DocumentOutput, *, status: int = HTTPStatus.OK) -> Response:

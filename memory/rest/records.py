@@ -19,6 +19,7 @@ from core.ids import parse_id
 from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
 from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
+from intake.chats.projects import label_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import proposals, records
@@ -148,6 +149,7 @@ PROPOSAL_QUERY = create_model(
     __base__=Input,
     state=(ProposalState, WAITING),
     conversation=(Reference, None),
+    project=(Annotated[PlainText | None, Field(max_length=MAX_PROJECT_LENGTH)], None),
     after=(Reference, None),
     limit=(Annotated[int, Field(ge=1, le=records.MAX_RECORDS)], 50),
 )
@@ -167,6 +169,7 @@ EXAMPLE = OpenApiExample(
 class RecordViewSet(ActsAsCaller, ViewSet):
     # A token that cannot read a record must not change it.
     answers_with = ("PATCH",)
+    takes_bound = ("GET", "POST", "PATCH")
 
     @extend_schema(
         operation_id="list_records",
@@ -208,7 +211,9 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     )
     def create(self, request: Request) -> Response:
         body = validate(RecordBody, request.data)
-        made = records.create(user=person_of(request), now=timezone.now(), facts=body.facts, **body.held)
+        user = person_of(request)
+        held = {**body.held, "project_id": label_of(user=user, label=body.project_id)}
+        made = records.create(user=user, now=timezone.now(), facts=body.facts, **held)
         return Response(_data(made), status=HTTPStatus.CREATED)
 
     @extend_schema(
@@ -260,6 +265,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         parameters=[
             OpenApiParameter("state", enum=PROPOSAL_STATES, description="`waiting` by default."),
             OpenApiParameter("conversation", UUID, description="Only those from this chat."),
+            OpenApiParameter("project", PROJECT, description="Only those of this project."),
             OpenApiParameter("after", CURSOR, description="Where the last list was left."),
             LIMIT,
         ],
@@ -272,6 +278,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
             user=person_of(request),
             states=[requested["state"]],
             conversation=None if chat is None else parse_id(chat),
+            project=requested["project"],
             after=_position(requested["after"]),
             limit=requested["limit"],
         )

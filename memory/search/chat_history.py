@@ -19,8 +19,10 @@ from django.db.models import Q
 
 from core.errors import NotFound, SearchFailed, Unavailable
 from core.ids import parse_id
+from core.isolation.acting import binding_of, project_for
 from core.text import gettext_noop as _
 from core.text import project_label
+from intake.chats.projects import label_of
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from memory.backends.embedders import (
@@ -183,7 +185,7 @@ class _Search:
     def run(self, written: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
         query = parse_query(written)
         scope, window = dated(Scope(self.user, (Corpus.CHAT,)), query), None
-        if self.project or self.exclude_session:
+        if self.project or self.exclude_session or binding_of(self.user):
             limit = partial(limited, scope, project=self.project)
             scope = self._step(lambda: limit(exclude_session=self.exclude_session))
         if now is not None and not query.is_dated:
@@ -393,28 +395,47 @@ def dated(scope: Scope, query: Query) -> Scope:
 
 def limited(scope: Scope, *, project: str = "", is_open: bool = False, exclude_session: str = "") -> Scope:
     """The scope without a session's own conversation and its files, and with nothing but the texts of a project: its
-    chats, their files and its records.
+    chats, their files, its records and its documents. With a hyphen before the name, with everything but those.
 
-    `is_open`: also texts of no project, such as notes; so it only leaves out other projects.
+    `is_open`: also texts of no project; so it only leaves out other projects. A caller who is bound to a project looks
+    into this one.
     """
     user = scope.user
-    chats, files = Conversation.objects.for_user(user), Attachment.objects.for_user(user)
     own = conversations_named(user, exclude_session) if exclude_session else set()
+    project = project_for(user, project)
+    if is_without(project):
+        return replace(scope, hidden=_sources_of(user, labels_of(user, project[1:]), also=own))
     if not project:
-        hidden = [*own, *files.filter(conversation_id__in=own).values_list("pk", flat=True)] if own else []
-        return replace(scope, hidden=tuple(hidden))
+        return replace(scope, hidden=_sources_of(user, (), also=own) if own else ())
+    labels = labels_of(user, project) | ({""} if is_open else set())
+    return replace(scope, only=_sources_of(user, labels, without=own))
+
+
+def is_without(project: str | None) -> bool:
+    """Whether it names everything but a project. No project's name begins with a hyphen."""
+    return bool(project) and str(project).startswith("-")
+
+
+def labels_of(user: User, project: str) -> set[str]:
+    """The labels under which texts of a project are stored; it may be named by a folder or repository of it."""
     # A name that is no label would otherwise be that of no project.
     label = project_label(project) or project
-    labels = {label, project, ""} if is_open else {label, project}
-    inside = set(chats.filter(project__in=labels).values_list("pk", flat=True)) - own
-    only = [
-        *inside,
-        *files.filter(conversation_id__in=inside).values_list("pk", flat=True),
+    return {label, project, label_of(user=user, label=label)}
+
+
+def _sources_of(
+    user: User, labels: Collection[str], *, also: Collection[UUID] = (), without: Collection[UUID] = ()
+) -> tuple[UUID, ...]:
+    """The chats with these labels, their files, records and documents; and other chats, with their files."""
+    labelled = Conversation.objects.for_user(user).filter(project__in=labels)
+    chats = {*labelled.values_list("pk", flat=True), *also} - {*without}
+    files = Attachment.objects.for_user(user).filter(conversation_id__in=chats)
+    return (
+        *chats,
+        *files.values_list("pk", flat=True),
         *MemoryRecord.objects.for_user(user).filter(project_id__in=labels).values_list("pk", flat=True),
-    ]
-    if is_open:
-        only += MemoryDocument.objects.for_user(user).values_list("pk", flat=True)
-    return replace(scope, only=tuple(only))
+        *MemoryDocument.objects.for_user(user).filter(project__in=labels).values_list("pk", flat=True),
+    )
 
 
 def conversations_named(user: User, session: str) -> set[UUID]:

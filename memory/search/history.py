@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
+from core.isolation.acting import binding_of
 from core.text import gettext_noop as _
 from intake.chats.reading import off_path
 from intake.chats.services import without_nul
@@ -383,7 +384,7 @@ def _asked(
     since, until = moments_of(request.date_from, request.date_to, user.zone)
     everything = Scope(user, CORPORA_IN[request.scope], since, until, includes_replaced=request.include_replaced)
     scope, window = dated(everything, query), None
-    if request.project or request.exclude_session:
+    if request.project or request.exclude_session or binding_of(user):
         limit = partial(limited, project=request.project, is_open=request.is_open)
         scope = _reading(user, deadline, lambda: limit(scope, exclude_session=request.exclude_session))
     if request.reads_time and not scope.is_dated:

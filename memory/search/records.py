@@ -3,18 +3,19 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db.models import Q
 
 from core.errors import SearchFailed
-from core.isolation.acting import acting_as
+from core.isolation.acting import acting_as, project_for
+from intake.chats.projects import label_of
 from intake.models import User
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors
 from memory.models import Corpus, Embedding, MemoryRecord
-from memory.models.documents import Scope
+from memory.models.documents import Scope, closed_sources
 from memory.records import RecordOutput
 from memory.search.fusion import Fingerprint
 from memory.search.texts import SEARCHED_LENGTH
@@ -72,7 +73,8 @@ def build_filter(query: MemorySearchQuery) -> Q | None:
     if query.types:
         conditions.append(Q(type__in=list(query.types)))
     if query.project_id:
-        conditions.append(Q(project_id=query.project_id))
+        project = Q(project_id=query.project_id.removeprefix("-"))
+        conditions.append(~project if query.project_id.startswith("-") else project)
     if query.tags:
         conditions.append(Q(tags__overlap=list(query.tags)))
     return Q(*conditions) if conditions else None
@@ -143,11 +145,19 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
 def _nearest(
     query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
+    query = replace(query, project_id=project_for(user, label_of(user=user, label=query.project_id or "")))
     condition = build_filter(query)
     scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
     if condition is None:
         return _nearest_of_all(scope, embedder, vector, limit=limit)
-    return _nearest_fitting(condition, scope=scope, embedder=embedder, vector=vector, limit=limit)
+    return _nearest_fitting(
+        condition,
+        query=query,
+        scope=scope,
+        embedder=embedder,
+        vector=vector,
+        limit=limit,
+    )
 
 
 def _nearest_of_all(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
@@ -158,12 +168,14 @@ def _nearest_of_all(scope: Scope, embedder: Embedder, vector: Vector, *, limit: 
 
 
 def _nearest_fitting(
-    condition: Q, *, scope: Scope, embedder: Embedder, vector: Vector, limit: int
+    condition: Q, *, query: MemorySearchQuery, scope: Scope, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
     """The same for matching records, however many other records are nearer."""
     mine, user = MemoryRecord.objects, scope.user
     fitting = mine.for_user(user) if scope.includes_replaced else mine.current(user, today=scope.today)
     fitting = fitting.filter(condition)
+    if not query.project_id or query.project_id.startswith("-"):
+        fitting = fitting.exclude(pk__in=closed_sources(user))
     rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
     return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
 

@@ -29,7 +29,7 @@ from memory.chunking import HEADING_JOINT, PassageSpan
 from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
 from memory.index.terms import ENGLISH, configurations, language_of, searchable
 from memory.models import Corpus, MemoryDocument, MemoryRecord
-from memory.models.documents import Hit, Key, Scope
+from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.search.chat_history import RELATED, Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
@@ -259,7 +259,7 @@ class Reference:
     conversation_id: UUID | None = None
     turn_number: int | None = None
     session: str | None = None
-    # That of the conversation or the record; empty for none.
+    # That of the conversation, the record or the document; empty for none.
     project: str = ""
     document_id: UUID | None = None
     # Of a document that is no log: MEMORY.md, the page about the person, or a note's title.
@@ -342,11 +342,18 @@ def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Refere
 
 def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
-        return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
+        return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk, project=document.project)
     day = asked.user.local_time(document.updated_at).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
-    return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
+    return Reference(
+        kind=Kind.MEMORY,
+        day=day,
+        document_id=document.pk,
+        document=name,
+        is_note=is_note,
+        project=document.project,
+    )
 
 
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
@@ -474,7 +481,7 @@ WITH term AS MATERIALIZED (
     SELECT id, lower(title) AS title, last_active_at, turn_count
       FROM intake_conversations
      WHERE user_id = %(user_id)s AND expires_at IS NULL AND last_active_at >= %(since)s AND last_active_at < %(until)s
-       AND (%(only)s::uuid[] IS NULL OR id = ANY(%(only)s::uuid[])) AND id <> ALL(%(hidden)s::uuid[])
+       AND (%(only)s::uuid[] IS NULL OR id = ANY(%(only)s::uuid[])) AND id NOT IN ({hidden})
      ORDER BY last_active_at DESC, id DESC
      LIMIT %(titles)s
 ), previewed AS MATERIALIZED (
@@ -518,7 +525,7 @@ class Sessions(HistorySource):
         piece = " ".join(asked.query.split())
         with connection.cursor() as cursor:
             cursor.execute(
-                _FIND.format(preview=_PREVIEW, turns=_TURNS),
+                _FIND.format(preview=_PREVIEW, turns=_TURNS, hidden=HIDDEN_SOURCES),
                 {
                     **asked.scope.parameters(),
                     "configuration": configurations()[0],

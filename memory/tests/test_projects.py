@@ -5,9 +5,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from core.errors import InvalidInput
 from core.isolation.acting import acting_as
+from intake.agent.prompt import circumstances, deps_for, introduction
+from intake.chats import projects
 from intake.models import Conversation
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, index, records
 from memory.backends.embedders import get_embedder
 from memory.index import vectors as stored
@@ -145,7 +148,7 @@ def test_every_way_to_ask_stays_within_the_project(alice, query):
     assert {each.reference.project for each in found} == {"me/app"}
 
 
-def test_titles_files_and_records_are_of_the_project_and_notes_are_left_out(alice):
+def test_titles_files_records_and_documents_are_of_the_project(alice):
     wanted = a_project_among_others(alice, others=5)
     inside, outside = (attach(alice, b"Orders: a database of them", name) for name in ("in.txt", "out.txt"))
     for file, project in ((inside, "me/app"), (outside, "me/shop")):
@@ -154,8 +157,11 @@ def test_titles_files_and_records_are_of_the_project_and_notes_are_left_out(alic
         record = records.create(user=alice, content="Orders are in a database", project_id="me/app", now=NOW)
         for project in ("me/shop", ""):
             records.create(user=alice, content=f"Orders of {project} in a database", project_id=project, now=NOW)
-        documents.append(user=alice, day=None, text="Orders: in which database?", now=NOW)
-        documents.append(user=alice, day=NOW.date(), text="Orders: in which database?", now=NOW)
+        own = []
+        for project in ("", "me/app", "me/shop"):
+            for day in (None, NOW.date()):
+                text = f"Orders of {project}: in which database? {day}"
+                own.append(documents.append(user=alice, day=day, project=project, text=text, now=NOW).id)
     index.embed_pending()
     found = [each.reference for each in found_by(alice, "orders database", project="me/app", max_results=50)]
     assert {each.project for each in found} == {"me/app"}
@@ -163,20 +169,21 @@ def test_titles_files_and_records_are_of_the_project_and_notes_are_left_out(alic
     assert {each.attachment_id for each in found if each.attachment_id} == {inside.pk}
     of_chats = {each.conversation_id for each in found if each.kind in (Kind.MESSAGE, Kind.SESSION)}
     assert wanted.conversation_id in of_chats <= {wanted.conversation_id, inside.conversation_id}
-    assert not [each for each in found if each.document_id]
+    assert {each.document_id for each in found if each.document_id} == set(own[2:4])
 
 
 def test_an_open_search_leaves_out_other_projects_alone(alice):
     wanted = a_project_among_others(alice, others=5)
     plain = a_turn(alice, "Orders are in a database", "Yes.")
     with acting_as(alice):
-        documents.append(user=alice, day=None, text="Orders: in which database?", now=NOW)
+        general = documents.append(user=alice, day=None, text="Orders: in which database?", now=NOW)
+        documents.append(user=alice, day=None, project="me/shop", text="The shop's orders, a database", now=NOW)
         records.create(user=alice, content="Orders of the shop: a database", project_id="me/shop", now=NOW)
     index.embed_pending()
     found = [each.reference for each in found_by(alice, project="me/app", is_open=True, max_results=50)]
     assert {each.project for each in found} == {"me/app", ""}
     assert {plain.conversation_id, wanted.conversation_id} == {each.conversation_id for each in found} - {None}
-    assert [each for each in found if each.document_id]
+    assert [each.document_id for each in found if each.document_id] == [general.id]
 
 
 def test_a_project_is_the_callers_own(alice):
@@ -207,3 +214,78 @@ def test_distances_are_measured_within_the_scope(alice):
         model = get_embedder().name
         _, unrelated, *_ = stored.distances(scope, model=model, vector=QUERY, passages=30, further=0.0, hits=[])
         assert unrelated is not None
+
+
+# -- Its documents, and what a model reads of them --------------------------------------------------------------------
+
+
+def prompt_of(turn):
+    conversation = Conversation.objects.get(pk=turn.conversation_id)
+    with acting_as(turn.user):
+        deps = deps_for(caller_for(turn.user), conversation, now=NOW)
+    return introduction(deps), circumstances(deps, may_use_tools=True)
+
+
+def test_a_chat_of_a_project_has_its_instructions_and_its_memory_beside_the_general_one(alice):
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text="- Tea, not coffee", now=NOW)
+        documents.append(user=alice, day=None, project="Garden", text="- The soil is clay", now=NOW)
+        documents.append(user=alice, day=None, project="House", text="- The worktop is oak", now=NOW)
+        projects.save_project(user=alice, name="Garden", instructions="Name plants in Latin.")
+        projects.save_project(user=alice, name="House", instructions="Use millimetres.")
+    instructions, data = prompt_of(label(a_turn(alice, "What grows here?"), "Garden"))
+    assert "Name plants in Latin." in instructions and "millimetres" not in instructions
+    assert "Tea, not coffee" in data and "The soil is clay" in data and "oak" not in data
+    assert data.index("Tea, not coffee") < data.index("The soil is clay")
+    for text in ("Garden\n</data ", "The soil is clay\n\n</data "):
+        assert text in data
+    instructions, data = prompt_of(a_turn(alice, "And outside?"))
+    assert "Latin" not in instructions and "clay" not in data and "project" not in data
+
+
+def test_a_chat_without_memory_has_the_instructions_of_its_project_alone(alice):
+    with acting_as(alice):
+        documents.append(user=alice, day=None, project="Garden", text="- The soil is clay", now=NOW)
+        projects.save_project(user=alice, name="Garden", instructions="Name plants in Latin.")
+    instructions, data = prompt_of(label(a_turn(alice, "What grows here?"), "Garden", uses_memory=False))
+    assert "Latin" in instructions and "clay" not in data
+
+
+def test_a_project_of_the_same_name_of_somebody_else_has_no_word_in_a_chat(alice):
+    bob = a_person("bob@example.com")
+    with acting_as(bob):
+        documents.append(user=bob, day=None, project="Garden", text="- The soil is clay", now=NOW)
+        projects.save_project(user=bob, name="Garden", instructions="Name plants in Latin.")
+    instructions, data = prompt_of(label(a_turn(alice, "What grows here?"), "Garden"))
+    assert "Latin" not in instructions and "clay" not in data
+
+
+def test_a_folder_of_a_project_names_its_documents_too(alice):
+    with acting_as(alice):
+        projects.save_project(user=alice, name="Shop", labels=["me/shop"])
+        for name in ("Shop", "me/shop", "https://github.com/me/shop.git", "/src/Shop"):
+            assert documents.project_named(name, user=alice) == "Shop"
+        assert documents.project_named("", user=alice) == ""
+        for name in ("x" * 201, "-Shop", "\0"):
+            with pytest.raises(InvalidInput):
+                documents.project_named(name, user=alice)
+
+
+def test_the_documents_of_a_project_are_written_apart_from_the_general_ones(alice):
+    day = NOW.date()
+    with acting_as(alice):
+        for project in ("", "Garden"):
+            documents.append(user=alice, day=day, project=project, text=f"Log of {project}", now=NOW)
+        state = documents.read(user=alice, day=day, project="Garden").state
+        documents.replace(user=alice, day=day, project="Garden", content="Sown", expected=[state], now=NOW)
+        documents.append(user=alice, day=day, project="Garden", text="Watered", now=NOW)
+        documents.take_back(user=alice, day=day, project="Garden", text="Watered", at=None, now=NOW)
+        moved = documents.move(
+            user=alice, day=day, project="Garden", to=day - timedelta(days=1), expected=None, now=NOW
+        )
+        assert (moved.project, moved.content) == ("Garden", "Sown\n")
+        assert documents.read(user=alice, day=day).content == "Log of \n"
+        assert [each.date for each in documents.list_daily_logs(user=alice).logs] == [day]
+        assert [each.date for each in documents.list_daily_logs(user=alice, project="Garden").logs] == [moved.date]
+        documents.delete(user=alice, day=moved.date, project="Garden", expected=None)
+        assert documents.exists(user=alice, day=day)

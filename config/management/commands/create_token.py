@@ -27,16 +27,18 @@ class Command(BaseCommand):
             help="What it may do: search, read, write, delete, chat, import, capture (default: search and write).",
         )
         parser.add_argument("--project", default="", help="To which project belongs what it appends (default: none).")
+        parser.add_argument("--bound", action="store_true", help="Whether it sees nothing but this project.")
 
     def handle(
-        self, *args: Any, email: str, name: str, days: int, scopes: list[str], project: str, **options: Any
+        self, *args: Any, email: str, name: str, days: int, scopes: list[str], project: str, bound: bool, **options: Any
     ) -> None:
         try:
             user = User.objects.get_by_natural_key(email)
         except User.DoesNotExist:
             raise CommandError(f"Nobody is registered as {email}.") from None
         try:
-            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), days=days, project=project)
+            about: dict[str, Any] = {"days": days, "project": project, "is_bound": bound}
+            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), **about)
         except InvalidInput as error:
             raise CommandError(_in_a_line(error)) from None
         self.stdout.write(made.secret)

@@ -11,6 +11,7 @@ from django.db import DatabaseError, OperationalError, connection
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
 from core.isolation.checks import connected_as_owner
+from core.isolation.policies import apply_bound_policies
 from core.isolation.schema import refuse_unless_fitting, unfitting
 
 
@@ -28,6 +29,7 @@ class Command(migrate.Command):
             _migrate_or_refuse(lambda: super(Command, self).handle(*args, **options))
             if not (options["app_label"] or options["fake"] or options["plan"] or options["check_unapplied"]):
                 refuse_unless_fitting()
+                apply_bound_policies()
         return None
 
 

@@ -18,6 +18,9 @@ _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", 
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.
 _CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{0,80}†[^【】\n]{0,200}】|[\ue200-\ue206]")
 LONGEST_INPUT = 4000
+_PROJECT = re.compile(r"g-p-(?P<id>[0-9a-z]{4,64})", re.IGNORECASE)
+# Of a project's id in its label.
+DIGITS_OF_A_PROJECT = 8
 _KNOWN_TYPES = _HIDDEN_TYPES | {
     "text", "multimodal_text", "code", "execution_output", "tether_quote", "tether_browsing_display", "system_error",
     "computer_output", "sonic_webpage",
@@ -104,6 +107,7 @@ def _draft(
         created_at=parse_time(record.get("create_time")),
         last_at=parse_time(record.get("update_time")),
         is_archived=record.get("is_archived") is True,
+        project=_project(record),
         leaf=id_of(record.get("current_node")) or None,
         has_one_root=True,
         mends_broken=False,
@@ -128,6 +132,14 @@ def _draft(
     _show_pictures(draft, pictures)
     _attach_texts(draft, texts)
     return draft
+
+
+def _project(record: dict[str, Any]) -> str | None:
+    """A label by the id of the project, since an export has no names of projects. Custom GPTs have other ids."""
+    for name in ("conversation_template_id", "gizmo_id"):
+        if found := _PROJECT.match(id_of(record.get(name))):
+            return f"ChatGPT project {found['id'][:DIGITS_OF_A_PROJECT]}"
+    return None
 
 
 def _parents(mapping: dict[str, Any]) -> dict[str, str | None]:

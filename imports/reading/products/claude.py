@@ -1,6 +1,7 @@
 """Claude (claude.ai): conversations as lists or trees of messages in blocks, projects, and Claude's own memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from core.text import gettext_noop as _
@@ -8,7 +9,7 @@ from imports.reading.attached import PASTED, ExportFiles, written
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedFile, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import LOOKED_AT, names_with
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
     NO_MESSAGES,
@@ -36,30 +37,48 @@ def _recognises(files: Files) -> int:
 def _read(files: Files) -> Items:
     beside = ExportFiles(files)
     names = names_with(files, *_SHAPES)
-    yield from items_of(files, names, lambda where, record, unknown: _items(where, record, unknown, beside))
+    projects = _project_names(files)
+    yield from items_of(files, names, lambda where, record, unknown: _items(where, record, unknown, beside, projects))
     yield from beside.notice()
 
 
-def _items(where: str, record: Any, unknown: UnknownKinds, beside: ExportFiles) -> Iterator[Item]:
+def _project_names(files: Files) -> dict[str, str]:
+    """By their ids, which memories and some conversations name."""
+    found: dict[str, str] = {}
+    for name in names_with(files, {"prompt_template"}, {"docs", "uuid"}):
+        # A file that breaks off is reported where its items are read.
+        with suppress(BrokenJSON):
+            for _where, record in records(files, name):
+                project = object_of(record)
+                if "docs" in project or "prompt_template" in project:
+                    found[id_of(project.get("uuid"))] = line_of(project.get("name"))
+    return found
+
+
+def _items(
+    where: str, record: Any, unknown: UnknownKinds, beside: ExportFiles, projects: Mapping[str, str]
+) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
     elif "conversations_memory" in record or "project_memories" in record:
-        yield from _memories(record)
+        yield from _memories(record, projects)
     elif "docs" in record or "prompt_template" in record:
         yield from _project(record)
     elif isinstance(record.get("chat_messages"), list):
-        yield _draft(where, record, unknown, beside).finished()
+        yield _draft(where, record, unknown, beside, projects).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
 
-def _memories(record: dict[str, Any]) -> Iterator[Item]:
-    memories = {"memory:conversations": ("Claude's memory", text_of(record.get("conversations_memory")))}
-    for project, text in object_of(record.get("project_memories")).items():
-        memories[f"memory:project:{id_of(project)}"] = ("Claude's memory of a project", text_of(text))
-    for external_id, (title, text) in memories.items():
+def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[Item]:
+    memories = {"memory:conversations": ("Claude's memory", "", text_of(record.get("conversations_memory")))}
+    for key, text in object_of(record.get("project_memories")).items():
+        project = id_of(key)
+        title = "Claude's memory of a project"
+        memories[f"memory:project:{project}"] = (title, projects.get(project, ""), text_of(text))
+    for external_id, (title, project, text) in memories.items():
         if text.strip():
-            yield ImportedDocument(product="claude", external_id=external_id, title=title, text=text)
+            yield ImportedDocument(product="claude", external_id=external_id, title=title, project=project, text=text)
 
 
 def _project(record: dict[str, Any]) -> Iterator[Item]:
@@ -69,6 +88,7 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
             product="claude",
             external_id=id_of(record.get("uuid")) or stable_id("claude project", name),
             title=f"{name} (instructions)",
+            project=name,
             text=prompt,
             at=parse_time(record.get("created_at")),
         )
@@ -79,12 +99,17 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
                 product="claude",
                 external_id=id_of(document.get("uuid")) or stable_id("claude document", name, title),
                 title=title,
+                project=name,
                 text=text,
                 at=parse_time(document.get("created_at")),
             )
 
 
-def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds, beside: ExportFiles) -> ConversationDraft:
+def _draft(
+    where: str, record: dict[str, Any], unknown: UnknownKinds, beside: ExportFiles, projects: Mapping[str, str]
+) -> ConversationDraft:
+    project = object_of(record.get("project"))
+    project_id = id_of(project.get("uuid")) or id_of(record.get("project_uuid"))
     draft = ConversationDraft(
         product="claude",
         where=where,
@@ -92,7 +117,7 @@ def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds, beside: Ex
         title=line_of(record.get("name")),
         created_at=parse_time(record.get("created_at")),
         last_at=parse_time(record.get("updated_at")),
-        project=line_of(object_of(record.get("project")).get("name")) or None,
+        project=line_of(project.get("name")) or projects.get(project_id) or None,
     )
     messages = objects_of(record.get("chat_messages"))
     is_tree = any(id_of(each.get("parent_message_uuid")) for each in messages)

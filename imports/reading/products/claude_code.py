@@ -98,10 +98,12 @@ def _read(files: Files) -> Items:
         if name.rpartition("/")[2] == "history.jsonl":
             sessions.prompts |= prompts_in(files, name, "display", "timestamp")
     for name in files.names():
-        if memory := _MEMORY.match(name):
-            yield from _memory(files, name, memory["path"])
-        elif (found := _SESSION.match(name)) and not found["id"].startswith("agent-"):
+        if (found := _SESSION.match(name)) and not found["id"].startswith("agent-"):
             yield from _read_session(files, name, found["id"], sessions)
+    folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
+    for name in files.names():
+        if memory := _MEMORY.match(name):
+            yield from _memory(files, name, memory["path"], folders.get(_folder(name), ""))
     yield from _add_queued(sessions)
     _link(sessions)
     _show_commands_with_answers(sessions)
@@ -112,13 +114,18 @@ def _read(files: Files) -> Items:
     yield from sessions.hidden.notice()
 
 
-def _memory(files: Files, name: str, path: str) -> Iterator[Item]:
+def _folder(name: str) -> str:
+    """By which Claude Code names the folder of its sessions and their memory."""
+    return name.rpartition("projects/")[2].partition("/")[0]
+
+
+def _memory(files: Files, name: str, path: str, project: str) -> Iterator[Item]:
     text = note_text(files, name)
     if isinstance(text, Skipped):
         yield text
     else:
         title = path.rpartition("/")[2].removesuffix(".md")
-        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text)
+        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, project=project, text=text)
 
 
 def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) -> Iterator[Skipped]:

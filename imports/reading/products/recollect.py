@@ -12,7 +12,7 @@ from typing import Any
 from core.text import Sentence, read_head, read_sections, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
-from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, record_of
+from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, project_of, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import BrokenJSON, json_names, members, shape
@@ -23,7 +23,7 @@ from imports.reading.values import line_of, object_of, text_of
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
 _CONVERSATION_NAME = re.compile(r"(?:^|.*/)conversations/[^/]+\.md\Z")
-_DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes)/[^/]+\.md)\Z")
+_DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes|projects)/[^/]+\.md)\Z")
 _RECORDS_NAME = re.compile(r"(?:^|.*/)records\.md\Z")
 _TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
 _BEGINNING = b"---\nrecollect: "
@@ -73,6 +73,7 @@ def _read(files: Files) -> Items:
 def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[Item]:
     one_conversation = partial(conversation_of, beside=beside)
     makers: dict[str, Callable[[dict[str, Any], str], Item]] = {
+        "projects": project_of,
         "conversations": one_conversation,
         "documents": document_of,
         "records": record_of,
@@ -86,7 +87,9 @@ def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[It
                     yield makers[part](fields, where)
                     if part == "conversations":
                         yield from left_out(fields, where)
-                        yield from _instructions(fields)
+                        yield from _instructions(fields, fields.get("title"))
+                    if part == "projects":
+                        yield from _instructions(fields, fields.get("name"))
                     counts[part] += 1
     except BrokenJSON as error:
         yield broken_off(name, error)
@@ -107,13 +110,13 @@ def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator
     fields = {**head, "turns": list(_turns(text))}
     yield conversation_of(fields, name, beside)
     yield from left_out(fields, name)
-    yield from _instructions(fields)
+    yield from _instructions(fields, fields.get("title"))
 
 
-def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
-    """A stranger's orders would be obeyed in every answer of the chat, so the person sees them and decides."""
+def _instructions(fields: dict[str, Any], name: object) -> Iterator[Notice]:
+    """A stranger's orders would be obeyed in all answers of the chat or project: the person sees them and decides."""
     if instructions := text_of(fields.get("instructions")).strip():
-        title = line_of(fields.get("title"))[: LONGEST["title"]]
+        title = line_of(name)[: LONGEST["title"]]
         message = _(
             "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
             "%(place)s"
@@ -149,6 +152,8 @@ def _documents(files: Files) -> Iterator[Item]:
 def _kind_of(path: str) -> dict[str, Any]:
     if path.startswith("memory/"):
         return {"kind": "daily_log", "date": path.removeprefix("memory/").removesuffix(".md")}
+    if path.startswith("projects/"):
+        return {"kind": "memory", "date": None, "project": path.removeprefix("projects/").removesuffix(".md")}
     return {"kind": "memory" if path == "MEMORY.md" else "about", "date": None}
 
 

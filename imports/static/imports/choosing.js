@@ -53,8 +53,8 @@ export class Chooser {
     const { since } = this.#since();
     const isLate = (id) => !since || !this.ends.get(id) || new Date(this.ends.get(id)) >= new Date(since);
     const changed = [...this.ticked].filter(([id, isOn]) => isOn !== this.isAll && isLate(id)).length;
-    const { conversations, documents, records } = this.comesIn;
-    return this.isAll ? conversations + documents + records - changed : changed;
+    const { conversations, documents, records, projects = 0 } = this.comesIn;
+    return this.isAll ? conversations + documents + records + projects - changed : changed;
   }
 
   #since() {

@@ -19,6 +19,7 @@ const LABELS = [
   ["versions", (amount) => ngettext("other version", "other versions", amount)],
   ["documents", (amount) => ngettext("document", "documents", amount)],
   ["records", (amount) => ngettext("record", "records", amount)],
+  ["projects", (amount) => ngettext("project", "projects", amount)],
 ];
 
 /** Names and numbers; `counts` is `found` or `stored` of the import. */

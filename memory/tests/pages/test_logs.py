@@ -139,3 +139,21 @@ def test_what_can_be_no_day_of_a_log_is_not_there(client, day):
 def test_a_place_in_the_list_that_is_none_is_not_there(client):
     page_of(client, LOGS, status=404, before="soon")
     page_of(client, RECORDS, status=404, after="soon")
+
+
+def test_a_projects_journal_is_apart_and_keeps_its_project_in_every_link(client, alice):
+    documents.create(user=alice, day=DAY, content="Met Vera", now=NOW)
+    of_garden = f"{LOG}?project=Garden"
+    assert send(client, of_garden, text="Sown beans") == of_garden
+    page = page_of(client, LOG, project="Garden")
+    assert "Sown beans" in page and "Met Vera" not in page and ">Garden</span></h1>" in page
+    links = re.findall(r'class="button button-quiet button-small" href="([^"]*)"', page)
+    assert links == [f"{LOG}{doing}/?project=Garden" for doing in ("edit", "history", "move", "delete")]
+    page = page_of(client, LOGS, project="Garden")
+    assert f'href="{of_garden}"' in page and "Sown beans" in page and "Met Vera" not in page
+    assert 'name="project" value="Garden"' in page
+    assert client.get(LOGS, {"project": "Garden", "date": "2026-03-02"})["Location"].endswith("03-02/?project=Garden")
+    page = page_of(client, DELETE, project="Garden")
+    assert f'href="{of_garden}"' in page
+    assert send(client, f"{DELETE}?project=Garden", state=state_on(page)) == f"{LOGS}?project=Garden"
+    assert documents.exists(user=alice, day=DAY) and not documents.exists(user=alice, day=DAY, project="Garden")

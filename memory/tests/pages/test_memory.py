@@ -120,3 +120,53 @@ def test_markup_in_a_document_stays_text(client, alice):
     page = page_of(client, LOG)
     assert "<script>alert" not in page
     assert "<img src=x" not in page
+
+
+# -- A project's own --------------------------------------------------------------------------------------------------
+
+OF_GARDEN = f"{MEMORY}?project=Garden"
+
+
+def test_the_page_says_whose_memory_it_is_and_writes_that_one(client, alice):
+    documents.create(user=alice, day=None, content="- No nuts", now=NOW)
+    page = page_of(client, MEMORY, project="Garden")
+    assert "<title>MEMORY.md · Garden · Recollect</title>" in page
+    assert '<h1>MEMORY.md <span class="chip chip-project" dir="auto">Garden</span></h1>' in page
+    assert text_on(page) == "" and f'action="{EDIT_MEMORY}?project=Garden"' in page
+    assert send(client, f"{EDIT_MEMORY}?project=Garden", content="- Clay soil", state=state_on(page)) == OF_GARDEN
+    page = page_of(client, MEMORY, project="Garden")
+    assert "Clay soil" in page and "No nuts" not in page
+    assert f'href="{MEMORY}history/?project=Garden"' in page
+    assert content_of(alice) == "- No nuts"
+
+
+def test_the_general_memory_leads_to_those_of_projects(client, alice):
+    documents.create(user=alice, day=None, content="- No nuts", now=NOW)
+    documents.create(user=alice, day=None, project="<b>", content="- Clay soil", now=NOW)
+    page = page_of(client, MEMORY)
+    assert f'href="{MEMORY}?project=%3Cb%3E"' in page and "MEMORY.md of &lt;b&gt;" in page and "<b>" not in page
+    assert "<h1>MEMORY.md</h1>" in page
+
+
+def test_a_conflict_in_a_projects_memory_stays_there(client, alice):
+    documents.create(user=alice, day=None, project="Garden", content="- Clay", now=NOW)
+    state = state_on(page_of(client, EDIT_MEMORY, project="Garden"))
+    documents.append(user=alice, day=None, project="Garden", text="- Beans", now=NOW)
+    page = send(client, f"{EDIT_MEMORY}?project=Garden", status=409, content="- Sand", state=state)
+    assert "- Clay" in page and f'action="{EDIT_MEMORY}?project=Garden"' in page
+
+
+def test_an_earlier_version_of_a_projects_memory_comes_back(client, alice):
+    documents.create(user=alice, day=None, project="Garden", content="- Clay", now=NOW)
+    documents.replace(user=alice, day=None, project="Garden", content="- Sand", expected=None, now=NOW)
+    history = f"{MEMORY}history/"
+    page = page_of(client, history, project="Garden")
+    assert 'href="?project=Garden&amp;version=1"' in page
+    page = page_of(client, history, project="Garden", version="1")
+    assert send(client, f"{history}?project=Garden&version=1", state=state_on(page)) == OF_GARDEN
+    assert documents.read(user=alice, day=None, project="Garden").content == "- Clay"
+
+
+@pytest.mark.parametrize("project", ["x" * 201, "\0"])
+def test_what_can_be_no_project_has_no_memory(client, alice, project):
+    page_of(client, MEMORY, status=404, project=project)

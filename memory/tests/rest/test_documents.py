@@ -30,7 +30,7 @@ def test_a_first_write_makes_the_document(api, url):
     assert found.json() == made.json()
     assert found.headers["ETag"] == made.headers["ETag"]
     body = found.json()
-    assert body.keys() == {"date", "content", "version", "created_at", "updated_at"}
+    assert body.keys() == {"date", "project", "content", "version", "created_at", "updated_at"}
     assert (body["date"], body["content"], body["version"]) == (None if url == MEMORY else "2026-03-01", "# Me\n🐈", 1)
     assert body["created_at"].endswith("Z")
 
@@ -269,3 +269,39 @@ def test_the_openapi_document_has_every_path_with_its_problems(api):
         assert "application/problem+json" in write["responses"]["428"]["content"]
         assert paths[url + "append/"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"412", "428"}.isdisjoint(paths["/api/v1/intake/chat"]["post"]["responses"])
+
+
+@BOTH
+def test_a_project_has_documents_of_its_own(api, url):
+    general, garden = put(api, url, "general"), put(api, f"{url}?project=Garden", "# Beds")
+    assert (general.status_code, garden.status_code) == (201, 201)
+    assert (general.json()["project"], garden.json()["project"]) == ("", "Garden")
+    send(api.post, f"{url}append/?project=Garden", {"text": "- Beans"})
+    assert api.get(f"{url}?project=Garden").json()["content"] == "# Beds\n- Beans\n"
+    assert api.get(url).json()["content"] == "general"
+    assert_problem(api.get(f"{url}?project=House"), 404, "not_found")
+    etag = api.get(f"{url}?project=Garden").headers["ETag"]
+    assert api.delete(f"{url}?project=Garden", headers={"If-Match": etag}).status_code == 204
+    assert api.get(url).json()["content"] == "general"
+
+
+def test_the_logs_of_a_project_are_listed_and_taken_back_apart(api):
+    send(api.post, f"{LOG}append/?project=Garden", {"text": "Sown"})
+    send(api.post, f"{LOG}append/?project=Garden", {"text": "Watered"})
+    assert api.get(LOGS).json()["logs"] == []
+    assert [each["date"] for each in api.get(LOGS, {"project": "Garden"}).json()["logs"]] == ["2026-03-01"]
+    assert_problem(send(api.post, f"{LOG}take-back/", {"text": "Watered"}), 412, "conflict")
+    assert send(api.post, f"{LOG}take-back/?project=Garden", {"text": "Watered"}).json()["content"] == "Sown\n"
+
+
+@pytest.mark.parametrize("project", ["x" * 201, "%00", "-Garden"])
+def test_what_can_be_no_project_is_refused(api, project):
+    for url in (f"{MEMORY}?project={project}", f"{LOGS}?project={project}"):
+        assert_problem(api.get(url), 400, "validation_error", "project")
+
+
+def test_the_page_about_a_person_is_of_no_project(api):
+    about = "/api/v1/memory/documents/about/?project=Garden"
+    for answer in (api.get(about), put(api, about, "Me")):
+        problem = assert_problem(answer, 400, "validation_error", "project")
+        assert problem["errors"] == {"project": ["The page about you belongs to no project."]}

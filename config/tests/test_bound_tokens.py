@@ -1,0 +1,337 @@
+"""Tokens that are bound to a project, at every endpoint: REST, MCP and streams show and change nothing of another one."""
+
+from datetime import date
+from types import SimpleNamespace
+
+import pytest
+from django.conf import settings
+from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
+
+from agent_tools import registry
+from agent_tools.authentication import create_token
+from agent_tools.models import TokenScope
+from agent_tools.tests.callers import call, client_of
+from agent_tools.tests.mcp_messages import post
+from config.tests.endpoints import house
+from config.tests.endpoints.matrix import WithToken, path_of, undone
+from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP_TOOLS, TOOLS, Does
+from core.errors import InvalidInput
+from core.isolation import acting
+from core.isolation.acting import ActingAsAnother, Caller, acting_as, bound_to
+from core.isolation.checks import personal_models
+from core.isolation.policies import BOUND, USER
+from intake.models import Conversation, Project, Turn
+from intake.tests.factories import NOW, a_person, a_turn
+from memory.models import MemoryDocument, MemoryRecord
+from memory.search import chat_history
+from testing.examiner import as_the_application
+
+pytestmark = pytest.mark.django_db
+
+WORD, ELSEWHERE = "rumpelstiltskin", "Elsewhere"
+SCOPES = [TokenScope.SEARCH, TokenScope.WRITE, TokenScope.CHAT, TokenScope.CAPTURE]
+API = {route: endpoint for route, endpoint in ENDPOINTS.items() if route.startswith("api/v1/")}
+
+
+@pytest.fixture
+def alice(monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    return house.move_in("alice", WORD, day=date(2026, 2, 3))
+
+
+class Bound(WithToken):
+    """The person's own agent, bound to one of their projects."""
+
+    def __init__(self, resident, project):
+        super().__init__(resident)
+        made = create_token(user=resident.user, scopes=SCOPES, project=project, is_bound=True)
+        self._secret = made.secret
+
+
+def rows_of(resident):
+    """Every row of theirs, as text."""
+    found = {}
+    for model in personal_models():
+        with connection.cursor() as cursor:
+            table = model._meta.db_table
+            cursor.execute(f"SELECT t::text FROM {table} t WHERE user_id = %s", [resident.user.pk])
+            found[table] = {row for (row,) in cursor.fetchall()}
+    return found
+
+
+# Rows that a write adds to whatever it is about: counted, noted, or of the index.
+BESIDE_TEXTS = {"intake_activity", "imports", "imported_items", "memory_maps", "pending_terms"}
+
+
+def walk(alice, who, *, methods=("GET", "POST", "PUT", "PATCH", "DELETE")):
+    """What leaks or breaks, and where the answer was a success that shows the word."""
+    wrong, shown = [], set()
+    for endpoint in API.values():
+        for method in methods:
+            for probe in endpoint.probes.get(method, []):
+                if probe.is_streamed:
+                    continue
+                before = rows_of(alice) if method != "GET" else {}
+                with undone():
+                    answer = who.ask(method, path_of(endpoint, alice), probe, alice.things.fill)
+                    after = rows_of(alice) if method != "GET" else {}
+                name = f"{method} /{endpoint.route} {probe.query or probe.body or ''}"
+                sent = str(alice.things.fill([probe.query, probe.form or {}, probe.body or {}]))
+                if WORD in str(answer).lower() and WORD not in sent:
+                    shown.add(name)
+                if answer.status >= 500:
+                    wrong.append(f"{name} broke: {answer}")
+                lost = {t: rows - after[t] for t, rows in before.items() if t not in BESIDE_TEXTS and rows - after[t]}
+                if lost:
+                    wrong.append(f"{name} changed {lost}")
+    return wrong, shown
+
+
+def test_a_bound_token_learns_and_changes_nothing_of_another_project(alice):
+    wrong, shown = walk(alice, Bound(alice, ELSEWHERE))
+    assert (wrong, shown) == ([], set())
+
+
+def test_a_bound_token_sees_its_own_project_by_every_tool_and_endpoint_of_it(alice):
+    _, shown = walk(alice, Bound(alice, alice.things.project), methods=("GET", "POST"))
+    for tool in ("search_chat_history", "search_history", "search_memory", "get_context", "get_conversation"):
+        assert [name for name in shown if f"/tools/{tool}/" in name], (tool, sorted(shown))
+    assert [name for name in shown if name.startswith("GET /api/v1/conversations/<str:conversation_id>/ ")]
+    assert [name for name in shown if name.startswith("GET /api/v1/memory/records/<str:record_id>/ ")]
+
+
+@pytest.fixture
+def no_filters(monkeypatch):
+    """The application forgets that the caller is bound, and tells the database alone."""
+    monkeypatch.setattr(registry, "in_project", lambda requested, user: requested)
+    monkeypatch.setattr(chat_history, "limited", lambda scope, **_: scope)
+
+
+def without_the_project(table, condition):
+    return f"id = {USER}" if table == "users" else f"user_id = {USER}"
+
+
+@pytest.fixture
+def no_policies(alice):
+    """The policies of bound callers ask for the user alone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for table, (condition, _) in BOUND.items():
+            cursor.execute(f"ALTER POLICY bound ON {table} USING ({without_the_project(table, condition)})")
+
+
+def test_with_the_applications_filters_gone_the_policies_keep_to_the_project(alice, no_filters):
+    _, shown = walk(alice, Bound(alice, ELSEWHERE), methods=("GET", "POST"))
+    assert shown == set()
+
+
+def test_with_the_condition_of_the_policies_gone_the_endpoints_stand_open(alice, no_policies):
+    _, shown = walk(alice, Bound(alice, ELSEWHERE), methods=("GET",))
+    assert {name.split(" ")[1] for name in shown} >= {
+        "/api/v1/conversations/",
+        "/api/v1/conversations/<str:conversation_id>/",
+        "/api/v1/memory/records/<str:record_id>/",
+    }
+
+
+def test_every_personal_table_is_empty_for_a_caller_bound_to_an_empty_project(alice):
+    shown = {}
+    with as_the_application(), bound_to(ELSEWHERE), acting_as(alice.user):
+        for model in personal_models():
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT count(*) FROM {model._meta.db_table}")
+                shown[model._meta.db_table] = cursor.fetchone()[0]
+    # They hold no text: `core.isolation.policies` says why.
+    allowed = {table for table, (condition, _) in BOUND.items() if condition == f"user_id = {USER}"}
+    assert {table for table, count in shown.items() if count} <= allowed
+    assert shown["intake_conversations"] == shown["memory_records"] == shown["intake_chat_preferences"] == 0
+
+
+def test_the_database_refuses_a_bound_caller_to_write_into_another_project(alice):
+    def refused(work):
+        with pytest.raises(DatabaseError, match=r"row-level security|permission denied"), transaction.atomic():
+            work()
+
+    with as_the_application(), bound_to(alice.things.project), acting_as(alice.user):
+        mine = Conversation.objects.get()
+        refused(lambda: Conversation.objects.create(user=alice.user, project=ELSEWHERE))
+        refused(lambda: Conversation.objects.filter(pk=mine.pk).update(project=""))
+        refused(lambda: MemoryRecord.objects.create(user=alice.user, content="x", type="note"))
+        refused(lambda: MemoryDocument.objects.create(user=alice.user, kind="memory", project=ELSEWHERE))
+        refused(lambda: Conversation.objects.all()._raw_delete(connection.alias))
+        refused(lambda: Project.objects.update(name=ELSEWHERE))
+
+
+def test_what_a_bound_token_saves_belongs_to_its_project_and_no_other_can_be_named(alice):
+    client = client_of(alice.user, scopes=SCOPES, project="House", is_bound=True)
+    assert call(client, "save_memory", {"content": "We use oak"}).status_code == 200
+    assert call(client, "append_daily_log", {"text": "Oak arrived"}).status_code == 200
+    assert MemoryRecord.objects.get(content="We use oak").project_id == "House"
+    assert MemoryDocument.objects.get(content__contains="Oak arrived").project == "House"
+    for tool, body in {
+        "save_memory": {"content": "Other", "project_id": "Other"},
+        "search_history": {"query": "oak", "project": "-House"},
+        "search_memory": {"query": "oak", "project_id": "Other"},
+        "append_daily_log": {"text": "Other", "project": "Other"},
+    }.items():
+        refused = call(client, tool, body)
+        assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope"), tool
+    assert refused.json()["detail"] == "This token is bound to another project."
+
+
+def test_a_kept_answer_is_told_to_no_token_of_another_project(alice):
+    body, key = {"content": "We use oak"}, {"Idempotency-Key": "one"}
+    inside = client_of(alice.user, scopes=SCOPES, project="House", is_bound=True)
+    other = client_of(alice.user, scopes=SCOPES, project=ELSEWHERE, is_bound=True)
+    first = call(inside, "save_memory", body, **key).json()
+    again = call(inside, "save_memory", body, **key)
+    assert (again.json(), again["Idempotency-Replayed"]) == (first, "true")
+    assert call(other, "save_memory", body, **key).json()["record"]["id"] != first["record"]["id"]
+    assert set(MemoryRecord.objects.filter(content="We use oak").values_list("project_id", flat=True)) == {
+        "House",
+        ELSEWHERE,
+    }
+
+
+def append(client, session, **more):
+    body = {
+        "product": "claude-code",
+        "session": session,
+        "turns": [{"uuid": "u1", "saidAt": "2026-02-03T10:00:00Z", "user": "Hello", "answer": "Hi"}],
+        **more,
+    }
+    return client.post("/api/v1/sessions/append/", body, content_type="application/json")
+
+
+def test_a_bound_hook_appends_to_its_project_and_to_no_session_of_another(alice):
+    Project.objects.create(user=alice.user, name="House", labels=["me/house"])
+    bound = client_of(alice.user, scopes=[TokenScope.CAPTURE], project="House", is_bound=True)
+    assert append(bound, "s1").json() == {"stored": 1, "here": 0}
+    assert append(bound, "s2", project="https://git.example/me/house.git", cwd="/home/me/house").status_code == 200
+    assert set(Conversation.objects.filter(source="claude-code").values_list("project", flat=True)) == {"House"}
+    assert append(bound, "s3", project="me/other").status_code == 403
+    unbound = client_of(alice.user, scopes=[TokenScope.CAPTURE])
+    append(unbound, "s4", project="me/other")
+    assert append(bound, "s4").status_code == 403
+    a_turn(alice.user, "Elsewhere")
+    Conversation.objects.filter(title="Elsewhere").update(source="claude-code", external_id="s5")
+    assert append(bound, "s5").status_code == 403
+    assert Turn.objects.filter(user_message="Hello").count() == 3
+
+
+def test_endpoints_about_more_than_a_project_refuse_a_bound_token_with_a_sentence(alice):
+    client = client_of(alice.user, scopes=SCOPES, project=alice.things.project, is_bound=True)
+    for path in ("memory/timeline/", "memory/map/", "imports/", "projects/", "account/export/", "tokens/"):
+        refused = client.get(f"/api/v1/{path}")
+        assert refused.status_code == 403, path
+        assert refused.json()["detail"] == "This token is bound to a project, and this is not about one project."
+    assert client.delete(f"/api/v1/conversations/{alice.things.conversation}/").status_code == 403
+
+
+def test_a_request_after_one_of_a_bound_token_is_not_bound(alice):
+    client = client_of(alice.user, scopes=SCOPES, project=ELSEWHERE, is_bound=True)
+    assert client.get("/api/v1/conversations/").json() == {"conversations": []}
+    assert acting.binding_of(None) == ""
+    assert client_of(alice.user).get("/api/v1/conversations/").json()["conversations"]
+
+
+def test_acting_with_another_binding_meanwhile_is_refused(alice):
+    user = alice.user
+    with acting_as(user):
+        with pytest.raises(ActingAsAnother), bound_to("House"), acting_as(user):
+            pytest.fail("it went on")
+        with pytest.raises(ActingAsAnother), acting_as(Caller(user_id=user.pk, bound_to="House")):
+            pytest.fail("it went on")
+    with bound_to("House"), acting_as(user):
+        with acting_as(Caller(user_id=user.pk)):
+            assert not Turn.objects.exists()
+        with pytest.raises(ActingAsAnother), bound_to(ELSEWHERE), acting_as(user):
+            pytest.fail("it went on")
+
+
+def test_a_binding_ends_with_its_transaction_and_sums_count_everything(alice):
+    with bound_to(ELSEWHERE), acting_as(alice.user):
+        assert not Turn.objects.exists()
+        with acting.counting():
+            assert Turn.objects.count() > 1
+        assert not Turn.objects.exists()
+    with acting_as(alice.user):
+        assert Turn.objects.count() > 1
+
+
+def test_a_token_is_bound_only_to_a_project_and_without_scopes_that_reach_further(alice):
+    for options, field in (
+        ({"project": ""}, "project"),
+        ({"project": "House", "scopes": [TokenScope.DELETE]}, "scopes"),
+        ({"project": "House", "scopes": [TokenScope.IMPORT]}, "scopes"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            create_token(user=alice.user, is_bound=True, **options)
+        assert refused.value.errors.keys() == {field}
+
+
+def test_a_database_without_the_policies_binds_no_token(alice):
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("DROP POLICY bound ON intake_conversations")
+    with pytest.raises(InvalidInput, match="create_roles") as refused:
+        create_token(user=alice.user, is_bound=True, project="House")
+    assert refused.value.errors.keys() == {"bound"}
+
+
+def test_a_person_without_a_binding_acts_by_the_web_role_and_its_one_equality():
+    bob = a_person("bob@example.com")
+    with acting_as(bob), connection.cursor() as cursor:
+        cursor.execute("SELECT current_user, current_setting('app.project', true)")
+        assert cursor.fetchone() == (settings.DATABASE_ROLES.web, "")
+    with bound_to("House"), acting_as(bob), connection.cursor() as cursor:
+        cursor.execute("SELECT current_user, current_setting('app.project', true)")
+        assert cursor.fetchone() == (settings.DATABASE_ROLES.bound, "House")
+
+
+# -- MCP and streams, by the served application ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(server, monkeypatch, transactional_db):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    return SimpleNamespace(address=server, alice=house.move_in("alice", WORD, day=date(2026, 2, 3)))
+
+
+def mcp_told(served, project):
+    secret = create_token(user=served.alice.user, scopes=SCOPES, project=project, is_bound=True).secret
+    for name, probes in {**TOOLS, **MCP_TOOLS}.items():
+        for probe in probes:
+            arguments = served.alice.things.fill(probe.body)
+            if probe.does is Does.SHOWS:
+                yield name, post(served.address, secret, CALL, {"name": name, "arguments": arguments}).text.lower()
+
+
+def test_over_mcp_a_bound_token_is_shown_its_project_and_no_other(served):
+    assert [(name, text) for name, text in mcp_told(served, ELSEWHERE) if WORD in text] == []
+    shown = {name for name, text in mcp_told(served, served.alice.things.project) if WORD in text}
+    assert shown >= {"search_chat_history", "search_history", "get_conversation", "search_memory", "search", "fetch"}
+
+
+def test_streams_of_a_bound_token_are_of_its_project(served, new_client):
+    things, client = served.alice.things, new_client()
+    headers = {}
+    for project in (ELSEWHERE, things.project):
+        made = create_token(user=served.alice.user, scopes=SCOPES, project=project, is_bound=True)
+        headers[project] = {"Authorization": f"Bearer {made.secret}"}
+    path = f"/api/v1/intake/turns/{things.turn_id}"
+    assert client.get(f"{path}/events", headers=headers[ELSEWHERE]).status_code == 404
+    assert client.post(f"{path}/stop", headers=headers[ELSEWHERE]).status_code == 404
+    assert WORD in client.get(f"{path}/events", headers=headers[things.project]).text
+    said = {"message": house.TOPIC, "conversation_id": things.conversation}
+    assert client.post("/api/v1/intake/chat", json=said, headers=headers[ELSEWHERE]).status_code == 404
+    begun = client.post("/api/v1/intake/chat", json={"message": house.TOPIC}, headers=headers[ELSEWHERE])
+    assert begun.status_code == 200 and WORD not in begun.text.lower(), begun.text
+    assert Conversation.objects.get(project=ELSEWHERE).turns.get().status == Turn.Status.COMPLETE
+    assert client.get("/api/v1/intake/events", headers=headers[ELSEWHERE]).status_code == 403
+    inside = client.post("/api/v1/intake/chat", json={"message": house.TOPIC}, headers=headers[things.project])
+    assert WORD in inside.text.lower(), inside.text
+    one = f"/api/v1/conversations/{things.conversation}/export/"
+    assert client.get(one, headers=headers[ELSEWHERE]).status_code == 404
+    assert WORD in client.get(one, headers=headers[things.project]).text
