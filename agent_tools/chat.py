@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # The argument by which a search leaves a conversation out.
 OWN_SESSION = "excludeSession"
+# Arguments that the chat's model does not see. Its person is there to ask, so it need not propose.
+NOT_OF_THE_CHAT = frozenset({OWN_SESSION, "propose"})
 # The characters of all texts of one result together: some 6,000 tokens, so that a model has room for several.
 CHARACTERS = 24_000
 
@@ -111,8 +113,8 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
 
 
 def _schema(tool: Tool[Any, Any]) -> dict[str, Any]:
-    """The input without what the chat adds by itself."""
-    schema: dict[str, Any] = schema_without(tool.input_schema, frozenset({OWN_SESSION}))
+    """The input without what the chat adds by itself, and without what is for agents."""
+    schema: dict[str, Any] = schema_without(tool.input_schema, NOT_OF_THE_CHAT)
     return schema
 
 

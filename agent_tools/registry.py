@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
@@ -118,11 +118,9 @@ class Tool(Generic[AnyInput, AnyOutput]):
         if user is not None and binding_of(user):
             requested = in_project(requested, user)
         TOOL_CALLS.labels(self.name, str(getattr(requested, "mode", ""))).inc()
-        if self.acts_itself:
-            return self.run(requested, user)
-        if self.is_read_only:
+        if self.is_read_only and not self.acts_itself:
             return read_as(user or NOBODY, lambda: self.run(requested, user))
-        with acting_as(user or NOBODY):
+        with nullcontext() if self.acts_itself else acting_as(user or NOBODY):
             output = self.run(requested, user)
         return output if may_read or self.for_writers is None else self.for_writers(requested, output)
 

@@ -54,7 +54,7 @@ def refuse_in_transaction(name: str) -> None:
     error, because the answer is worth more.
     """
     # The process of `make up` has no settings, and so no database of Django's.
-    if not settings.configured or not _is_in_transaction():
+    if not settings.configured or not is_in_transaction():
         return
     sentence = f"{name} is called inside a database transaction, which keeps a connection from everybody else"
     if settings.REFUSES_CALLS_IN_TRANSACTIONS:
@@ -62,7 +62,7 @@ def refuse_in_transaction(name: str) -> None:
     logger.error(sentence, stack_info=True)
 
 
-def _is_in_transaction() -> bool:
+def is_in_transaction() -> bool:
     """A test in a transaction of its own marks the connection; there only a transaction of `acting_as` counts."""
     database = connections[DEFAULT_DB_ALIAS]
     if getattr(database, "acting", None) is not None:

@@ -16,7 +16,7 @@ from intake.chats.projects import label_changed
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
-from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.models import Corpus, MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import Place
 
 
@@ -103,12 +103,15 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
 def move_label(user: User, old: str, new: str, deletes: bool, **kwargs: Any) -> None:
     """The records and documents of a project follow its new name, or go with it."""
     mine, documents_of = MemoryRecord.objects.for_user(user), MemoryDocument.objects.for_user(user)
+    proposed = Proposal.objects.for_user(user).filter(project_id=old)
     if not deletes:
         mine.filter(project_id=old).update(project_id=new)
+        proposed.update(project_id=new)
         documents.move_label(user=user, old=old, new=new, now=timezone.now())
         return
     gone = mine.filter(project_id=old).delete()[1].get(MemoryRecord._meta.label, 0)
     gone += documents_of.filter(project=old).delete()[1].get(MemoryDocument._meta.label, 0)
+    proposed.delete()
     if gone:
         activity.note(user, Activity.MEMORY_DELETED, count=gone)
 

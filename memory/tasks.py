@@ -27,7 +27,7 @@ from intake.chats import arranging, deleting
 from intake.chats.running import close_abandoned_turns as close_turns
 from intake.models import User
 from intake.models.sessions import Session
-from memory import index
+from memory import ended_chats, index
 from memory.backends.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 from memory.index import attachments as read_files
 from memory.index import segments, vectors
@@ -223,6 +223,14 @@ def remove_old_turns() -> None:
 def _remove_old_turns() -> None:
     if deleting.remove_old_turns(now=timezone.now()):
         remove_old_turns.apply_async(retry=False)
+
+
+@shared_task(name="memory.read_ended_chats")
+def read_ended_chats() -> None:
+    """In the same worker, which may read chats as each user. Imports take turns with its chats."""
+    now = timezone.now()
+    if ended_chats.read_due(now=now, until=now + timedelta(seconds=TASK_SECONDS)):
+        read_ended_chats.apply_async(retry=False)
 
 
 @shared_task(name="memory.remove_expired_sessions")

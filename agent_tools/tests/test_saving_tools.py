@@ -11,9 +11,10 @@ from agent_tools.models import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
+from core.isolation.acting import acting_as
 from intake.tests.factories import a_person
-from memory import documents, index
-from memory.models import MemoryDocument, MemoryRecord
+from memory import documents, index, proposals
+from memory.models import MemoryDocument, MemoryRecord, Proposal
 
 pytestmark = pytest.mark.django_db
 
@@ -275,3 +276,43 @@ def test_lines_go_to_the_log_of_a_project_only_if_it_is_named(api, alice):
     assert (read.id, read.content) == (UUID(first["documentId"]), "Sown\n")
     refused = call(api, "append_daily_log", {"text": "x", "project": "x" * 201})
     assert refused.status_code == 400 and "project" in refused.json()["errors"]
+
+
+# -- Proposals: the person decides ---------------------------------------------------------------------------------------
+
+
+def test_what_is_proposed_is_no_record_until_the_person_accepts_it(api, alice):
+    answer = save(api, propose=True, type="decision", project_id="house").json()
+    found = Proposal.objects.for_user(alice).get()
+    assert (answer["proposed"], answer["record"]["id"], found.state) == (True, str(found.pk), "waiting")
+    assert not MemoryRecord.objects.exists()
+    index.embed_pending()
+    assert call(api, "search_memory", {"query": "oak worktop"}).json()["results"] == []
+
+
+def test_an_agent_is_told_when_the_person_refused_the_same_before(api, alice):
+    save(api, propose=True)
+    Proposal.objects.update(state="rejected")
+    refused = save(api, "the worktop is OAK", propose=True)
+    assert (refused.status_code, refused.json()["errors"]["content"]) == (400, [proposals.REFUSED])
+    with_key = save(api, propose=True, headers={"Idempotency-Key": "k"})
+    assert (with_key.status_code, Proposal.objects.count()) == (400, 1)
+
+
+def test_a_proposal_has_no_tags_and_no_days(api):
+    for name, value in (("tags", ["x"]), ("validFrom", "2026-01-01"), ("done", True)):
+        refused = save(api, propose=True, **{name: value})
+        assert (refused.status_code, list(refused.json()["errors"])) == (400, [name])
+    assert not Proposal.objects.exists()
+
+
+def test_a_proposal_of_a_chat_is_withdrawn_by_its_undo_unless_it_is_decided(api, alice):
+    output = registry.get("save_memory").call({"content": "The worktop is oak", "propose": True}, user=alice)
+    tool = registry.get("save_memory")
+    requested = tool.read({"content": "The worktop is oak", "propose": True})
+    stored = tool.kept(requested, output)
+    assert "oak" in stored.text
+    with acting_as(alice):
+        tool.undo(requested, stored.place, alice, datetime.now(UTC))
+        tool.undo(requested, stored.place, alice, datetime.now(UTC))
+    assert not Proposal.objects.exists()

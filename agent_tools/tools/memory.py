@@ -27,13 +27,14 @@ from agent_tools.tools.wording import (
     past_in_words,
 )
 from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
+from core.isolation.acting import acting_as
 from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
 from intake.chats.projects import label_of
 from intake.models import User
-from memory import documents, records
+from memory import documents, proposals, records
 from memory.backends.embedders import EmbedderError
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
@@ -61,6 +62,9 @@ NO_MATCHES_IN_WORDS = "No matching memories found."
 # The part of a record in the list; the results have the complete record.
 EXCERPT_LENGTH = 500
 SAME_TEXT = _("The record to replace has this very text.")
+# Fields that a proposal does not have, by their names as clients send them.
+NOT_PROPOSED = {"tags": "tags", "valid_from": "validFrom", "valid_until": "validUntil", "done": "done"}
+NOT_WITH_PROPOSE = _("A proposal has no such field: the person adds it when they keep it.")
 # Each item is a line.
 AN_ITEM = re.compile(r"(\d{1,2})\. ", re.ASCII)
 
@@ -260,6 +264,10 @@ class SaveMemoryInput(Input):
         bool | None,
         Field(description="Of a todo: whether it is done. With the text of a saved one, that one is marked."),
     ] = None
+    propose: Annotated[
+        bool | None,
+        Field(description="True: only propose it. The person keeps it or not; until then nothing finds it."),
+    ] = None
 
 
 class SaveMemoryOutput(Output):
@@ -272,6 +280,9 @@ class SaveMemoryOutput(Output):
     ] = None
     marked: Annotated[
         Literal["done", "open"] | None, Field(description="The new state of a saved to-do, if this call changed it.")
+    ] = None
+    proposed: Annotated[
+        bool | None, Field(description="True if it waits for the person's decision: `record` is the proposal.")
     ] = None
     text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
 
@@ -310,7 +321,29 @@ class AppendDailyLogOutput(Output):
 
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
+    """It acts as the user itself: a proposal is compared with the rejected ones, which asks the embedding model."""
     user = known(user)
+    if requested.propose:
+        return _proposed(requested, user)
+    with acting_as(user):
+        return _save(requested, user)
+
+
+def _proposed(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
+    """Raises `InvalidInput` for what a proposal does not have, and for what the person rejected before."""
+    if beside := [name for name in NOT_PROPOSED if getattr(requested, name) is not None]:
+        raise InvalidInput(errors={NOT_PROPOSED[name]: [NOT_WITH_PROPOSE] for name in beside})
+    draft = requested.model_dump(include={"content", "type", "project_id", "replaces"})
+    (found,) = proposals.propose(user=user, drafts=[draft], now=timezone.now())
+    if isinstance(found, str):
+        raise proposals.refuse(found)
+    fields = {"id", "type", "project_id", "content", "created_at", "replaces"}
+    record = RecordOutput(**found.model_dump(include=fields), tags=())
+    text = f"Proposed with the id {found.id}. The person decides whether it is kept."
+    return SaveMemoryOutput(record=record, proposed=True, text=text)
+
+
+def _save(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
     project_id = label_of(user=user, label=requested.project_id or "")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
     if same is not None and requested.replaces == same.id:
@@ -374,6 +407,8 @@ def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) 
 
 def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> SaveMemoryOutput:
     """Of a record that was there before, only the id and what the caller has written; nothing of one that is alike."""
+    if output.proposed:
+        return output
     if not output.already_saved:
         return output.model_copy(update={"nearly_same": None, "text": _saved(output.record, [])})
     own: dict[str, Any] = dict.fromkeys(("source_conversation", "source_turn", "done_at"))
@@ -383,6 +418,8 @@ def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> Sav
 
 
 def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall | None:
+    if output.proposed:
+        return StoredByCall(output.record.content, {"proposalId": str(output.record.id)})
     place: dict[str, Any] = {"recordId": str(output.record.id)}
     if output.marked is not None:
         return StoredByCall(output.record.content, {**place, "wasDone": output.marked == "open"})
@@ -391,6 +428,10 @@ def kept_record(requested: SaveMemoryInput, output: SaveMemoryOutput) -> StoredB
 
 def delete_record(requested: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
     """A record that was deleted elsewhere counts as undone. What the record replaced holds again."""
+    if "proposalId" in place:
+        with suppress(NotFound):
+            proposals.withdraw(user=user, proposal_id=UUID(place["proposalId"]))
+        return
     record_id = UUID(place["recordId"])
     with suppress(NotFound):
         if "wasDone" in place:
@@ -413,6 +454,8 @@ def take_back_lines(requested: AppendDailyLogInput, place: dict[str, Any], user:
 
 
 def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
+    if output.proposed:
+        return _("Proposed for you to keep")
     if output.marked is not None:
         return _("Marked as done") if output.marked == "done" else _("Marked as still open")
     if output.already_saved:
@@ -465,6 +508,7 @@ save_memory = Tool(
     input_model=SaveMemoryInput,
     output_model=SaveMemoryOutput,
     is_read_only=False,
+    acts_itself=True,
     run=save,
     in_text=frozenset({"text", "type", "project_id", "tags", "content"}),
     summarise=_say_record,

@@ -111,6 +111,12 @@ CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 # Whether the model writes a chat's title after its first answer; each user can turn it off.
 CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
+# The tokens in a day by which a model reads the ended chats of a user who agreed, and proposes what to remember. 0
+# turns it off for everybody.
+PROPOSAL_TOKENS_A_DAY = max(0, env.int("PROPOSAL_TOKENS_A_DAY", default=60_000))
+# The tokens of one such reading at most; at least 3,500. A longer chat is read in several.
+PROPOSAL_TOKENS = max(3_500, env.int("PROPOSAL_TOKENS", default=6_000))
+
 # A turn without a sign of life for this time has lost its web process. If Redis shows that its lease has expired, it is
 # closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
@@ -141,6 +147,7 @@ CELERY_TASK_ROUTES = {
     "imports.*": {"queue": "imports"},
     "memory.remove_old_turns": {"queue": "people"},
     "memory.remove_expired_sessions": {"queue": "people"},
+    "memory.read_ended_chats": {"queue": "people"},
     # Whatever may take long, or may wait: the worker that embeds does nothing else.
     "memory.draw_maps": {"queue": "housekeeping"},
     "memory.read_attachments": {"queue": "housekeeping"},
@@ -178,6 +185,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3600,
         "options": {"expires": 3600},
     },
+    "read-ended-chats": {"task": "memory.read_ended_chats", "schedule": 60, "options": {"expires": 60}},
     "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},

@@ -27,7 +27,7 @@ from intake.chats.tree import conversation_path
 from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Project, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import documents, index, records
+from memory import documents, index, proposals, records
 from memory.backends.embedders import get_embedder
 from memory.index import segments, vectors
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
@@ -77,6 +77,7 @@ def rows_everywhere(*users):
             documents.replace(user=user, day=None, content=f"I was {SECRET}", expected=None, now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+            proposals.propose(user=user, drafts=[{"content": f"Call them {SECRET}"}], now=NOW)
             ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
             Project.objects.create(user=user, name=SECRET)
         activity.note(user, Activity.LOGGED_IN)

@@ -25,7 +25,7 @@ from intake.models import Activity, Attachment, Conversation, Session, Turn, Use
 from intake.models.activity import ActivityEntry
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
-from memory import index
+from memory import ended_chats, index
 from memory.index import attachments as read_files
 from memory.index import segments
 from memory.models import DeletedText, Embedding, IndexedText, VectorBlock
@@ -175,6 +175,19 @@ def remove_expired_sessions(monkeypatch):
     return failing, None, lambda: not Session.objects.exists()
 
 
+def read_ended_chats(monkeypatch):
+    monkeypatch.setattr(configured, "LLM_MODEL", "scripted")
+    users = [a_person(f"{n}@example.com") for n in range(2)]
+    User.objects.update(proposes_since=LONG_AGO)
+    for user in users:
+        turn = a_turn(user, "The worktop is oak.")
+        Conversation.objects.filter(pk=turn.conversation_id).update(last_active_at=NOW)
+    monkeypatch.setattr(ended_chats, "ask_model", lambda *_: ("{}", 1, 1))
+    failing = Failing(monkeypatch, ended_chats, "read_next", lambda user: user.pk == users[0].pk)
+    is_read = [lambda user=user: Conversation.objects.get(user=user).read_up_to == 1 for user in users]
+    return failing, is_read[1], is_read[0]
+
+
 def remove_old_activity(monkeypatch):
     activity.note(a_person(), Activity.CHAT_DELETED)
     ActivityEntry.objects.update(at=LONG_AGO)
@@ -240,11 +253,17 @@ CASES = {
     "memory.remove_old_turns": remove_old_turns,
     "memory.remove_old_activity": remove_old_activity,
     "memory.remove_expired_sessions": remove_expired_sessions,
+    "memory.read_ended_chats": read_ended_chats,
     "imports.sweep": sweep_imports,
     "agent_tools.sweep_oauth": sweep_oauth,
     "memory.close_abandoned_turns": close_abandoned_turns,
 }
-AS_THE_WEB_ROLE = ("imports.sweep", "memory.remove_old_turns", "memory.remove_expired_sessions")
+AS_THE_WEB_ROLE = (
+    "imports.sweep",
+    "memory.remove_old_turns",
+    "memory.remove_expired_sessions",
+    "memory.read_ended_chats",
+)
 
 
 @pytest.fixture(autouse=True)

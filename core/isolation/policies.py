@@ -102,6 +102,7 @@ BOUND: dict[str, tuple[str, Rights]] = {
     "attachment_pieces": (f"{_MINE} AND sha256 IN ({_CONTENTS})", READ),
     "attachment_texts": (f"{_MINE} AND attachment_id IN ({_FILES})", READ),
     "memory_records": (f"{_MINE} AND project_id = {PROJECT}", _WRITE),
+    "memory_proposals": (f"{_MINE} AND project_id = {PROJECT}", _WRITE),
     "memory_documents": (f"{_MINE} AND project = {PROJECT}", _WRITE),
     "memory_document_versions": (f"{_MINE} AND document_id IN ({_DOCUMENTS})", EVERYTHING),
     "intake_projects": (f"{_MINE} AND name = {PROJECT}", READ),

@@ -434,6 +434,13 @@ class ChatOptions(Input):
     memory: Annotated[
         bool | None, Field(description="Whether the chat is answered with what the person said and kept elsewhere.")
     ] = None
+    proposes: Annotated[
+        bool | None,
+        Field(
+            description="Whether the chat is read once it has ended, for things to remember that are then proposed. "
+            "It takes effect for a person who agreed to that in their account; never for a temporary chat."
+        ),
+    ] = None
     temporary: Annotated[
         bool | None,
         Field(
@@ -452,6 +459,7 @@ class ChatOptions(Input):
             temperature=self.temperature,
             keeps_default_temperature="temperature" in self.model_fields_set and self.temperature is None,
             uses_memory=self.memory,
+            proposes=self.proposes,
             is_temporary=self.temporary,
         )
 

@@ -86,6 +86,7 @@ KINDS = (
     gettext_noop("memory records"),
     gettext_noop("pending terms"),
     gettext_noop("projects"),
+    gettext_noop("proposals"),
     gettext_noop("refresh tokens"),
     gettext_noop("sessions"),
     gettext_noop("social accounts"),

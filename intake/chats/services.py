@@ -78,6 +78,7 @@ class ChatChoices:
     temperature: float | None = None
     keeps_default_temperature: bool = False
     uses_memory: bool | None = None
+    proposes: bool | None = None
     is_temporary: bool | None = None
     project: str = ""
 
@@ -88,6 +89,7 @@ class ChatChoices:
             "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
             "temperature": self.temperature,
             "uses_memory": self.uses_memory,
+            "proposes": self.proposes,
         }
         requested = {name: value for name, value in requested.items() if value is not None}
         if self.keeps_default_temperature:

@@ -189,6 +189,7 @@ def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: date
             instructions=origin.instructions,
             temperature=origin.temperature,
             uses_memory=origin.uses_memory,
+            proposes=origin.proposes,
             started_at=now,
             last_active_at=now,
         )

@@ -95,6 +95,9 @@ class ChatPreferences(models.Model):
         models.CharField(max_length=32), blank=True, default=list, db_default=[]
     )
 
+    # The tokens of the readings of ended chats, by day (`memory.ended_chats`).
+    reading_tokens = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
+
     objects = OwnedQuerySet["ChatPreferences"].as_manager()
 
     class Meta:

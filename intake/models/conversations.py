@@ -95,6 +95,11 @@ class Conversation(models.Model):
     instructions = models.TextField(blank=True, default="", db_default="")
     temperature = models.FloatField(null=True, blank=True)
     uses_memory = models.BooleanField(default=True, db_default=True)
+    # Whether it is read for things worth keeping, once it has ended and if its user agreed (`User.proposes_since`).
+    proposes = models.BooleanField(default=True, db_default=True)
+    # The last turn that was read for that, and the tokens and outcome of all its readings (`memory.ended_chats`).
+    read_up_to = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    readings = models.JSONField(default=dict, db_default={}, editable=False)
     # The source of the title: a model's title replaces only that of the first line, and no title replaces a user's.
     titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 

@@ -87,6 +87,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     titles_by_model = models.BooleanField(
         "titles by the model", default=True, help_text="The language model makes a chat's title after its first answer."
     )
+    # Since when chats that have ended are read for things worth keeping (`memory.ended_chats`). NULL: never, unless the
+    # person says so. Here, so that a task finds those who agreed without acting as anybody.
+    proposes_since = models.DateTimeField(null=True, blank=True, editable=False)
     is_staff = models.BooleanField(
         "staff", default=False, help_text="May inspect embeddings in the admin, never chats."
     )
@@ -115,6 +118,9 @@ class User(AbstractBaseUser, PermissionsMixin):
         indexes = [
             models.Index(fields=["joined_at"], condition=models.Q(is_visitor=True), name="idx_users_visitors"),
             models.Index(fields=["retention_due_at"], name="idx_users_retention"),
+            models.Index(
+                fields=["proposes_since"], condition=models.Q(proposes_since__isnull=False), name="idx_users_proposing"
+            ),
         ]
 
     def __str__(self) -> str:

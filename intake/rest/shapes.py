@@ -50,6 +50,7 @@ class ConversationOutput(Output):
     instructions: str | None = None
     temperature: float | None = None
     memory: Annotated[bool, Field(description="Whether what was said and kept elsewhere is used.")] = True
+    proposes: Annotated[bool, Field(description="Whether things to remember may be proposed from it.")] = True
     expires_at: Annotated[
         datetime | None, Field(description="A temporary chat goes then, if it is not left before.")
     ] = None
@@ -227,6 +228,7 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "instructions": conversation.instructions or None,
         "temperature": conversation.temperature,
         "memory": conversation.uses_memory,
+        "proposes": conversation.proposes,
         "expires_at": conversation.expires_at,
     }
 

@@ -243,8 +243,11 @@ def titles(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
     form = TitlesForm(request.POST)
     if form.is_valid():
-        user.titles_by_model = form.cleaned_data["titles_by_model"]
-        user.save(update_fields=["titles_by_model"])
+        user.titles_by_model = form.cleaned_data.get("titles_by_model", user.titles_by_model)
+        # Chats that ended before are not read.
+        agreed_at = user.proposes_since or timezone.now()
+        user.proposes_since = agreed_at if form.cleaned_data.get("proposes") else None
+        user.save(update_fields=["titles_by_model", "proposes_since"])
     return _saved(request)
 
 
@@ -338,6 +341,7 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
             preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
         initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
         context["answers_form"] = AnswersForm(initial=initial, caller=caller_of(request))
-    if django_settings.CHAT_TITLES and not is_recall_mode():
-        context["titles_form"] = TitlesForm(initial={"titles_by_model": user.titles_by_model})
+    if not is_recall_mode():
+        chosen = {"titles_by_model": user.titles_by_model, "proposes": user.proposes_since is not None}
+        context["titles_form"] = TitlesForm(initial=chosen)
     return render(request, "intake/account.html", context)

@@ -159,9 +159,21 @@ class LanguageForm(forms.Form):
 
 
 class TitlesForm(forms.Form):
+    """What the chat's model may do besides answering, as far as this installation has it do that."""
+
     titles_by_model = forms.BooleanField(
         required=False, label=_("The language model makes a title after the first answer")
     )
+    proposes = forms.BooleanField(
+        required=False, label=_("The language model reads chats that have ended, and proposes what to remember")
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not settings.CHAT_TITLES:
+            del self.fields["titles_by_model"]
+        if not settings.PROPOSAL_TOKENS_A_DAY:
+            del self.fields["proposes"]
 
 
 class AnswersForm(forms.Form):

@@ -6,6 +6,7 @@ from memory.models.documents import (
     MemoryDocumentQuerySet,
     MemoryDocumentVersion,
     MemoryRecord,
+    Proposal,
 )
 from memory.models.embeddings import (
     Embedding,
@@ -32,6 +33,7 @@ __all__ = [
     "MemoryMap",
     "MemoryRecord",
     "PendingTerms",
+    "Proposal",
     "TellingWord",
     "TermBlock",
     "TermSegment",

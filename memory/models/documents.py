@@ -16,6 +16,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
+from pgvector.django import HalfVectorField
 
 from core.ids import uuid7
 from core.text import LONGEST_PROJECT
@@ -424,6 +425,53 @@ class MemoryRecord(models.Model):
                 fields=["user", "replaces"],
                 condition=Q(replaces__isnull=False),
                 name="memory_records_replaced_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+# --- What is proposed to the user, who keeps it or not; until then no search and no context has it ---
+
+MAX_PROPOSAL_LENGTH = 1_000
+MAX_QUOTE_LENGTH = 1_000
+WAITING, ACCEPTED, REJECTED, NEVER = "waiting", "accepted", "rejected", "never"
+PROPOSAL_STATES = (WAITING, ACCEPTED, REJECTED, NEVER)
+"""`never`: nothing about this is proposed again; `rejected`: not the same."""
+
+
+class Proposal(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    state = models.CharField(
+        max_length=8, default=WAITING, choices=[(state, state.capitalize()) for state in PROPOSAL_STATES]
+    )
+    content = models.TextField()
+    type = models.CharField(max_length=MAX_LABEL_LENGTH)
+    project_id = models.CharField(max_length=MAX_PROJECT_LENGTH, blank=True, default="")
+    # A migration creates the foreign key: it goes with its turn. An agent's has none.
+    source_conversation = models.UUIDField(null=True, blank=True, help_text="The chat it comes from.")
+    source_turn = models.PositiveIntegerField(null=True, blank=True, help_text="The turn of that chat.")
+    quote = models.TextField(blank=True, default="", help_text="The words of the person that say it.")
+    replaces = models.UUIDField(null=True, blank=True, help_text="The record that is no longer true.")
+    record = models.UUIDField(null=True, blank=True, help_text="The record that was made of it.")
+    # Of any size, as in `embeddings`: compared only with vectors of the same model.
+    vector = HalfVectorField(null=True, blank=True)
+    vector_model = models.CharField(max_length=200, blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    objects = OwnedQuerySet["Proposal"].as_manager()
+
+    class Meta:
+        db_table = "memory_proposals"
+        indexes = [
+            models.Index(fields=["user", "state", "created_at", "id"], name="idx_memory_proposals_state"),
+            models.Index(
+                fields=["user", "source_conversation", "source_turn"],
+                condition=Q(source_conversation__isnull=False),
+                name="idx_memory_proposals_source",
             ),
         ]
 

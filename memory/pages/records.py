@@ -3,32 +3,37 @@
 A record is written, edited, ticked, replaced, brought back and deleted here. A replaced one is shown struck through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from core.errors import Conflict, InvalidInput
 from core.ids import parse_id
-from core.text import first_line
+from core.text import first_line, gettext_noop, in_page_language
 from core.validation import Position, position_in_address
 from intake.accounts.identity import person_of
+from intake.agent.language_models import is_recall_mode
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
-from intake.models import Turn, User
-from memory import documents, records
-from memory.models import MemoryDocument
-from memory.models.documents import MAX_DOCUMENT_LENGTH
+from intake.models import Conversation, Turn, User
+from memory import documents, ended_chats, proposals, records
+from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import ACCEPTED, MAX_DOCUMENT_LENGTH, NEVER, REJECTED
 from memory.pages.common import RecordFilter, RecordForm, page_for_registered, record_path, show
 from memory.pages.narrowing import within
+from memory.proposals import ProposalOutput
 from memory.records import RecordOutput
 
 RECORDS_PER_PAGE = 30
@@ -159,6 +164,110 @@ def preview(request: HttpRequest) -> HttpResponse:
     return render(request, "memory/_preview.html", {"text": text})
 
 
+# --- What is proposed, by ended chats and by agents: kept, changed or refused, each with its undo ---
+
+DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
+DECIDED_SHOWN = 20
+
+
+@page_for_registered
+def proposed(request: HttpRequest) -> HttpResponse:
+    """Those that wait, by chat, and the latest decisions. `?chat=` those of one chat, `?project=` those of one project.
+
+    A POST applies `do` (accept, reject, never, undo) to each `id`; of a single one it may change what is saved.
+    """
+    if request.method != "POST":
+        return _proposals(request)
+    user, now = person_of(request), timezone.now()
+    ids = [parse_id(text) for text in request.POST.getlist("id")]
+    do = request.POST.get("do", "")
+    if not ids or (do not in DECISIONS and do != "undo"):
+        raise InvalidInput(errors={"do": [gettext_noop("There is no such decision.")]})
+    changed = {name: request.POST[name] for name in ("content", "type", "project_id") if name in request.POST}
+    try:
+        for pk in ids:
+            if do == "undo":
+                proposals.undo(user=user, proposal_id=pk)
+            else:
+                proposals.decide(user=user, proposal_id=pk, state=DECISIONS[do], now=now, **changed)
+    except InvalidInput as error:
+        sentence = next(iter((error.errors or {"": [error.detail]}).values()))[0]
+        return _proposals(request, failed=ids[0], trouble=in_page_language(sentence), changed=changed)
+    except Conflict:
+        messages.error(request, _("This was decided elsewhere meanwhile."))
+    query = request.POST.get("query", "")
+    return HttpResponseRedirect(reverse("memory:proposals") + (f"?{query}" if query else ""))
+
+
+def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
+    user = person_of(request)
+    chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
+    conversation, project = parse_id(chat) if chat else None, request.GET.get("project") or None
+    waiting = proposals.list_proposals(
+        user=user, conversation=conversation, project=project, after=after, limit=RECORDS_PER_PAGE
+    )
+    states = [*DECISIONS.values()]
+    decided = proposals.list_proposals(
+        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=DECIDED_SHOWN
+    )
+    today = ended_chats.tokens_of_day(user, now=timezone.now())
+    context = {
+        "groups": _by_chat(user, waiting.rows, **failure),
+        "more": waiting.more,
+        "decided": decided.rows,
+        "chat": chat,
+        "kinds": [each for each in KINDS if each[0]],
+        "today": {
+            "chats": today["chats"],
+            "tokens": _grouped(today["input"] + today["output"]),
+            "left_out": today["left_out"],
+        },
+        "most": _grouped(settings.PROPOSAL_TOKENS_A_DAY),
+        "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
+        **failure,
+    }
+    status = HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK
+    return show(request, "memory/proposals.html", status=status, place="memory", tab="records", **context)
+
+
+def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list[dict[str, Any]]:
+    """The proposals of each chat with its title, what its reading cost, and how many were left out."""
+    chats = Conversation.objects.for_user(user).in_bulk([row.source_conversation for row in rows])
+    replaced = {row.replaces for row in rows if row.replaces is not None and proposals.can_replace(user, row.replaces)}
+    texts = {str(pk): content for pk, content in _contents(user, replaced)}
+    groups: dict[UUID | None, dict[str, Any]] = {}
+    for row in rows:
+        chat = None if row.source_conversation is None else chats.get(row.source_conversation)
+        group = groups.setdefault(row.source_conversation, {"chat": chat, "items": [], "tokens": _cost(chat)})
+        item = {
+            "proposal": row,
+            "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
+            "replaced": texts.get(str(row.replaces), ""),
+            "type": row.type,
+            "project_id": row.project_id,
+            "content": row.content,
+        }
+        if row.id == failure.get("failed"):
+            item |= {"has_failed": True, **failure["changed"]}
+        # In the order of the chat.
+        group["items"].insert(0, item)
+    return list(groups.values())
+
+
+def _cost(chat: Conversation | None) -> str:
+    """The tokens of all readings of a chat; empty if it was never read."""
+    readings = {} if chat is None else chat.readings
+    return _grouped(readings["input"] + readings["output"]) if readings else ""
+
+
+def _grouped(number: int) -> str:
+    return number_format(number, force_grouping=True)
+
+
+def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:
+    return list(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", "content"))
+
+
 def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:
     """None, with the errors on the form, for an invalid record."""
     if not form.is_valid():
@@ -204,6 +313,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "wanted": wanted,
         "is_narrowed": any(fitting.values()),
         "kinds": KINDS,
+        "proposed": proposals.count_waiting(person_of(request)),
         "chosen": fitting.get("type", ""),
         "within": within(fitting.get("project", "")),
         "form": form,

@@ -39,6 +39,7 @@ urlpatterns = [
     path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
     path("memory/preview/", records.preview, name="preview"),
+    path("memory/proposals/", records.proposed, name="proposals"),
     path("memory/records/", records.kept, name="records"),
     path("memory/records/<str:record_id>/", records.record, name="record"),
     path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),

@@ -1,13 +1,15 @@
-"""Memory records over REST: create, list, read, change, delete; the tool `search_memory` searches them."""
+"""Memory records over REST: create, list, read, change, delete; the tool `search_memory` searches them. And what is
+proposed to be kept: list, decide, undo.
+"""
 
 from datetime import date
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -20,8 +22,16 @@ from intake.accounts.identity import person_of
 from intake.chats.projects import label_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
-from memory import records
-from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory import proposals, records
+from memory.models.documents import (
+    MAX_LABEL_LENGTH,
+    MAX_PROJECT_LENGTH,
+    MAX_RECORD_LENGTH,
+    MAX_TAGS,
+    PROPOSAL_STATES,
+    WAITING,
+)
+from memory.proposals import ProposalOutput
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
 
 MAX_TURN = 2**31 - 1
@@ -29,6 +39,7 @@ LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
 PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
+PROPOSAL_ID = OpenApiParameter("proposal_id", UUID, OpenApiParameter.PATH)
 
 
 class RecordFacts(Input):
@@ -111,6 +122,37 @@ class RecordQuery(Input):
     after: Annotated[str | None, Field(max_length=LONGEST_REFERENCE)] = None
     limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
 
+
+Decision = Annotated[
+    Literal["accepted", "rejected", "never"],
+    Field(description="`rejected`: the same is not proposed again; `never`: nothing about this."),
+]
+ProposalState = Literal["waiting", "accepted", "rejected", "never"]
+Reference = Annotated[str | None, Field(max_length=LONGEST_REFERENCE)]
+PROPOSAL_CHANGE = create_model(
+    "ProposalChange",
+    __base__=Input,
+    __doc__="A decision, and what to change in the record that accepting saves.",
+    state=(Decision, ...),
+    content=(Annotated[str | None, CONTENT_LIMIT], None),
+    type=(Annotated[str | None, LABEL_LIMIT], None),
+    project_id=(Annotated[str | None, PROJECT_LIMIT], None),
+)
+PROPOSAL_LIST = create_model(
+    "ProposalList",
+    __doc__="Newest first. `after`: ask again with it for those after these; null at the end.",
+    proposals=(list[ProposalOutput], ...),
+    after=(str | None, ...),
+)
+PROPOSAL_QUERY = create_model(
+    "ProposalQuery",
+    __base__=Input,
+    state=(ProposalState, WAITING),
+    conversation=(Reference, None),
+    project=(Annotated[PlainText | None, Field(max_length=MAX_PROJECT_LENGTH)], None),
+    after=(Reference, None),
+    limit=(Annotated[int, Field(ge=1, le=records.MAX_RECORDS)], 50),
+)
 
 EXAMPLE = OpenApiExample(
     "A decision",
@@ -214,12 +256,66 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         records.delete(user=person_of(request), record_id=parse_id(record_id))
         return Response(status=HTTPStatus.NO_CONTENT)
 
+    # --- What is proposed, and decided by its person ---
+
+    @extend_schema(
+        operation_id="list_proposals",
+        summary="The proposals there are",
+        description="Things that may be worth keeping. No search finds one before it is accepted.",
+        parameters=[
+            OpenApiParameter("state", enum=PROPOSAL_STATES, description="`waiting` by default."),
+            OpenApiParameter("conversation", UUID, description="Only those from this chat."),
+            OpenApiParameter("project", PROJECT, description="Only those of this project."),
+            OpenApiParameter("after", CURSOR, description="Where the last list was left."),
+            LIMIT,
+        ],
+        responses={200: PROPOSAL_LIST, **problems(400, 401, 404, 503)},
+    )
+    def look_at_proposals(self, request: Request) -> Response:
+        requested = validate_query(PROPOSAL_QUERY, request).model_dump()
+        chat = requested["conversation"]
+        found = proposals.list_proposals(
+            user=person_of(request),
+            states=[requested["state"]],
+            conversation=None if chat is None else parse_id(chat),
+            project=requested["project"],
+            after=_position(requested["after"]),
+            limit=requested["limit"],
+        )
+        return Response({"proposals": [_data(row) for row in found.rows], "after": _as_text(found.more)})
+
+    @extend_schema(
+        operation_id="decide_proposal",
+        summary="Accept or reject a proposal",
+        description="Accepting saves a record, with the fields that are named here, and the response names it. 412 if "
+        "another decision was made: undo that first.",
+        parameters=[PROPOSAL_ID],
+        request=PROPOSAL_CHANGE,
+        responses={200: ProposalOutput, **problems(400, 401, 404, 412, 413, 415, 503)},
+    )
+    def decide(self, request: Request, proposal_id: str) -> Response:
+        body = validate(PROPOSAL_CHANGE, request.data).model_dump()
+        user, key = person_of(request), parse_id(proposal_id)
+        decided = proposals.decide(user=user, proposal_id=key, now=timezone.now(), **body)
+        return Response(_data(decided))
+
+    @extend_schema(
+        operation_id="undo_decision",
+        summary="Undo a decision",
+        description="It waits again. The record of an accepted one is deleted, and what that replaced holds again.",
+        parameters=[PROPOSAL_ID],
+        responses={204: None, **problems(401, 404, 503)},
+    )
+    def undecide(self, request: Request, proposal_id: str) -> Response:
+        proposals.undo(user=person_of(request), proposal_id=parse_id(proposal_id))
+        return Response(status=HTTPStatus.NO_CONTENT)
+
 
 def _response(record: RecordOutput) -> Response:
     return Response(_data(record), headers={"ETag": as_etag(record.state)})
 
 
-def _data(record: RecordOutput) -> dict[str, Any]:
+def _data(record: RecordOutput | ProposalOutput) -> dict[str, Any]:
     """Without the facts that the record does not have."""
     return record.model_dump(mode="json", by_alias=True, exclude_none=True)
 

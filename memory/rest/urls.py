@@ -33,6 +33,11 @@ def memory_urls() -> list[URLPattern]:
         path("memory/map/", overview.OverviewViewSet.as_view({"get": "map"})),
         path("memory/map/points/", overview.OverviewViewSet.as_view({"get": "points"})),
         path("memory/map/points/<str:text_id>/", overview.OverviewViewSet.as_view({"get": "text"})),
+        path("memory/proposals/", records.RecordViewSet.as_view({"get": "look_at_proposals"})),
+        path(
+            "memory/proposals/<str:proposal_id>/decision/",
+            records.RecordViewSet.as_view({"patch": "decide", "delete": "undecide"}),
+        ),
         path("memory/records/", records.RecordViewSet.as_view({"get": "look", "post": "create"})),
         path(
             "memory/records/<str:record_id>/",

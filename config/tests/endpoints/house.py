@@ -24,7 +24,7 @@ from intake.models import AttachmentText, ChatPreferences, Conversation, Invitat
 from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
-from memory import documents, index, records
+from memory import documents, index, proposals, records
 from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
 from memory.tests.attached import read_all
@@ -58,6 +58,9 @@ class Things:
     record_state: str = "of-nobody"
     todo: str = "0190c0de-0000-7000-8000-000000000001"
     replaced: str = "0190c0de-0000-7000-8000-000000000001"
+    # Waiting, and decided.
+    proposal: str = "0190c0de-0000-7000-8000-00000000000b"
+    refused: str = "0190c0de-0000-7000-8000-00000000000b"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
     # The row of the project.
@@ -147,6 +150,11 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             now=NOW,
         )
     Conversation.objects.filter(pk=turn.conversation_id).update(project=project)
+    source = {"source_conversation": turn.conversation_id, "source_turn": 1}
+    drafts = [source | {"content": f"The keeper of the {TOPIC} is {word}"}, {"content": f"Not about {word} at all"}]
+    waiting, refused = proposals.propose(user=user, drafts=drafts, now=NOW)
+    with acting_as(user):
+        proposals.decide(user=user, proposal_id=refused.id, state="rejected", now=NOW)
     described = Project.objects.create(user=user, name=project, instructions=f"Call it {word}", labels=[f"me/{word}"])
     files = files_of(user, word)
     imports = {
@@ -181,6 +189,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         record_state=record.state,
         todo=str(todo.id),
         replaced=str(replaced.id),
+        proposal=str(waiting.id),
+        refused=str(refused.id),
         token=str(made.id),
         client=client.client_id,
         connection=str(client.pk),

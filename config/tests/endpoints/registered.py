@@ -145,7 +145,7 @@ TOOLS: dict[str, list[Probe]] = {
         shows(body={"attachmentId": "{file}", "from": 0}),
     ],
     "list_recent_conversations": [shows(body={})],
-    "save_memory": [changes(body=SAVED)],
+    "save_memory": [changes(body=SAVED), changes(body=SAVED | {"propose": True})],
     "append_daily_log": [changes(body={"text": f"The {TOPIC} again", "date": "{day}"})],
 }
 # And over MCP alone.
@@ -286,6 +286,16 @@ PAGES = [
         POST=shows(query={"q": TOPIC}, form={}),
     ),
     endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
+    endpoint(
+        "memory/proposals/",
+        GET=[shows(), shows(query={"chat": "{conversation}"})],
+        POST=[
+            changes(form={"id": "{proposal}", "do": "accept"}),
+            changes(form={"id": "{proposal}", "do": "reject"}),
+            changes(form={"id": "{proposal}", "do": "never"}),
+            changes(form={"id": "{refused}", "do": "undo"}),
+        ],
+    ),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/about/", GET=shows()),
     endpoint("memory/about/edit/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{about_state}"})),
@@ -532,6 +542,20 @@ API = [
         f"memory/documents/{LOG[0]}take-back/",
         f"memory/documents/{LOG[1]}take-back/",
         POST=changes(body={"text": A_LINE}),
+    ),
+    endpoint(
+        "memory/proposals/",
+        GET=[
+            shows(),
+            shows(query={"conversation": "{conversation}"}),
+            shows(query={"state": "rejected", "limit": "1"}),
+        ],
+    ),
+    endpoint(
+        "memory/proposals/<str:proposal_id>/decision/",
+        "memory/proposals/{proposal}/decision/",
+        PATCH=[shows(body={"state": "accepted"}), shows(body={"state": "never"})],
+        DELETE=answers(),
     ),
     endpoint(
         "memory/records/",

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management import CommandError
 
-from evals import echo, files, languages, retrieval, surfaces, vec02
+from evals import echo, files, languages, proposals, retrieval, surfaces, vec02
 from evals.datasets.loading import embed_all, load_life, load_turns
 from evals.datasets.reading import read_dataset, read_life
 from evals.management import ReportingCommand
@@ -27,6 +27,7 @@ SUITES: dict[str, tuple[Callable[[], list[Verdict]], float]] = {
     "recall-nothing": (echo.recall_nothing, echo.QUIET),
     "languages": (languages.run, languages.AT_LEAST),
     "files": (files.run, files.AT_LEAST),
+    "proposals": (proposals.run, 1.0),
 }
 
 

@@ -62,6 +62,7 @@ export class Choices {
       instructions: () => fields.instructions.value,
       temperature: () => (this.hasTemperature ? Number(fields.temperature.value) : null),
       memory: () => fields.memory.checked,
+      proposes: () => fields.proposes.checked,
     };
     return Object.fromEntries(names.map((name) => [name, read[name]()]));
   }

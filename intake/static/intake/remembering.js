@@ -1,6 +1,6 @@
 /** Keeping a message, or the selected part of it, as a record: from a turn's menu, with its kind, and with Undo. */
 import { HOME, part, write } from "./dom.js";
-import { gettext } from "./language.js";
+import { gettext, ngettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 const KINDS = {
@@ -112,4 +112,36 @@ async function send(path, method, csrfToken, body) {
   } catch {
     return { ok: false, data: { detail: UNREACHABLE } };
   }
+}
+
+// --- What is proposed from this chat: one line, asked for once the page stands ---
+
+const MOST_COUNTED = 50;
+
+/** For a person who agreed that ended chats are read: the line comes too when that happens while the page is open. */
+export function listenForProposals(main, thread, { announce }) {
+  const id = main.dataset.conversation;
+  if (!id || !("proposes" in main.dataset)) return;
+  const look = () => showProposed(id, thread, announce);
+  // Safari has no idle callback.
+  (window.requestIdleCallback ?? setTimeout)(look);
+  document.addEventListener("recollect:changed", ({ detail }) => detail.id === id && !detail.isGone && look());
+}
+
+async function showProposed(id, thread, announce) {
+  const response = await fetch(`${HOME}api/v1/memory/proposals/?conversation=${id}&limit=${MOST_COUNTED}`).catch(() => null);
+  if (!response?.ok) return;
+  const count = (await response.json()).proposals.length;
+  const present = document.querySelector("[data-proposed]");
+  if (!count) return present?.remove();
+  const line = present ?? thread.parentElement.insertBefore(document.createElement("p"), thread.nextSibling);
+  const words = ngettext("%(count)s thing to remember?", "%(count)s things to remember?", count);
+  if (line.textContent === words) return;
+  line.className = "proposed-line";
+  line.dataset.proposed = "";
+  const link = document.createElement("a");
+  link.href = `${HOME}memory/proposals/?chat=${id}`;
+  link.textContent = words;
+  line.replaceChildren(link);
+  if (present) announce(words);
 }
