@@ -9,6 +9,7 @@ anyway, and counts a little less too.
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice, pairwise
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
@@ -162,8 +163,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The results among which statements are compared, and the part of each message that is read.
-COMPARED, READ = 20, 600
+# The results among which statements are compared, the part of each message that is read, and the clauses in it.
+COMPARED, READ, MOST_CLAUSES = 20, 600, 12
 # The share of the query's words that both messages have.
 ASKED_SHARE = 0.4
 # Two clauses with so many words in common, the unit included, are about the same thing.
@@ -232,10 +233,10 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
     turns = [(key, at, message[:READ]) for key, at, message in turns[:COMPARED]]
     if not any(map(_has_sign, turns)):
         return {}
-    of_query = telling_words(query)
+    of_query = telling_words(query[:LONGEST_QUESTION])
     read = []
     for key, at, message in sorted(turns, key=lambda turn: (turn[1], turn[0][1])):
-        clauses = list(_clauses(message))
+        clauses = list(islice(_clauses(message), MOST_CLAUSES))
         read.append((key, at, clauses, [named for clause in clauses if (named := _never_done(clause))]))
     later: dict[Key, tuple[Key, datetime]] = {}
     for place, (key, _, earlier, earlier_never) in enumerate(read):
@@ -288,7 +289,7 @@ def _never_done(clause: Clause) -> list[str]:
     """The telling words of what its user says that they never did; few words could mean anything."""
     words = clause[0]
     place = next((place for place, word in enumerate(words) if word in _NEVER), None)
-    if place is None or not (_FIRST_PERSON & set(words[:place]) or _DID & set(words)):
+    if place is None or not (_FIRST_PERSON & set(words[:place]) or _names_its_person(words)):
         return []
     named = list(dict.fromkeys(word for word in words[place + 1 :] if word in clause[1]))[:AFTER_NEVER]
     return named if len(named) >= NEVER_WORDS else []
@@ -296,14 +297,21 @@ def _never_done(clause: Clause) -> list[str]:
 
 def _has_done(clause: Clause, named: Sequence[str]) -> bool:
     found = sum(_has(word, clause[1]) for word in named)
-    return found >= max(NEVER_WORDS, NEVER_SHARE * len(named)) and _is_done(set(clause[0]))
+    return found >= max(NEVER_WORDS, NEVER_SHARE * len(named)) and _is_done(clause[0])
 
 
-def _is_done(words: set[str]) -> bool:
-    if words & (_NOT | _NOT_DONE):
+def _is_done(words: Sequence[str]) -> bool:
+    each = set(words)
+    if each & _NOT or each & _NOT_DONE:
         return False
-    return bool(words & _DID) or bool(
-        words & _FIRST_PERSON and (words & _DONE or any(len(word) > _STEM and word.endswith("ed") for word in words))
+    is_past = each & _DONE or any(len(word) > _STEM and word.endswith("ed") for word in each)
+    return bool(each & _FIRST_PERSON and is_past) or _names_its_person(words)
+
+
+def _names_its_person(words: Sequence[str]) -> bool:
+    """As Spanish verbs do: `fui`, `he visitado`."""
+    return bool(_DID & set(words)) or any(
+        one == "he" and other.endswith(("ado", "ido")) for one, other in pairwise(words)
     )
 
 
@@ -318,11 +326,16 @@ def _clause(tokens: Sequence[str]) -> Clause:
     words = [fold(token) for token in tokens]
     names = {word for word, token in zip(words, tokens, strict=True) if token[0].isupper() and _is_telling(word)}
     numbers = [
-        (_THOUSANDS.sub("", token), units)
+        (_number(token), units)
         for place, token in enumerate(tokens)
         if token[0].isdigit() and (units := _units(words, place))
     ]
     return words, {word for word in words if _is_telling(word)}, names, numbers
+
+
+def _number(token: str) -> str:
+    """Without separators of thousands, and with a point: 1,234.50 and 1.234,50 are one number."""
+    return _THOUSANDS.sub("", token).replace(",", ".")
 
 
 def _is_telling(word: str) -> bool:
@@ -332,9 +345,9 @@ def _is_telling(word: str) -> bool:
 def _units(words: Sequence[str], place: int) -> set[str]:
     """The sign or the two words next to a number; none of a day, a year or a version."""
     before, after = words[max(0, place - 3) : place][::-1], words[place + 1 : place + 5]
-    number = _THOUSANDS.sub("", words[place])
+    number = _number(words[place])
     is_year = len(number) == 4 and number[:2] in ("19", "20")  # noqa: PLR2004 - a year has four digits
-    if number.count(".") + number.count(",") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():
+    if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():
         return set()
     if after[:1] and after[0] in _OF_NO_UNIT:
         return set()

@@ -155,6 +155,7 @@ def later_of(query, *messages):
         ("cover letter", "I've sent my cover letter to Greg", "I've never sent my cover letter to Greg"),
         ("Schloss", "Ich war noch nie im Schloss von Lissabon", "Gestern war ich im Schloss von Lissabon, es regnete"),
         ("castillo", "Nunca hice la visita del castillo rojo", "Ayer hicimos la visita del castillo rojo"),
+        ("castillo", "Nunca he visitado el castillo rojo", "Por fin he visitado el castillo rojo"),
     ],
 )
 def test_of_two_values_of_the_same_thing_the_later_one_is_named(query, earlier, later):
@@ -165,6 +166,9 @@ def test_of_two_values_of_the_same_thing_the_later_one_is_named(query, earlier, 
     ("query", "earlier", "later"),
     [
         pytest.param("day rate", "My day rate is 240", "My day rate is 240 now", id="the same number"),
+        pytest.param(
+            "rent", "The rent is 1,234.50 euros", "The rent is 1.234,50 euros now", id="as it is written elsewhere"
+        ),
         pytest.param("day rate", "My day rate is 240", "My day rate is 265", id="nothing says that it changed"),
         pytest.param("day rate", "My day rate is 240", "Is my day rate 265 now?", id="a question"),
         pytest.param("day rate", "What if my day rate is 240?", "My day rate is 265 now", id="an earlier question"),
