@@ -62,7 +62,7 @@ PROJECT_OF = "The project that it is labelled with, if with one."
 LATER = "The newest of the results in which the person says otherwise later than here: trust that one."
 
 
-class SaidOtherwise(Output):
+class StatedOtherwise(Output):
     """A later turn in which the person states another value, or denies what they state here."""
 
     id: Annotated[str, Field(description="CONVERSATION/TURN, as `get_conversation` and `fetch` take it.")]
@@ -100,7 +100,7 @@ class ChatHistoryResult(Output):
     ]
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} In hybrid mode.")] = None
     project: Annotated[str | None, Field(description=PROJECT_OF)] = None
-    said_otherwise: Annotated[SaidOtherwise | None, Field(description=LATER)] = None
+    stated_otherwise: Annotated[StatedOtherwise | None, Field(alias="saidOtherwise", description=LATER)] = None
 
 
 class InterpretedTime(Output):
@@ -182,9 +182,9 @@ def _output(requested: SearchChatHistoryInput, found: ChatHistory, user: User) -
             score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
             relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
             project=hit.project or None,
-            said_otherwise=None
+            stated_otherwise=None
             if hit.later is None
-            else SaidOtherwise(
+            else StatedOtherwise(
                 id="/".join(map(str, hit.later[0])), date=user.local_time(hit.later[1]).date().isoformat()
             ),
         )
@@ -216,7 +216,7 @@ def as_text(output: SearchChatHistoryOutput) -> str:
         lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
         lines.append(id_line(result.conversation_id, result.turn_number))
         lines += project_line(result.project)
-        if later := result.said_otherwise:
+        if later := result.stated_otherwise:
             lines.append(later_in_words(later.id, later.date))
     notes = [output.note, NEAREST if output.nothing_relevant else None]
     return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])

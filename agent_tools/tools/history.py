@@ -27,7 +27,7 @@ from agent_tools.tools.chat_history import (
     InterpretedTime,
     OptionalProject,
     OptionalSession,
-    SaidOtherwise,
+    StatedOtherwise,
     interpreted,
 )
 from agent_tools.tools.wording import (
@@ -185,7 +185,7 @@ class HistoryResult(Output):
     past: Annotated[
         str | None, Field(description="Of a saved memory that no longer holds: since when, and what replaced it.")
     ] = None
-    said_otherwise: Annotated[SaidOtherwise | None, Field(description=LATER)] = None
+    stated_otherwise: Annotated[StatedOtherwise | None, Field(alias="saidOtherwise", description=LATER)] = None
 
 
 class HistoryDay(Output):
@@ -299,9 +299,9 @@ def _result(found: HistoryMatch, today: date) -> HistoryResult:
         part=reference.part,
         project=reference.project or None,
         past="; ".join(past_in_words(reference, today)) or None,
-        said_otherwise=None
+        stated_otherwise=None
         if (later := found.later) is None
-        else SaidOtherwise(id=f"{later.conversation_id}/{later.turn_number}", date=later.day.isoformat()),
+        else StatedOtherwise(id=f"{later.conversation_id}/{later.turn_number}", date=later.day.isoformat()),
     )
 
 
@@ -342,8 +342,8 @@ def _block(number: int, result: HistoryResult) -> str:
         labels = [("file", result.file), ("place", result.place)]
     where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
     past = f", {result.past}" if result.past else ""
-    said = result.said_otherwise
-    later = f", {later_in_words(said.id, said.date)}" if said else ""
+    turn = result.stated_otherwise
+    later = f", {later_in_words(turn.id, turn.date)}" if turn else ""
     about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}{past}{later}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 

@@ -155,7 +155,7 @@ def later_of(query, *messages):
         ("cover letter", "I've sent my cover letter to Greg", "I've never sent my cover letter to Greg"),
         ("Schloss", "Ich war noch nie im Schloss von Lissabon", "Gestern war ich im Schloss von Lissabon, es regnete"),
         ("castillo", "Nunca hice la visita del castillo rojo", "Ayer hicimos la visita del castillo rojo"),
-        ("castillo", "Nunca he visitado el castillo rojo", "Por fin he visitado el castillo rojo"),
+        ("castillo", "Nunca he visitado el castillo rojo", "Ayer he visitado el castillo rojo"),
     ],
 )
 def test_of_two_values_of_the_same_thing_the_later_one_is_named(query, earlier, later):
