@@ -1,8 +1,9 @@
 """Puts a data set's questions to the production search, mode by mode, and adds up what came of it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from core.isolation.acting import acting_as
@@ -23,6 +24,8 @@ RANK_FUSION_DEPTH = 100
 # These ask for an order, a summary or obedience, not for turns that are like the question.
 NOT_IN_HEADLINE = frozenset({"event_ordering", "summarization", "instruction_following"})
 WITH_INTERVALS = ("overall", "headline")
+# Their gold turns state different values of one thing.
+RESTATED = frozenset({"knowledge_update", "contradiction_resolution"})
 
 TurnKey = tuple[str, int]
 """A turn by its conversation and number in the data set."""
@@ -83,16 +86,35 @@ def with_rank_fusion(by_mode: dict[SearchMode, list[Answered]]) -> dict[str, lis
 def as_data(dataset: Dataset, named: dict[str, list[Answered]]) -> dict[str, Any]:
     """The JSON that machines read: `{dataset, turns, queries, modes: {mode: {overall, headline, categories}}}`.
 
-    With rank fusion also `rank_fusion: {overall, headline, categories}`.
+    With rank fusion also `rank_fusion: {overall, headline, categories}`. A mode has `newest_first` too if the data set
+    has questions of the categories in `RESTATED`.
     """
-    modes = {name: _means(answered) for name, answered in named.items()}
+    modes = {name: _means(answered) | newest_first(dataset, answered) for name, answered in named.items()}
     fused = {"rank_fusion": modes.pop(RANK_FUSION)} if RANK_FUSION in modes else {}
     counts = {"turns": len(dataset.turns), "queries": len(dataset.queries)}
     return {"dataset": dataset.name, **counts, "modes": modes, **fused}
 
 
-def table(name: str, answered: Sequence[Answered]) -> str:
-    """Percent, per group of queries; under the two totals, the range they would keep to with other people."""
+def newest_first(dataset: Dataset, answered: Iterable[Answered]) -> dict[str, dict[str, float]]:
+    """By category, the share of the queries whose newest gold turn is above each earlier one; empty without any."""
+    places = {row.key: place for place, row in enumerate(dataset.turns)}
+    by_category = defaultdict(list)
+    for one in answered:
+        if one.query.category in RESTATED and len(one.query.gold) > 1:
+            newest = max(one.query.gold, key=lambda turn: places[one.query.user, *turn])
+            first = next((turn for turn in one.ranking if turn in one.query.gold), None)
+            by_category[one.query.category].append(first == newest)
+    return (
+        {"newest_first": {name: metrics.share(by_category[name]) for name in sorted(by_category)}}
+        if by_category
+        else {}
+    )
+
+
+def table(name: str, answered: Sequence[Answered], newest: Mapping[str, float] = MappingProxyType({})) -> str:
+    """Percent, per group of queries; under the two totals, the range they would keep to with other people. `newest`:
+    by category, the share of `newest_first`.
+    """
     rows = [[name, "n", *metrics.HEADINGS.values()]]
     for group, members in _groups(answered).items():
         if members:
@@ -103,7 +125,9 @@ def table(name: str, answered: Sequence[Answered]) -> str:
                 by_person[one.query.user].append(one.scores)
             spans = metrics.confidence_intervals(by_person).values()
             rows.append(["  95 % interval", "", *(f"{100 * low:.0f}-{100 * high:.0f}" for low, high in spans)])
-    return columns(rows)
+    return "\n".join(
+        [columns(rows), *(f"newest first, {category}: {100 * share:.1f}" for category, share in newest.items())]
+    )
 
 
 def _groups(answered: Sequence[Answered]) -> dict[str, list[Answered]]:

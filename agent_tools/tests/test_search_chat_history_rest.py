@@ -10,7 +10,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from agent_tools.tests import callers
-from agent_tools.tools.chat_history import ChatHistoryResult, SearchChatHistoryOutput, search_chat_history, summarise
+from agent_tools.tools.chat_history import (
+    ChatHistoryResult,
+    SearchChatHistoryOutput,
+    as_text,
+    search_chat_history,
+    summarise,
+)
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.backends.embedders import EmbedderUnavailable, get_embedder
@@ -33,6 +39,21 @@ def test_a_found_turn_has_the_contracts_shape(api, alice):
     assert UUID(result.pop("conversationId")) == turn.conversation_id
     assert 0 <= result.pop("score") <= 2
     assert result == {"turnNumber": 1, "snippet": "I adopted a cat named Miso"}
+
+
+def test_an_earlier_value_names_the_turn_in_which_the_person_says_otherwise(api, alice):
+    said_at = NOW - timedelta(days=9)
+    old = a_turn(alice, "My day rate is 240 with the van", said_at=said_at)
+    new = a_turn(alice, "My day rate is 265 with the van now", said_at=NOW)
+    index.embed_pending()
+
+    answer = call(api, {"query": "day rate with the van", "mode": "hybrid"}).json()
+
+    later = {result["conversationId"]: result.get("saidOtherwise") for result in answer["results"]}
+    named = {"id": f"{new.conversation_id}/1", "date": NOW.date().isoformat()}
+    assert later == {str(old.conversation_id): named, str(new.conversation_id): None}
+    text = as_text(SearchChatHistoryOutput.model_validate(answer))
+    assert f"the person says otherwise on {named['date']} in {named['id']}" in text.splitlines()
 
 
 def test_a_call_asks_the_database_for_its_token_and_nothing_else_beyond_the_search(api, alice):

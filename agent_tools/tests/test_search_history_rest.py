@@ -1,7 +1,7 @@
 """`search_history` over REST: the contract's text and data, its very words where the input is at fault, nobody else's."""
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.db import OperationalError, connection
@@ -50,6 +50,20 @@ def dinner(user):
     )
     index.embed_pending()
     return planning, titled
+
+
+def test_an_earlier_value_says_where_the_person_says_otherwise(api, alice):
+    old = a_turn(alice, "My day rate is 240 with the van", said_at=THEN - timedelta(days=9))
+    new = a_turn(alice, "My day rate is 265 with the van now", said_at=THEN)
+    index.embed_pending()
+
+    answer = call(api, {"query": "day rate with the van", "scope": "sessions"}).json()
+
+    later = {each["conversationId"]: each.get("saidOtherwise") for each in answer["results"] if "turnNumber" in each}
+    named = {"id": f"{new.conversation_id}/1", "date": "2026-02-25"}
+    assert {key: value for key, value in later.items() if value} == {str(old.conversation_id): named}
+    header = next(line for line in answer["text"].splitlines() if "says otherwise" in line)
+    assert header.endswith(f", the person says otherwise on 2026-02-25 in {named['id']}) ---")
 
 
 def test_the_output_is_structured_text_with_source_attribution_as_the_specification_has_it(api, alice):

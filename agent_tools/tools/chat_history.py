@@ -15,6 +15,7 @@ from agent_tools.tools.wording import (
     counted,
     first_of,
     id_line,
+    later_in_words,
     link,
     project_line,
 )
@@ -58,6 +59,14 @@ OptionalSession = Annotated[
     Field(alias="excludeSession", description="A conversation or agent session to leave out: your own."),
 ]
 PROJECT_OF = "The project that it is labelled with, if with one."
+LATER = "The newest of the results in which the person says otherwise later than here: trust that one."
+
+
+class StatedOtherwise(Output):
+    """A later turn in which the person states another value, or denies what they state here."""
+
+    id: Annotated[str, Field(description="CONVERSATION/TURN, as `get_conversation` and `fetch` take it.")]
+    date: Annotated[str, Field(description="Its day, YYYY-MM-DD, in the person's time zone.")]
 
 
 class SearchChatHistoryInput(Input):
@@ -91,6 +100,7 @@ class ChatHistoryResult(Output):
     ]
     relevance: Annotated[float | None, Field(description=f"{RELEVANCE} In hybrid mode.")] = None
     project: Annotated[str | None, Field(description=PROJECT_OF)] = None
+    stated_otherwise: Annotated[StatedOtherwise | None, Field(alias="saidOtherwise", description=LATER)] = None
 
 
 class InterpretedTime(Output):
@@ -138,7 +148,7 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
         note = "; ".join([note, *found.notes])
         return _nothing(requested.query, note=note, pending=found.pending or None)
-    return _output(requested, found)
+    return _output(requested, found, user)
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -163,7 +173,7 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     return Sentence(found, count=output.total_found, places=first_of(links))
 
 
-def _output(requested: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
+def _output(requested: SearchChatHistoryInput, found: ChatHistory, user: User) -> SearchChatHistoryOutput:
     results = [
         ChatHistoryResult(
             conversation_id=hit.key[0],
@@ -172,6 +182,11 @@ def _output(requested: SearchChatHistoryInput, found: ChatHistory) -> SearchChat
             score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
             relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
             project=hit.project or None,
+            stated_otherwise=None
+            if hit.later is None
+            else StatedOtherwise(
+                id="/".join(map(str, hit.later[0])), date=user.local_time(hit.later[1]).date().isoformat()
+            ),
         )
         for hit in found.matches
     ]
@@ -201,6 +216,8 @@ def as_text(output: SearchChatHistoryOutput) -> str:
         lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
         lines.append(id_line(result.conversation_id, result.turn_number))
         lines += project_line(result.project)
+        if later := result.stated_otherwise:
+            lines.append(later_in_words(later.id, later.date))
     notes = [output.note, NEAREST if output.nothing_relevant else None]
     return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])
 

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 
 from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import (
+    LATER,
     NEAREST,
     NOTHING_RELEVANT,
     ONLY_NEAREST,
@@ -26,6 +27,7 @@ from agent_tools.tools.chat_history import (
     InterpretedTime,
     OptionalProject,
     OptionalSession,
+    StatedOtherwise,
     interpreted,
 )
 from agent_tools.tools.wording import (
@@ -37,6 +39,7 @@ from agent_tools.tools.wording import (
     file_id,
     first_of,
     id_line,
+    later_in_words,
     link,
     past_in_words,
     project_line,
@@ -182,6 +185,7 @@ class HistoryResult(Output):
     past: Annotated[
         str | None, Field(description="Of a saved memory that no longer holds: since when, and what replaced it.")
     ] = None
+    stated_otherwise: Annotated[StatedOtherwise | None, Field(alias="saidOtherwise", description=LATER)] = None
 
 
 class HistoryDay(Output):
@@ -295,6 +299,9 @@ def _result(found: HistoryMatch, today: date) -> HistoryResult:
         part=reference.part,
         project=reference.project or None,
         past="; ".join(past_in_words(reference, today)) or None,
+        stated_otherwise=None
+        if (later := found.later) is None
+        else StatedOtherwise(id=f"{later.conversation_id}/{later.turn_number}", date=later.day.isoformat()),
     )
 
 
@@ -335,7 +342,9 @@ def _block(number: int, result: HistoryResult) -> str:
         labels = [("file", result.file), ("place", result.place)]
     where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
     past = f", {result.past}" if result.past else ""
-    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}{past}"
+    turn = result.stated_otherwise
+    later = f", {later_in_words(turn.id, turn.date)}" if turn else ""
+    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{where}{past}{later}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 
 

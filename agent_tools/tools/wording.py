@@ -69,6 +69,11 @@ def project_line(project: str | None) -> list[str]:
     return [f"project: {as_one_line(project)}"] if project else []
 
 
+def later_in_words(result_id: str, day: str) -> str:
+    """That the person says otherwise in a later turn, whose id and day these are."""
+    return f"the person says otherwise on {day} in {result_id}"
+
+
 def past_in_words(record: RecordOutput | Reference, today: date) -> list[str]:
     """That a record no longer holds, and since when: `replaced on 2026-03-01 by ID`; nothing for one that does."""
     if record.replaced_by is not None and record.replaced_on is not None and record.replaced_on <= today:

@@ -7,9 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evals import metrics, vec02
-from evals.datasets.reading import QueryRow
+from evals.datasets.reading import Dataset, QueryRow, TurnRow
 from evals.management.commands import run_evals
-from evals.retrieval import Answered, rank_fusion
+from evals.retrieval import Answered, newest_first, rank_fusion, table
 from evals.tests.conftest import query, turn
 from intake.models import User
 from memory.search import SearchMode
@@ -61,6 +61,29 @@ def test_rank_fusion_adds_the_reciprocals_of_the_ranks():
     # 1/61 + 1/63, 1/62 + 1/62, 1/61, 1/63
     assert [number for _, number in fused.ranking] == [1, 3, 2, 4]
     assert fused.scores["mrr"] == 0.5
+
+
+def test_the_share_of_restated_values_whose_newest_turn_is_first_is_counted():
+    rows = [TurnRow(**turn("ann", "c", number, "?")) for number in (1, 2, 3)]
+    older_first, newer_first, neither = [("c", 1), ("c", 3)], [("c", 2), ("c", 3), ("c", 1)], [("c", 2)]
+    asked = {
+        category: QueryRow(user="ann", id="q", category=category, text="?", gold=[("c", 3), ("c", 1)])
+        for category in ("knowledge_update", "temporal_reasoning")
+    }
+    alone = asked["knowledge_update"].model_copy(update={"gold": [("c", 3)]})
+    answered = [
+        Answered.of(asked["knowledge_update"], older_first),
+        Answered.of(asked["knowledge_update"], newer_first),
+        Answered.of(asked["knowledge_update"], older_first),
+        Answered.of(asked["knowledge_update"], neither),
+        Answered.of(asked["temporal_reasoning"], newer_first),
+        Answered.of(alone, newer_first),
+    ]
+
+    counted = newest_first(Dataset(name="set", turns=rows, queries=[]), answered)
+
+    assert counted == {"newest_first": {"knowledge_update": 0.25}}
+    assert "newest first, knowledge_update: 25.0" in table("hybrid", answered, counted["newest_first"])
 
 
 def test_one_mode_alone_is_fused_with_nothing(in_place, a_dataset, tmp_path, capsys):

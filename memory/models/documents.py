@@ -162,7 +162,8 @@ class Hit(NamedTuple):
     `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.
     `has_only`: it is the user's only text with one of the query's terms. `is_exact`: it contains an exact piece.
     `is_echo`: its user only asked what the query asks, and its figures are those of the answer.
-    `snippet`: the first words of a turn, None if they were not read; `project` that of its conversation.
+    `snippet`: the first words of a turn, None if they were not read; `project` that of its conversation. `later`: the
+    turn in which its user says otherwise, and its time.
     """
 
     key: Key
@@ -183,6 +184,7 @@ class Hit(NamedTuple):
     is_echo: bool = False
     snippet: str | None = None
     project: str = ""
+    later: tuple[Key, datetime] | None = None
 
 
 @dataclass(frozen=True, slots=True)

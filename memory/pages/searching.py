@@ -119,6 +119,8 @@ class Shown:
     folded_by: UUID | None
     is_title: bool = False
     file_path: str = ""
+    # The turn in which the user says otherwise: its address and its day.
+    later: tuple[str, date] | None = None
     # The other messages of the conversation, folded: a list of one conversation alone does not help.
     more: list["Shown"] = field(default_factory=list)
 
@@ -268,6 +270,7 @@ def _shown(result: HistoryMatch) -> Shown:
         folded_by=reference.attachment_id or reference.conversation_id,
         is_title=reference.kind is Kind.SESSION,
         file_path=file_path(reference.attachment_id, reference.place) if reference.attachment_id else "",
+        later=(path_to(result.later), result.later.day) if result.later else None,
     )
 
 

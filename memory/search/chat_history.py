@@ -40,7 +40,7 @@ from memory.index import scoring, vectors
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
-from memory.search.echoes import answers_alone, discounted, find_echoes, telling_sides
+from memory.search.echoes import READ, answers_alone, discounted, find_echoes, restated, telling_sides
 from memory.search.fusion import fuse
 from memory.search.literal import (
     NO_CHAT_HAS,
@@ -196,7 +196,8 @@ class _Search:
         embedder, vector = embedded(query.to_embed, needs_vector=self.mode is not SearchMode.HYBRID)
         if self.mode is SearchMode.SEMANTIC and vector is not None and not query.operators:
             nearest = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
-            return replace(nearest, window=window, notes=(*_notes(query), *nearest.notes))
+            matches = _with_later(nearest.matches, query.text)
+            return replace(nearest, matches=matches, window=window, notes=(*_notes(query), *nearest.notes))
         is_ranked = self.mode is SearchMode.HYBRID and bool(window is None or window.topic)
         notes = [*_notes(query), *([] if vector is not None else [WORDS_ALONE])]
         literal = self._literal(scope, query, notes) if is_ranked or query.quotations else LiteralHits()
@@ -211,6 +212,7 @@ class _Search:
         hits = self._in_order(hits, query, literal, window)
         shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
         has_nothing = (is_nothing and not query.is_listing) or found.lacks_quotation
+        shown = _with_later(shown, query.text)
         return ChatHistory(shown, found.pending, window, is_reranked, has_nothing, tuple(notes))
 
     def _in_order(self, hits: list[Hit], query: Query, literal: LiteralHits, window: TimeWindow | None) -> list[Hit]:
@@ -606,17 +608,23 @@ def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int)
         vector=vector,
         limit=limit,
         further=further_of(embedder),
-        snippet_length=SNIPPET_LENGTH,
+        snippet_length=READ,
     )
     return ChatHistory([hit for hit in hits if hit.snippet is not None], pending)
 
 
 def _with_snippets(user: User, hits: Sequence[Hit]) -> list[Hit]:
     # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
-    found = beginnings(user=user, keys=[hit.key for hit in hits], length=SNIPPET_LENGTH)
+    found = beginnings(user=user, keys=[hit.key for hit in hits], length=READ)
     return [
         hit._replace(snippet=snippet, project=project)
         for hit in hits
         for snippet, project in [found.get(hit.key, (None, ""))]
         if snippet is not None
     ]
+
+
+def _with_later(hits: Sequence[Hit], query: str) -> list[Hit]:
+    """Each with the turn in which its user says otherwise, and its snippet no longer than shown."""
+    later = restated(query, [(hit.key, hit.at, hit.snippet or "") for hit in hits])
+    return [hit._replace(snippet=(hit.snippet or "")[:SNIPPET_LENGTH], later=later.get(hit.key)) for hit in hits]

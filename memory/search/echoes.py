@@ -7,7 +7,9 @@ anyway, and counts a little less too.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice, pairwise
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
@@ -20,6 +22,7 @@ from memory.index.trigrams import fold
 from memory.models import Corpus
 from memory.models.documents import Hit, Key
 from memory.search.excerpts import Segment
+from memory.time_words import MONTHS
 
 # The best turns are looked at.
 LOOKED_AT = 50
@@ -141,3 +144,222 @@ def _are_forms(one: str, other: str) -> bool:
     shorter = min(len(one), len(other))
     stem = max(_STEM, shorter - _ENDING)
     return shorter >= _STEM and abs(len(one) - len(other)) <= _ENDING + 1 and one[:stem] == other[:stem]
+
+
+# --- Statements that the same user contradicts later ---
+# Of two messages among the results, the earlier one is marked if the later one states another value of the same thing,
+# or if one says that something never happened and the other that it did. Only two signs are right often enough, and
+# both are words (docs/decisions/0070): likeness in meaning, and a reranker's score of the pair, tell nothing.
+#
+# 1. A number: the same unit, another figure, and a word of change in the later clause ("now", "updated"). The query
+#    asks for that unit and both messages have its words; or both clauses share three words and have the same names.
+# 2. "Never": most of the words after it are in a clause of the other message, by which the user has done it.
+
+Clause = tuple[list[str], set[str], set[str], list[tuple[str, set[str]]]]
+"""A part of a sentence: its words, the telling ones, the capitalised ones, and its numbers with their units."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# The results among which statements are compared, the part of each message that is read, and the clauses in it.
+COMPARED, READ, MOST_CLAUSES = 20, 600, 12
+# The share of the query's words that both messages have.
+ASKED_SHARE = 0.4
+# Two clauses with so many words in common, the unit included, are about the same thing.
+ALIKE = 3
+# The share, and the least number, of the words after "never" that the other clause has.
+NEVER_SHARE, NEVER_WORDS = 0.6, 2
+# The words after "never" that are compared.
+AFTER_NEVER = 7
+
+# What others wrote, or no language: code, quoted lines, quotations.
+_NOT_OWN = re.compile(
+    r"(?s:```.*?(?:```|\Z))|^[ \t]*+>[^\n]*+"
+    r"|[\"\u201c\u201e\u00ab][^\"\u201c-\u201e\u00ab\u00bb\n]++[\"\u201d\u201c\u00bb]",
+    re.MULTILINE,
+)
+_BETWEEN_CLAUSES = re.compile(
+    r"(?<=[.!?;:])\s+|\n+|,\s+|\s(?:but|so|aber|pero|[-\u2013\u2014])\s|\sand\s(?=I\b)|\sund\s(?=ich\b)"
+)
+# A number that is no time, fraction, sum or part of an identifier; a word; a sign with which a number is a value.
+_TOKEN = re.compile(r"(?<![\w/:=.,-])[0-9]++(?:[.,][0-9]++)*+(?![/:=])|[^\W\d_]+|[$\u20ac\u00a3%]")
+_THOUSANDS = re.compile(r"[.,'\u2019](?=[0-9]{3}(?![0-9]))")
+_UNITS = {
+    **dict.fromkeys(("$", "dollar", "dollars", "usd"), "dollar"),
+    **dict.fromkeys(("\u20ac", "euro", "euros", "eur"), "euro"),
+    **dict.fromkeys(("\u00a3", "pound", "pounds", "gbp"), "pound"),
+    **dict.fromkeys(("%", "percent", "prozent"), "percent"),
+}
+_OF_NO_UNIT = _words("am pm uhr th st nd rd")
+_CHANGE = _words(
+    """
+    now actually instead currently recently updated update changed increased reduced adjusted raised lowered
+    reached extended longer anymore jetzt inzwischen mittlerweile nun aktuell statt geandert
+    erhoht gesenkt ahora actualmente ya cambiado subido bajado
+    """
+)
+_NEVER = _words("never nie niemals nunca jamas")
+_NOT = _words("not no t nicht kein keine keinen never nie niemals nunca jamas sin")
+_FIRST_PERSON = _words("i we ich wir yo nosotros")
+# Spanish verbs that name their person.
+_DID = _words("hemos hice hicimos fui fuimos tuve tuvimos estuve")
+_DONE = _words(
+    """
+    ve have had was were did got felt met went made took wrote feeling been habe hab haben hatte hatten bin war
+    waren
+    """
+)
+_NOT_DONE = _words(
+    """
+    goal deadline want wants need plan planning planned trying going gonna hope hoping would will ll could should
+    may might thinking start starting wonder wondering understand struggling ziel will wollen mochte mochten plane
+    vorhabe werde wurde konnte sollte objetivo quiero quisiera planeo espero voy podria
+    """
+)
+_LIGHT = _words(
+    """
+    ve re ll am im just also been get got really before ever already schon noch mal muy algo
+    """
+)
+_NOT_TELLING = FUNCTION_WORDS | _ASKING | _LIGHT
+
+
+def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key, tuple[Key, datetime]]:
+    """Of these turns, each with its time and its user's message, those that their user contradicts in another of them:
+    for each the newest turn that does, and its time. Plain arithmetic over the words, of the first turns alone.
+    """
+    turns = [(key, at, message[:READ]) for key, at, message in turns[:COMPARED]]
+    if not any(map(_has_sign, turns)):
+        return {}
+    of_query = telling_words(query[:LONGEST_QUESTION])
+    read = []
+    for key, at, message in sorted(turns, key=lambda turn: (turn[1], turn[0][1])):
+        clauses = list(islice(_clauses(message), MOST_CLAUSES))
+        read.append((key, at, clauses, [named for clause in clauses if (named := _never_done(clause))]))
+    later: dict[Key, tuple[Key, datetime]] = {}
+    for place, (key, _, earlier, earlier_never) in enumerate(read):
+        for newer, at, clauses, never in read[place + 1 :]:
+            if (
+                any(_has_done(other, named) for named in never for other in earlier)
+                or any(_has_done(other, named) for named in earlier_never for other in clauses)
+                or _state_other_numbers(earlier, clauses, of_query)
+            ):
+                later[key] = (newer, at)
+    return later
+
+
+def _has_sign(turn: tuple[Key, datetime, str]) -> bool:
+    """Most messages have none, which takes no time to see."""
+    message = turn[2]
+    words = set(_WORD.findall(fold(message)))
+    return bool(_NEVER & words) or (bool(_CHANGE & words) and any(character.isdigit() for character in message))
+
+
+def _state_other_numbers(earlier: Sequence[Clause], later: Sequence[Clause], of_query: Sequence[str]) -> bool:
+    pairs = [(one, other) for other in later if other[3] and _CHANGE & set(other[0]) for one in earlier if one[3]]
+    if not pairs:
+        return False
+    everything = [set().union(*(words for _, words, *_ in clauses)) for clauses in (earlier, later)]
+    asked = sum(all(_has(word, words) for words in everything) for word in of_query)
+    is_asked = asked >= ASKED_SHARE * len(of_query) > 0
+    return any(_states_another_number(one, other, of_query, is_asked=is_asked) for one, other in pairs)
+
+
+def _states_another_number(one: Clause, other: Clause, of_query: Sequence[str], *, is_asked: bool) -> bool:
+    shared = {word for word in one[1] if _has(word, other[1])}
+    if one[2].difference(other[0]) and other[2].difference(one[0]):
+        return False
+    is_alike = len(shared) >= ALIKE and any(_has(word, of_query) for word in shared)
+    return any(
+        number != another
+        and any(is_alike or (is_asked and _has(unit, of_query)) for unit in units if _has(unit, others))
+        for number, units in one[3]
+        for another, others in other[3]
+        if not _is_among(number, units, other) and not _is_among(another, others, one)
+    )
+
+
+def _is_among(number: str, units: set[str], clause: Clause) -> bool:
+    return any(number == other and any(_has(unit, others) for unit in units) for other, others in clause[3])
+
+
+def _never_done(clause: Clause) -> list[str]:
+    """The telling words of what its user says that they never did; few words could mean anything."""
+    words = clause[0]
+    place = next((place for place, word in enumerate(words) if word in _NEVER), None)
+    if place is None or not (_FIRST_PERSON & set(words[:place]) or _names_its_person(words)):
+        return []
+    named = list(dict.fromkeys(word for word in words[place + 1 :] if word in clause[1]))[:AFTER_NEVER]
+    return named if len(named) >= NEVER_WORDS else []
+
+
+def _has_done(clause: Clause, named: Sequence[str]) -> bool:
+    found = sum(_has(word, clause[1]) for word in named)
+    return found >= max(NEVER_WORDS, NEVER_SHARE * len(named)) and _is_done(clause[0])
+
+
+def _is_done(words: Sequence[str]) -> bool:
+    each = set(words)
+    if each & _NOT or each & _NOT_DONE:
+        return False
+    is_past = each & _DONE or any(len(word) > _STEM and word.endswith("ed") for word in each)
+    return bool(each & _FIRST_PERSON and is_past) or _names_its_person(words)
+
+
+def _names_its_person(words: Sequence[str]) -> bool:
+    """As Spanish verbs do: `fui`, `he visitado`."""
+    return bool(_DID & set(words)) or any(
+        one == "he" and other.endswith(("ado", "ido")) for one, other in pairwise(words)
+    )
+
+
+def _clauses(message: str) -> Iterator[Clause]:
+    """Those of a message that state something: no questions, and nothing that others wrote."""
+    for text in _BETWEEN_CLAUSES.split(_NOT_OWN.sub(" ", message)):
+        if text.strip() and not is_question(text):
+            yield _clause(_TOKEN.findall(text))
+
+
+def _clause(tokens: Sequence[str]) -> Clause:
+    words = [fold(token) for token in tokens]
+    names = {word for word, token in zip(words, tokens, strict=True) if token[0].isupper() and _is_telling(word)}
+    numbers = [
+        (_number(token), units)
+        for place, token in enumerate(tokens)
+        if token[0].isdigit() and (units := _units(words, place))
+    ]
+    return words, {word for word in words if _is_telling(word)}, names, numbers
+
+
+def _number(token: str) -> str:
+    """Without separators of thousands, and with a point: 1,234.50 and 1.234,50 are one number."""
+    return _THOUSANDS.sub("", token).replace(",", ".")
+
+
+def _is_telling(word: str) -> bool:
+    return len(word) > 1 and word not in _NOT_TELLING and word.isalpha()
+
+
+def _units(words: Sequence[str], place: int) -> set[str]:
+    """The sign or the two words next to a number; none of a day, a year or a version."""
+    before, after = words[max(0, place - 3) : place][::-1], words[place + 1 : place + 5]
+    number = _number(words[place])
+    is_year = len(number) == 4 and number[:2] in ("19", "20")  # noqa: PLR2004 - a year has four digits
+    if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():
+        return set()
+    if after[:1] and after[0] in _OF_NO_UNIT:
+        return set()
+    if before[:1] and before[0] in _UNITS:
+        return {_UNITS[before[0]]}
+    units: list[str] = []
+    for word in after:
+        if word in _UNITS:
+            return {_UNITS[word]}
+        if not _is_telling(word):
+            if word in ("a", "an", "per", "pro", "al", "por"):
+                continue
+            break
+        units.append(word)
+    return set(units[:2]) or {word for word in [*filter(_is_telling, before)][:1]}

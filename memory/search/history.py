@@ -34,7 +34,7 @@ from memory.search.chat_history import (
     projects_of,
 )
 from memory.search.deadline import Deadline, OutOfTime, searching
-from memory.search.echoes import telling_sides
+from memory.search.echoes import restated, telling_sides
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
@@ -129,7 +129,7 @@ class HistoryMatch:
     """`excerpt` is one text; `pieces` are the same by segment, for a page that shows them separately.
 
     `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age. `is_far`:
-    its meaning is beyond the model's `Calibration.near`.
+    its meaning is beyond the model's `Calibration.near`. `later`: the turn in which its user says otherwise.
     """
 
     reference: Reference
@@ -138,7 +138,11 @@ class HistoryMatch:
     excerpt: Excerpt
     pieces: Sequence[Piece]
     is_far: bool = False
+    later: Reference | None = None
 
+
+Stated = tuple[Key, datetime, str]
+"""A turn, its time, and its user's message."""
 
 Counts = Mapping[HistoryScope, tuple[int, bool]]
 """A number of things by scope, and whether there may be more of them."""
@@ -442,26 +446,38 @@ def _failing_as(sentence: str) -> Iterator[None]:
 def choose(
     ranked: Sequence[Hit], asked: HistoryQuestion, *, sources: Collection[HistorySource], limit: int
 ) -> list[HistoryMatch]:
-    """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them."""
-    return list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
+    """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them. Messages
+    of which their user says otherwise in another of them are marked.
+    """
+    chosen = list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
+    turns = {stated[0]: result for result, stated in chosen if stated is not None}
+    later = restated(asked.query, [stated for _, stated in chosen if stated is not None])
+    return [
+        replace(result, later=turns[later[stated[0]][0]].reference)
+        if stated is not None and stated[0] in later
+        else result
+        for result, stated in chosen
+    ]
 
 
-def _distinct(shown: Iterator[tuple[HistoryMatch, str]]) -> Iterator[HistoryMatch]:
+def _distinct(
+    shown: Iterator[tuple[HistoryMatch, str, Stated | None]],
+) -> Iterator[tuple[HistoryMatch, Stated | None]]:
     better: list[tuple[Kind, Fingerprint]] = []
-    for result, own_words in shown:
+    for result, own_words, stated in shown:
         kind, fingerprint = result.reference.kind, Fingerprint.of(own_words)
         if not any(
             {kind, other_kind} != DIFFERENT_THINGS and fingerprint.share_in(other) > REPEATS
             for other_kind, other in better
         ):
             better.append((kind, fingerprint))
-            yield result
+            yield result, stated
 
 
 def _shown(
     ranked: Sequence[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
-) -> Iterator[tuple[HistoryMatch, str]]:
-    """Each with its words for the comparison; without deleted texts."""
+) -> Iterator[tuple[HistoryMatch, str, Stated | None]]:
+    """Each with its words for the comparison, and a turn with its user's message; without deleted texts."""
     # If the query names only a time, its words are in no text.
     inflections = Inflections("" if asked.wants_everything else asked.query, exact=asked.parsed.quotations)
     for start in range(0, len(ranked), at_once):
@@ -471,12 +487,14 @@ def _shown(
         for hit in batch:
             if (hit.source, hit.key) in texts:
                 reference, segments = texts[hit.source, hit.key]
+                is_message = reference.kind is Kind.MESSAGE
+                stated = (hit.key, hit.at, segments[0].text) if is_message else None
                 segments = telling_sides(hit, segments)
                 # Of a message only the matching sides are shown.
-                shown = show(matching(segments, matcher) if reference.kind is Kind.MESSAGE else segments, matcher)
+                shown = show(matching(segments, matcher) if is_message else segments, matcher)
                 far = asked.is_far(hit)
                 match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces, is_far=far)
-                yield match, shown.own_words
+                yield match, shown.own_words, stated
 
 
 def _read(

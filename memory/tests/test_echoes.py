@@ -1,4 +1,7 @@
-"""Questions that were asked before: they stand below what answers them."""
+"""Questions that were asked before stand below what answers them; statements name those that contradict them later."""
+
+from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -6,7 +9,8 @@ from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.search import SearchMode, search_chat_history
-from memory.search.echoes import is_question, repeats
+from memory.search.chat_history import SNIPPET_LENGTH
+from memory.search.echoes import COMPARED, READ, is_question, repeats, restated
 from memory.search.history import HistoryRequest, search_history
 
 pytestmark = pytest.mark.django_db
@@ -113,3 +117,123 @@ def test_a_question_with_the_query_word_for_word_is_no_exact_match(alice):
         a_turn(alice, "What is 7391 for?", "That I do not know.")
     index.embed_pending()
     assert first(alice, "what is 7391 for?") == [fact.conversation_id] * 2
+
+
+# --- Statements that the same user contradicts later ---
+
+
+def later_of(query, *messages):
+    """For each message, said a day after the one before it, the place of the message that says otherwise."""
+    chat = uuid4()
+    turns = [((chat, number), NOW + timedelta(days=number), message) for number, message in enumerate(messages)]
+    found = restated(query, list(reversed(turns)))
+    return {key[1]: newer[1] for key, (newer, at) in found.items() if at == NOW + timedelta(days=newer[1])}
+
+
+@pytest.mark.parametrize(
+    ("query", "earlier", "later"),
+    [
+        ("What is my day rate?", "My day rate is 240 pounds", "My day rate is 265 pounds now"),
+        ("How many cards?", "The gallery has 8 cards", "I added two, so now I have a total of 10 cards in the gallery"),
+        (
+            "weekly word target",
+            "I write 1,200 words per week, my weekly target",
+            "The weekly target changed to 1350 words",
+        ),
+        ("Alfie", "Alfie takes $88 a day for work", "Alfie actually takes $96 a day for work"),
+        (
+            "Wie hoch ist mein Tagessatz?",
+            "Mein Tagessatz liegt bei 240 Euro",
+            "Mein Tagessatz liegt jetzt bei 265 Euro",
+        ),
+        ("¿Cuánto cobro al día?", "Cobro 240 euros al día por obra", "Ahora cobro 265 euros al día por obra"),
+        (
+            "Have I been to Lisbon?",
+            "I have never visited the castle of Lisbon",
+            "Yesterday I visited the castle in Lisbon",
+        ),
+        ("cover letter", "I've sent my cover letter to Greg", "I've never sent my cover letter to Greg"),
+        ("Schloss", "Ich war noch nie im Schloss von Lissabon", "Gestern war ich im Schloss von Lissabon, es regnete"),
+        ("castillo", "Nunca hice la visita del castillo rojo", "Ayer hicimos la visita del castillo rojo"),
+        ("castillo", "Nunca he visitado el castillo rojo", "Ayer he visitado el castillo rojo"),
+    ],
+)
+def test_of_two_values_of_the_same_thing_the_later_one_is_named(query, earlier, later):
+    assert later_of(query, earlier, later) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("query", "earlier", "later"),
+    [
+        pytest.param("day rate", "My day rate is 240", "My day rate is 240 now", id="the same number"),
+        pytest.param(
+            "rent", "The rent is 1,234.50 euros", "The rent is 1.234,50 euros now", id="as it is written elsewhere"
+        ),
+        pytest.param("day rate", "My day rate is 240", "My day rate is 265", id="nothing says that it changed"),
+        pytest.param("day rate", "My day rate is 240", "Is my day rate 265 now?", id="a question"),
+        pytest.param("day rate", "What if my day rate is 240?", "My day rate is 265 now", id="an earlier question"),
+        pytest.param("day rate", "Alfie takes 88 a day", "Marcin takes 96 a day now", id="another name"),
+        pytest.param(
+            "workshop", "The workshop costs 690 a month", "I now work 5 days in the workshop", id="another unit"
+        ),
+        pytest.param("workshop", "The workshop is dry", "The workshop is now heated", id="no value"),
+        pytest.param(
+            "sprint", "Sprint 1 ends on March 29", "Sprint 1 now ends on March 31", id="days are not compared"
+        ),
+        pytest.param("Flask", "We use Flask 2.3.1 in the project", "The project uses Flask 3.0.2 now", id="versions"),
+        pytest.param("day rate", "My day rate is 240", "> My day rate is 265 now", id="a quoted line"),
+        pytest.param("day rate", "My day rate is 240", 'Ann wrote: "My day rate is 265 now"', id="a quotation"),
+        pytest.param("day rate", "My day rate is 240", "```\nday rate = 265 now\n```", id="code"),
+        pytest.param("Lisbon", "I have never visited the castle", "I want to visit the castle", id="a plan"),
+        pytest.param("Lisbon", "I never visited the castle", "My brother visited the castle", id="somebody else"),
+        pytest.param("Lisbon", "She has never visited the castle", "I visited the castle", id="of somebody else"),
+        pytest.param("Lisbon", "I have never visited the castle", "I visited the bridge", id="another thing"),
+        pytest.param("Lisbon", "I have never visited the castle", "I never visited the castle", id="twice the same"),
+    ],
+)
+def test_messages_that_contradict_nothing_are_not_marked(query, earlier, later):
+    assert later_of(query, earlier, later) == {}
+
+
+def test_of_several_later_values_the_newest_is_named():
+    rates = [f"My day rate is {rate} pounds now" for rate in (240, 265, 285)]
+    assert later_of("day rate", *rates) == {0: 2, 1: 2}
+
+
+def test_only_the_first_results_are_compared():
+    others = ["The weather is fine"] * (COMPARED - 1)
+    assert later_of("day rate", "My day rate is 240", *others, "My day rate is 265 now") == {}
+
+
+def test_only_the_beginning_of_a_long_message_is_compared():
+    long = "The weather is fine. " * (READ // 20) + "My day rate is 265 now."
+    assert later_of("day rate", "My day rate is 240", long) == {}
+
+
+@pytest.mark.parametrize("mode", [SearchMode.SEMANTIC, SearchMode.HYBRID])
+def test_a_found_turn_names_the_one_in_which_its_user_says_otherwise(mode):
+    alice = a_person("alice@example.com")
+    old = a_turn(alice, f"My day rate is 240 with the van. {'It rains. ' * 40}", said_at=NOW - timedelta(days=9))
+    new = a_turn(alice, "My day rate is 265 with the van now", said_at=NOW)
+    index.embed_pending()
+
+    found = search_chat_history(user=alice, query="day rate with the van", limit=5, mode=mode)
+
+    later = {hit.key[0]: hit.later for hit in found.matches}
+    assert later == {old.conversation_id: ((new.conversation_id, 1), NOW), new.conversation_id: None}
+    assert max(len(hit.snippet) for hit in found.matches) == SNIPPET_LENGTH
+
+
+def test_what_an_assistant_or_another_user_says_contradicts_nothing():
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    a_turn(alice, "My day rate is 240 with the van", said_at=NOW - timedelta(days=9))
+    a_turn(alice, "Write the invoice of the van", "Your day rate with the van is 265 now.", said_at=NOW)
+    a_turn(bob, "My day rate is 265 with the van now", said_at=NOW)
+    index.embed_pending()
+
+    hybrid = search_chat_history(user=alice, query="day rate with the van", limit=5, mode=SearchMode.HYBRID)
+    history = search_history(HistoryRequest(query="day rate with the van"), user=alice, now=NOW)
+
+    assert len(hybrid.matches) == 2
+    assert not any(hit.later for hit in hybrid.matches)
+    assert not any(result.later for result in history.results)

@@ -82,7 +82,10 @@ class Command(ReportingCommand):
             }
         named = retrieval.with_rank_fusion(by_mode)
         title = f"{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent"
-        tables = [retrieval.table(name, answered) for name, answered in named.items()]
+        tables = [
+            retrieval.table(name, answered, retrieval.newest_first(dataset, answered).get("newest_first", {}))
+            for name, answered in named.items()
+        ]
         self._show(title, tables, options["json"], retrieval.as_data(dataset, named))
 
     def _measure_surfaces(self, options: dict[str, Any]) -> None:

@@ -56,6 +56,21 @@ def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_
     assert '<time datetime="2026-03-01">1 March 2026</time>' in result
 
 
+def test_an_earlier_value_leads_to_the_message_that_says_otherwise(client, alice):
+    old = a_turn(alice, "My day rate is 240 with the van", said_at=NOW - timedelta(days=9))
+    new = a_turn(alice, "My day rate is 265 with the van now", said_at=NOW)
+    index.embed_pending()
+    links = {
+        str(turn.conversation_id): re.findall(r'<p class="result-later"><a href="([^"]*)">([^<]*)<', result)
+        for result in results_on(page_of(client, q="day rate with the van", scope="sessions"))
+        for turn in (old, new)
+        if f'<h2><a href="{conversation_path(turn.conversation_id, turn_number=1)}"' in result
+    }
+    path = conversation_path(new.conversation_id, turn_number=1)
+    sentence = "You said otherwise later, on 1 March 2026"
+    assert links == {str(old.conversation_id): [(path, sentence)], str(new.conversation_id): []}
+
+
 def test_a_message_that_matches_deep_in_a_long_answer_leads_to_the_words_there(client, alice):
     half = "Nothing is said here, nor there. " * 100
     deep = "The **oldest** cello of my grandmother stands in the attic; it isn't for sale."
