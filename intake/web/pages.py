@@ -9,6 +9,7 @@ from datetime import date, datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 
+from csp.decorators import csp_update
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -177,7 +178,7 @@ def home(request: HttpRequest) -> HttpResponse:
     if is_to_choose_who_registers(request):
         shown["registrations"] = REGISTRATIONS
     shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
-    return render(request, "intake/chat.html", shown)
+    return _chat_page(request, shown)
 
 
 @personal_page
@@ -195,7 +196,16 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     shown["files"] = attachments_of([*window.turns, *(above.turns if above is not None else ())])
     shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
     is_temporary = found.expires_at is not None
-    return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
+    return _chat_page(request, {**_shell(request, found), **shown, "is_temporary": is_temporary})
+
+
+def _chat_page(request: HttpRequest, shown: dict[str, Any]) -> HttpResponse:
+    """With a policy that lets frames show the previews' page and nothing else, wherever a script in one may lead it."""
+    page = render(request, "intake/chat.html", shown)
+    host = request.get_host()
+    # A policy has no form for an address of IPv6.
+    place = "'self'" if host.startswith("[") else f"{host}{reverse('intake:preview')}"
+    return cast(HttpResponse, csp_update({"frame-src": [place]})(lambda _: page)(request))
 
 
 def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
@@ -378,6 +388,34 @@ def worker(request: HttpRequest) -> HttpResponse:
 @require_safe
 def offline(request: HttpRequest) -> HttpResponse:
     return render(None, "intake/offline.html")
+
+
+# No origin (so no cookie, no storage, and no way into the page around it), no address to load from or send to, and no
+# frame but ours around it. Scripts and styles run as they stand in the code that is shown.
+PREVIEW_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'unsafe-inline'",
+    "style-src": "'unsafe-inline'",
+    "img-src": "data:",
+    "font-src": "data:",
+    "media-src": "data:",
+    "form-action": "'none'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'self'",
+    "sandbox": "allow-scripts",
+}
+
+
+@login_not_required
+@require_safe
+def preview(request: HttpRequest) -> HttpResponse:
+    """The sandboxed frame in which a chat shows code: the same for all users, and empty until the chat sends it some."""
+    headers = {
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in PREVIEW_POLICY.items()),
+        "X-Frame-Options": "SAMEORIGIN",
+        "X-DNS-Prefetch-Control": "off",
+    }
+    return HttpResponse(render_to_string("intake/preview.html"), headers=headers)
 
 
 @login_not_required

@@ -392,6 +392,7 @@ PAGES = [
     endpoint(r"email/(?P<key>[-:\w]{1,200})/$", "email/none/", GET=answers(), POST=closed(form={})),
     endpoint("healthz", GET=answers()),
     endpoint("worker.js", GET=answers()),
+    endpoint("preview/", GET=answers()),
     endpoint("offline/", GET=answers()),
     endpoint("favicon.ico", GET=answers()),
     endpoint("language/<str:language>.js", at="language/de.js", GET=answers()),

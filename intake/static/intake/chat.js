@@ -11,6 +11,7 @@ import { foldLong } from "./folding.js";
 import { Following } from "./following.js";
 import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
+import { listenForPreviews } from "./previews.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { listenForRemembering } from "./remembering.js";
 import { confirm, sidebar, sidebarElement } from "./room.js";
@@ -354,6 +355,7 @@ listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce })
 listenForOutline(main, thread);
 foldLong(thread);
 listenForFiles(thread);
+listenForPreviews(thread, { library: main.dataset.diagrams, onGrown: () => following.grown() });
 watchWindow(thread);
 keepTimesFresh();
 prepare(thread);

@@ -1,6 +1,7 @@
 /** Copy and download: each block of code, each message, and each answer as Markdown and as rich text. */
 import { part } from "./dom.js";
 import { gettext } from "./language.js";
+import { withoutPreviews } from "./previews.js";
 
 const SAID_FOR_MS = 1600;
 // The ending by which most programs know a language, where it is not the language's own name.
@@ -23,7 +24,7 @@ function contentFor(button) {
   const turn = button.closest(".turn");
   if (button.dataset.action === "copy-said") return { text: part(turn, "said").textContent };
   const answer = part(turn, "answer");
-  const rich = answer.cloneNode(true);
+  const rich = withoutPreviews(answer);
   for (const bar of rich.querySelectorAll(".code-bar")) bar.remove();
   return { text: answer.dataset.markdown, html: rich.innerHTML };
 }

@@ -3,6 +3,7 @@ import { HOME, clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
+import { withoutPreviews } from "./previews.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
@@ -225,7 +226,7 @@ export class Turn {
     this.drawing.finish();
     if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
-    if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
+    if (rendered.innerHTML !== withoutPreviews(this.answer).innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close(status, { isCut: usage?.finishReason === "length" });
     showUsage(this.element, usage);
   }
