@@ -35,6 +35,7 @@ urlpatterns = [
     path("language/<str:language>.js", pages.catalog, name="catalog"),
     path("worker.js", pages.worker, name="worker"),
     path("offline/", pages.offline, name="offline"),
+    path("share/", pages.share, name="share"),
     path("preview/", pages.preview, name="preview"),
     path("favicon.ico", pages.favicon, name="favicon"),
     path("staff/settings/", installation.staff_settings, name="staff_settings"),

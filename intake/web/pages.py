@@ -25,10 +25,11 @@ from django.utils.cache import patch_cache_control
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
-from core.errors import Conflict, InvalidInput, NotFound
+from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
 from core.validation import position_in_address
@@ -59,7 +60,7 @@ from intake.models.users import may_visitors_chat
 from intake.ports import memory
 from intake.web.forms import RenameForm
 from intake.web.installation import REGISTRATIONS, is_to_choose_who_registers
-from intake.web.middleware import log_in_to_see
+from intake.web.middleware import LOGGED_OUT, log_in_to_see, logged_out
 from intake.web.staff import look_nearby, nearby
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
@@ -179,6 +180,25 @@ def home(request: HttpRequest) -> HttpResponse:
         shown["registrations"] = REGISTRATIONS
     shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
     return _chat_page(request, shown)
+
+
+@csrf_exempt
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def share(request: HttpRequest) -> HttpResponse:
+    """What another app shares with the installed one, where the service worker (`intake/worker.js`) has not caught it.
+
+    No page of ours was open to put a token into this form. It needs none: the text goes into the message that is being
+    written, nothing is saved, and another site's form comes without the session's cookie (SameSite).
+    """
+    if request.method != "POST":
+        return HttpResponseRedirect(reverse("intake:home"))
+    if not is_registered(request) and not may_visitors_chat():
+        return logged_out(request, AuthenticationRequired(LOGGED_OUT))
+    words = [request.POST.get(name, "").strip() for name in ("title", "text", "url")]
+    shared = {"shared": "\n".join(dict.fromkeys(filter(None, words))), "has_shared_files": bool(request.FILES)}
+    return read_as(caller_of(request), lambda: _chat_page(request, {**_shell(request), **shared}))
 
 
 @personal_page

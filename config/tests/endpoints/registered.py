@@ -393,6 +393,7 @@ PAGES = [
     endpoint("healthz", GET=answers()),
     endpoint("worker.js", GET=answers()),
     endpoint("preview/", GET=answers()),
+    endpoint("share/", GET=answers(), POST=shows(form={"title": "A page", "url": "https://example.com/"})),
     endpoint("offline/", GET=answers()),
     endpoint("favicon.ico", GET=answers()),
     endpoint("language/<str:language>.js", at="language/de.js", GET=answers()),

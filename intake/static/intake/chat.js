@@ -1,6 +1,7 @@
 /** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
 import { answering } from "./answering.js";
 import { ask, Failure, follow, stop } from "./ask.js";
+import { takeShared } from "./attaching.js";
 import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
@@ -361,6 +362,26 @@ keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();
 followUnfinished();
+if (new URLSearchParams(location.search).has("shared")) receive(takeShared());
+else if ("shared" in main.dataset) receive({ text: main.dataset.shared, files: [] });
+
+/** What another app shares goes into the message that is being written. Its owner sends it, or nobody does. */
+async function receive(sharing) {
+  history.replaceState(null, "", HOME);
+  const shared = await sharing;
+  if (!shared) {
+    const notice = Object.assign(document.createElement("p"), { className: "notice", role: "status" });
+    notice.textContent = gettext("What was shared is not here any more. Share it again.");
+    return main.prepend(notice);
+  }
+  composer.text = [composer.text, shared.text].filter(Boolean).join("\n\n");
+  // Another site can send a form to a browser's tab, and hardly to the installed app: a file is uploaded once it is attached.
+  const names = shared.files.map(({ name }) => name).join("\n");
+  const isApp = !matchMedia("(display-mode: browser)").matches;
+  const question = { title: gettext("Attach the shared files?"), text: gettext("They are uploaded and added to your message."), excerpt: names, yes: gettext("Attach"), no: gettext("Cancel") };
+  if (shared.files.length && (isApp || (await confirm(question)))) composer.attaching.add(shared.files);
+  composer.focus();
+}
 
 /** An answer that another tab, another device or this page before a reload has asked for. */
 function followUnfinished() {
