@@ -96,7 +96,9 @@ def render_code(source: str, info: str) -> str:
     except TimeoutError:
         shown, remark = nh3.clean_text(source), " " + _("without colours")
     named = f' class="language-{language}"' if language else ""
-    preview = f'<button type="button" data-action="preview-code">{_("Preview")}</button>' if _is_shown(word, source) else ""
+    preview = (
+        f'<button type="button" data-action="preview-code">{_("Preview")}</button>' if _is_shown(word, source) else ""
+    )
     return (
         '<div class="code-frame" dir="ltr"><div class="code-bar">'
         f'<span class="code-language">{language}{remark}</span>'

@@ -178,7 +178,9 @@ def test_what_is_shared_twice_or_too_late_is_said_to_be_gone(open_page, person):
 
 def test_without_a_worker_the_server_passes_the_text_on_and_says_what_is_missing(open_page, person):
     page = open_page(user=person)
-    page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => Promise.all(all.map((one) => one.unregister())))")
+    page.evaluate(
+        "navigator.serviceWorker.getRegistrations().then((all) => Promise.all(all.map((one) => one.unregister())))"
+    )
     page.evaluate(SHARE, "/share/")
     expect(page.get_by_label("Message", exact=True)).to_have_value("A page\nRead this\nhttps://example.com/")
     expect(page.get_by_text("The shared files did not arrive")).to_be_visible()

@@ -429,7 +429,7 @@ PREVIEW_POLICY = {
 @login_not_required
 @require_safe
 def preview(request: HttpRequest) -> HttpResponse:
-    """The sandboxed frame in which a chat shows code: the same for all users, and empty until the chat sends it some."""
+    """The sandboxed frame in which a chat shows code: the same for all users, and empty until a chat sends it some."""
     headers = {
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in PREVIEW_POLICY.items()),
         "X-Frame-Options": "SAMEORIGIN",

@@ -80,7 +80,7 @@ export class Sidebar {
     const known = this.itemOf(fresh.dataset.conversationId);
     // What somebody is writing in is left alone.
     if (known?.querySelector("form")) return;
-    fresh.querySelector("input")?.remove();
+    fresh.querySelector(".box")?.remove();
     const link = fresh.querySelector("a");
     if (known?.querySelector("[aria-current]")) link.setAttribute("aria-current", "page");
     fresh.classList.toggle("chosen", Boolean(known?.classList.contains("chosen")));
@@ -194,7 +194,7 @@ export class Sidebar {
     const known = new Set([...this.items].map((item) => item.dataset.conversationId));
     const items = [...page.querySelectorAll("[data-conversation-id]")].filter((item) => !known.has(item.dataset.conversationId));
     for (const item of items) {
-      item.querySelector("input")?.remove();
+      item.querySelector(".box")?.remove();
       prepareItem(item);
     }
     this.list.append(...items);
