@@ -63,7 +63,7 @@ def test_a_diagram_is_drawn_by_itself_and_its_source_is_a_press_away(open_page, 
 def test_the_library_is_asked_for_only_where_a_diagram_is(open_page, person):
     page = shown(open_page, person, "No diagram, but\n\n```python\nprint(1)\n```")
     expect(page.get_by_role("button", name="Copy", exact=True)).to_be_visible()
-    assert [url for url in page.asked if LIBRARY in url or "/preview/" in url] == []
+    assert [url for url in page.asked if LIBRARY in url or "preview" in url] == []
     page = shown(open_page, person, DIAGRAM + "\n\n" + DIAGRAM.replace("Quote", "Cite"))
     expect(page.get_by_role("img", name="Diagram")).to_have_count(2)
     assert len([url for url in page.asked if LIBRARY in url]) == 1
@@ -79,9 +79,11 @@ def test_a_diagram_with_an_error_shows_its_source_and_one_sentence(open_page, pe
 
 def test_a_large_diagram_stays_inside_a_phones_page(open_page, person):
     nodes = " --> ".join(f"n{number}[Step number {number}]" for number in range(12))
-    page = shown(open_page, person, f"```mermaid\nflowchart LR\n  {nodes}\n```", **PHONE)
-    expect(page.get_by_role("img", name="Diagram")).to_be_visible()
+    page = shown(open_page, person, f"```mermaid\nflowchart LR\n  {nodes}\n```", locale="de-DE", **PHONE)
+    expect(page.get_by_role("img", name="Diagramm")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    bar = page.locator(".code-bar").evaluate("(bar) => bar.scrollWidth - bar.clientWidth")
+    assert bar <= 0
     assert page.locator(".preview").evaluate("(element) => element.scrollWidth > element.clientWidth")
 
 
@@ -110,7 +112,7 @@ def test_copying_an_answer_copies_the_source_and_no_frame(open_page, person):
     expect(page.get_by_role("img", name="Diagram")).to_be_visible()
     copied = page.evaluate(
         """async () => {
-          const { withoutPreviews } = await import("/static/intake/previews.js");
+          const { withoutPreviews } = await import("/static/intake/drawing.js");
           return withoutPreviews(document.querySelector(".prose")).innerHTML;
         }"""
     )

@@ -12,7 +12,6 @@ import { foldLong } from "./folding.js";
 import { Following } from "./following.js";
 import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
-import { listenForPreviews } from "./previews.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { listenForRemembering } from "./remembering.js";
 import { confirm, sidebar, sidebarElement } from "./room.js";
@@ -356,7 +355,7 @@ listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce })
 listenForOutline(main, thread);
 foldLong(thread);
 listenForFiles(thread);
-listenForPreviews(thread, { library: main.dataset.diagrams, onGrown: () => following.grown() });
+bringPreviews();
 watchWindow(thread);
 keepTimesFresh();
 prepare(thread);
@@ -389,6 +388,19 @@ function followUnfinished() {
   if (!element) return;
   const turn = new Turn(element);
   show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
+}
+
+/** Few chats have code to preview: its module is fetched with the first. */
+function bringPreviews() {
+  const look = () => {
+    if (!thread.querySelector('[data-action="preview-code"]')) return;
+    watcher.disconnect();
+    const options = { library: main.dataset.diagrams, onGrown: () => following.grown() };
+    import("./previews.js").then(({ listenForPreviews }) => listenForPreviews(thread, options)).catch(() => {});
+  };
+  const watcher = new MutationObserver(look);
+  watcher.observe(thread, { childList: true, subtree: true });
+  look();
 }
 
 function conversationPath() {

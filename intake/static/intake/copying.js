@@ -1,7 +1,7 @@
 /** Copy and download: each block of code, each message, and each answer as Markdown and as rich text. */
 import { part } from "./dom.js";
+import { withoutPreviews } from "./drawing.js";
 import { gettext } from "./language.js";
-import { withoutPreviews } from "./previews.js";
 
 const SAID_FOR_MS = 1600;
 // The ending by which most programs know a language, where it is not the language's own name.

@@ -65,16 +65,6 @@ export function listenForPreviews(thread, { library, onGrown }) {
   });
 }
 
-/** A copy of an answer as the server wrote it, without previews. */
-export function withoutPreviews(answer) {
-  const copy = answer.cloneNode(true);
-  for (const preview of copy.querySelectorAll(".preview, .preview-trouble")) preview.remove();
-  for (const pre of copy.querySelectorAll("pre[hidden]")) pre.hidden = false;
-  for (const button of copy.querySelectorAll('[data-action="preview-code"]')) button.textContent = gettext("Preview");
-  for (const code of copy.querySelectorAll("[data-diagram]")) delete code.dataset.diagram;
-  return copy;
-}
-
 /** While an answer is written, its last block may still grow. */
 function isFinished(code) {
   const turn = code.closest(".turn");
@@ -94,6 +84,8 @@ function put(frame, content) {
   frame.querySelector(".preview-trouble")?.remove();
   const preview = document.createElement("div");
   preview.className = "preview";
+  // Scrolled by keyboard, too; a page in a frame scrolls itself.
+  if (content.matches("img")) preview.tabIndex = 0;
   preview.append(content);
   frame.querySelector(".code-bar").after(preview);
   // A reader who looks at the source goes on with it.

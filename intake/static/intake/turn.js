@@ -1,9 +1,8 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { HOME, clone, parseHtml, part } from "./dom.js";
-import { Drawing } from "./drawing.js";
+import { Drawing, withoutPreviews } from "./drawing.js";
 import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
-import { withoutPreviews } from "./previews.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
