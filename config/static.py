@@ -67,7 +67,7 @@ NAME_OF_CONTENT = re.compile(r"\.[0-9a-f]{12}\.\w+$")
 
 
 # The modules that pages name, or load later; each is served with all its imports.
-ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js", "memory/map.js")
+ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js", "intake/previews.js", "memory/map.js")
 
 # One JavaScript module imports another by its name, which has to change with the other's content too. Only in our own:
 # to look through Swagger UI and the admin's, several times each, would take two seconds of each start.

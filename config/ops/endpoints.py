@@ -283,8 +283,13 @@ def _entries(section: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield heading, tuple(_LINK.sub(r"\1", entry).replace("`", "") for entry in entries)
 
 
+# What is no package of Python: the script that draws diagrams (intake/static/mermaid).
+SHIPPED_FILES = {"@mermaid-js/tiny": ("12.0.0", "MIT")}
+
+
 @lru_cache(maxsize=1)
 def _packages() -> tuple[tuple[str, str, str], ...]:
-    """Name, version and licence of every installed package, as its own metadata have them."""
+    """Name, version and licence of every installed package, as its own metadata have them, and of shipped files."""
     found = {each.metadata["Name"]: (each.version, licence_names(each)) for each in distributions() if each.metadata}
+    found |= SHIPPED_FILES
     return tuple((name, *found[name]) for name in sorted(found, key=str.lower))

@@ -88,6 +88,59 @@ def test_every_page_is_accessible_in_both_colours_on_a_desktop_and_on_a_phone(op
     assert not complaints, "\n".join(complaints)
 
 
+# Each control that cannot be hit within 22 pixels of its middle, or of its label's. Links in a sentence are as high as its
+# lines (WCAG 2.5.5), and an answer's links are its text.
+TOO_SMALL = """() => {
+  const LEAST = 44;
+  const CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [role=button], [role^=menuitem]";
+  const isInSentence = (element) => {
+    const around = element.closest("p, li, dd, td, blockquote, h1, h2, h3, label, figcaption") ?? element.parentElement;
+    const length = (each) => each.textContent.trim().length;
+    return getComputedStyle(element).display === "inline" && length(around) > length(element);
+  };
+  const small = [];
+  for (const element of document.querySelectorAll(CONTROLS)) {
+    const isShown = element.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+    if (!isShown || element.matches(".prose a, .swagger-ui *, [inert] *") || isInSentence(element)) continue;
+    const target = element.matches("[type=checkbox], [type=radio]") ? (element.labels[0] ?? element) : element;
+    target.scrollIntoView({ block: "center", inline: "center" });
+    const box = target.getBoundingClientRect();
+    const hits = (across, down) => {
+      const [x, y] = [box.left + box.width / 2 + across, box.top + box.height / 2 + down];
+      const isOutside = x < 0 || y < 0 || x >= innerWidth || y >= innerHeight;
+      return isOutside || target.contains(document.elementFromPoint(x, y));
+    };
+    // What is covered, as by a bar at the page's end, is not to be hit, and what is clipped is for readers aloud.
+    if (box.width <= 1 || box.height <= 1 || !hits(0, 0)) continue;
+    const reach = LEAST / 2 - 1;
+    const isHigh = box.height >= LEAST - 1 || (hits(0, -reach) && hits(0, reach));
+    const isWide = box.width >= LEAST - 1 || (hits(-reach, 0) && hits(reach, 0));
+    if (!isHigh || !isWide) small.push(`${element.outerHTML.slice(0, 120)} ${Math.round(box.width)}x${Math.round(box.height)}`);
+  }
+  return small;
+}"""
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+
+
+def test_each_control_of_each_page_is_large_enough_for_a_finger(open_page, alice):
+    root = User.objects.create_superuser("root@example.com", house.PASSWORD)
+    small: dict[str, str] = {}
+    seen = set()
+    for user, paths in (
+        (None, ["/", "/login/", "/register/", "/search/"]),
+        (root, [path for path in pages(alice, staff=True) if not path.startswith(ADMIN)]),
+        (alice.user, pages(alice, staff=False)),
+    ):
+        page = open_page(user=user, **PHONE)
+        for path in paths:
+            if opens(page, path) and (user, page.url) not in seen:
+                seen.add((user, page.url))
+                for control in page.evaluate(TOO_SMALL):
+                    small.setdefault(control, path)
+    assert len(seen) > 50
+    assert not small, "\n".join(f"{path}: {control}" for control, path in small.items())
+
+
 def test_the_menus_and_the_dialog_of_a_chat_are_accessible_in_both_colours(open_page, alice):
     page = open_page(user=alice.user)
     bring_axe(page)

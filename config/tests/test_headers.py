@@ -122,6 +122,9 @@ def test_every_endpoint_there_is_is_locked_down(root, who):
     things = Things(conversation=str(a_turn(a_person(), "Hello").conversation_id))
     cookies = dict(root.cookies)
     for endpoint in ENDPOINTS.values():
+        # The sandbox of previews, which runs what it is sent: intake/tests/test_browser_previews.py.
+        if endpoint.route == "preview/":
+            continue
         for method in endpoint.probes:
             if not endpoint.probes[method][0].is_streamed and method in ("GET", "POST"):
                 client = Client(raise_request_exception=False) if who == "nobody" else root

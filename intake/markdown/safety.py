@@ -80,6 +80,9 @@ _NAMES = frozenset(
     alias for name, aliases, *_ in get_all_lexers(plugins=False) if name in LANGUAGES for alias in aliases
 )
 
+# Diagrams, pages and pictures.
+PREVIEWED = frozenset(("mermaid", "html", "htm", "xhtml", "svg"))
+
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _formatter = HtmlFormatter(nowrap=True, classprefix=CLASS_PREFIX)
 
@@ -93,13 +96,22 @@ def render_code(source: str, info: str) -> str:
     except TimeoutError:
         shown, remark = nh3.clean_text(source), " " + _("without colours")
     named = f' class="language-{language}"' if language else ""
+    preview = (
+        f'<button type="button" data-action="preview-code">{_("Preview")}</button>' if _is_shown(word, source) else ""
+    )
     return (
         '<div class="code-frame" dir="ltr"><div class="code-bar">'
         f'<span class="code-language">{language}{remark}</span>'
-        f'<button type="button" data-action="copy-code">{_("Copy")}</button>'
+        f'{preview}<button type="button" data-action="copy-code">{_("Copy")}</button>'
         f'<button type="button" data-action="download-code">{_("Download")}</button></div>'
         f'<pre tabindex="0"><code{named}>{shown}</code></pre></div>'
     )
+
+
+def _is_shown(language: str, source: str) -> bool:
+    """Whether the page can show what the code makes, in a sandboxed frame (static/intake/previews.js)."""
+    name = language.lower()
+    return name in PREVIEWED or (name == "xml" and source.lstrip().startswith("<svg"))
 
 
 def _coloured(source: str, language: str) -> str | None:
@@ -183,7 +195,7 @@ _answer_cleaner = nh3.Cleaner(
     attribute_filter=_only_known_classes,
     tag_attribute_values={
         "a": {"target": {"_blank"}},
-        "button": {"type": {"button"}, "data-action": {"copy-code", "download-code"}},
+        "button": {"type": {"button"}, "data-action": {"copy-code", "download-code", "preview-code"}},
         # Scrollable elements must be reachable by keyboard.
         "pre": {"tabindex": {"0"}},
         **{tag: {"dir": {"auto", "ltr"}} for tag in _HAS_DIRECTION},

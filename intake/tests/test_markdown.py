@@ -241,6 +241,22 @@ def test_tasks_notes_and_bare_addresses_are_shown_as_such():
     assert "The note." in html
 
 
+@pytest.mark.parametrize(
+    ("info", "source", "is_shown"),
+    [
+        ("mermaid", "flowchart LR", True),
+        ("HTML", "<p>", True),
+        ("svg", "<svg/>", True),
+        ("xml", "\n<svg xmlns='x'/>", True),
+        ("xml", "<note/>", False),
+        ("python", "<svg>", False),
+        ("", "<svg>", False),
+    ],
+)
+def test_code_that_shows_something_has_a_preview(info, source, is_shown):
+    assert ('data-action="preview-code">Preview<' in render(f"```{info}\n{source}\n```")) is is_shown
+
+
 def test_code_says_its_language_and_can_be_copied_and_downloaded():
     html = render("```mermaid\ngraph TD; A-->B\n```")
     assert '<span class="code-language">mermaid</span>' in html

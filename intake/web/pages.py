@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
 
+from csp.decorators import csp_update
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -25,10 +26,11 @@ from django.utils.cache import patch_cache_control
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
-from core.errors import Conflict, InvalidInput, NotFound
+from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
 from core.text import pg_text, project_label
@@ -61,7 +63,7 @@ from intake.models.users import may_visitors_chat
 from intake.ports import memory
 from intake.web.forms import RenameForm
 from intake.web.installation import REGISTRATIONS, is_to_choose_who_registers
-from intake.web.middleware import log_in_to_see
+from intake.web.middleware import LOGGED_OUT, log_in_to_see, logged_out
 from intake.web.staff import look_nearby, nearby
 
 # --- Renames and deletes chats from the browser, each on its own page, without scripts ---
@@ -180,7 +182,26 @@ def home(request: HttpRequest) -> HttpResponse:
     if is_to_choose_who_registers(request):
         shown["registrations"] = REGISTRATIONS
     shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
-    return render(request, "intake/chat.html", shown)
+    return _chat_page(request, shown)
+
+
+@csrf_exempt
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def share(request: HttpRequest) -> HttpResponse:
+    """What another app shares with the installed one, where the service worker (`intake/worker.js`) has not caught it.
+
+    No page of ours was open to put a token into this form. It needs none: the text goes into the message that is being
+    written, nothing is saved, and another site's form comes without the session's cookie (SameSite).
+    """
+    if request.method != "POST":
+        return HttpResponseRedirect(reverse("intake:home"))
+    if not is_registered(request) and not may_visitors_chat():
+        return logged_out(request, AuthenticationRequired(LOGGED_OUT))
+    words = [request.POST.get(name, "").strip() for name in ("title", "text", "url")]
+    shared = {"shared": "\n".join(dict.fromkeys(filter(None, words))), "has_shared_files": bool(request.FILES)}
+    return read_as(caller_of(request), lambda: _chat_page(request, {**_shell(request), **shared}))
 
 
 @personal_page
@@ -198,7 +219,16 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     shown["files"] = attachments_of([*window.turns, *(above.turns if above is not None else ())])
     shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
     is_temporary = found.expires_at is not None
-    return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
+    return _chat_page(request, {**_shell(request, found), **shown, "is_temporary": is_temporary})
+
+
+def _chat_page(request: HttpRequest, shown: dict[str, Any]) -> HttpResponse:
+    """With a policy that lets frames show the previews' page and nothing else, wherever a script in one may lead it."""
+    page = render(request, "intake/chat.html", shown)
+    host = request.get_host()
+    # A policy has no form for an address of IPv6.
+    place = "'self'" if host.startswith("[") else f"{host}{reverse('intake:preview')}"
+    return cast(HttpResponse, csp_update({"frame-src": [place]})(lambda _: page)(request))
 
 
 def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
@@ -412,6 +442,34 @@ def worker(request: HttpRequest) -> HttpResponse:
 @require_safe
 def offline(request: HttpRequest) -> HttpResponse:
     return render(None, "intake/offline.html")
+
+
+# No origin (so no cookie, no storage, and no way into the page around it), no address to load from or send to, and no
+# frame but ours around it. Scripts and styles run as they stand in the code that is shown.
+PREVIEW_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'unsafe-inline'",
+    "style-src": "'unsafe-inline'",
+    "img-src": "data:",
+    "font-src": "data:",
+    "media-src": "data:",
+    "form-action": "'none'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'self'",
+    "sandbox": "allow-scripts",
+}
+
+
+@login_not_required
+@require_safe
+def preview(request: HttpRequest) -> HttpResponse:
+    """The sandboxed frame in which a chat shows code: the same for all users, and empty until a chat sends it some."""
+    headers = {
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in PREVIEW_POLICY.items()),
+        "X-Frame-Options": "SAMEORIGIN",
+        "X-DNS-Prefetch-Control": "off",
+    }
+    return HttpResponse(render_to_string("intake/preview.html"), headers=headers)
 
 
 @login_not_required

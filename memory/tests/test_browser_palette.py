@@ -197,3 +197,48 @@ def test_a_visitor_finds_pages_and_their_own_chats(open_page):
     expect(options(page).first).to_contain_text("Register")
     page.keyboard.press("Enter")
     page.wait_for_url("**/register/")
+
+
+def test_commands_have_an_icon_and_a_key_and_the_key_does_the_same(open_page, person, language_model):
+    below, here = (a_turn(person, name, "An answer.").conversation for name in ("Below", "Here"))
+    page = open_page(f"/c/{here.pk}/", user=person)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("last answer")
+    option = options(page).first
+    expect(option.locator("kbd")).to_have_text(["Ctrl", "Shift", "C"])
+    expect(option.locator(".icon")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Control+Shift+KeyC")
+    expect(page.locator('[data-action="copy"][data-said]')).to_be_visible()
+    page.keyboard.press("Alt+ArrowDown")
+    page.wait_for_url(f"**/c/{below.pk}/")
+    page.keyboard.press("Alt+ArrowUp")
+    page.wait_for_url(f"**/c/{here.pk}/")
+    # With a draft the arrows belong to the text.
+    page.get_by_label("Message", exact=True).fill("A draft\nof two lines")
+    page.keyboard.press("Alt+ArrowDown")
+    page.keyboard.press("Control+Shift+KeyY")
+    page.wait_for_url("**/?temporary=1")
+    page.keyboard.press("Control+Shift+KeyO")
+    page.wait_for_url("**/")
+    page.goto(f"/c/{here.pk}/")
+    page.keyboard.press("Control+Shift+KeyA")
+    expect(page.locator("[data-sidebar-status]")).to_contain_text("Archived")
+
+
+def test_the_list_of_keys_names_every_command(open_page, person):
+    page = open_page(user=person)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    listed = page.get_by_role("dialog")
+    for title in ("New chat", "New temporary chat", "Copy the last answer", "Switch the model", "Archive this chat"):
+        expect(listed.get_by_text(title, exact=True)).to_be_visible()
+    shown = page.evaluate(
+        """async () => {
+          const { COMMANDS, keysOf } = await import("/static/intake/shortcuts_list.js");
+          return COMMANDS.map((command) => keysOf(command).join(" "));
+        }"""
+    )
+    keys = " ".join(listed.locator("dd").all_inner_texts())
+    assert [key for key in shown if key.replace("Alt ↑", "↑") not in keys] == []

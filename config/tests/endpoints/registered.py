@@ -419,6 +419,8 @@ PAGES = [
     endpoint(r"email/(?P<key>[-:\w]{1,200})/$", "email/none/", GET=answers(), POST=closed(form={})),
     endpoint("healthz", GET=answers()),
     endpoint("worker.js", GET=answers()),
+    endpoint("preview/", GET=answers()),
+    endpoint("share/", GET=answers(), POST=shows(form={"title": "A page", "url": "https://example.com/"})),
     endpoint("offline/", GET=answers()),
     endpoint("favicon.ico", GET=answers()),
     endpoint("language/<str:language>.js", at="language/de.js", GET=answers()),

@@ -1,5 +1,5 @@
 /** Files for the message that is being written: chosen, dropped or pasted, uploaded at once, and taken out again. */
-import { clone, part, upload, write } from "./dom.js";
+import { HOME, clone, part, upload, write } from "./dom.js";
 import { FILES, fileElement, sizeInWords } from "./files.js";
 import { gettext, language } from "./language.js";
 
@@ -256,4 +256,19 @@ function named(file) {
   const ending = PICTURE_NAMES[file.type];
   if (!ending || file.name !== `image.${ending}`) return file;
   return new File([file], `${gettext("Pasted picture")}.${ending}`, { type: file.type });
+}
+
+// As in templates/intake/worker.js, which puts it there.
+const SHARED = "recollect-shared";
+const SHARED_MS = 3_600_000;
+
+/** What another app has shared with this one, `{text, files}`, once; null where there is nothing, or it lay for too long. */
+export async function takeShared() {
+  const cache = await globalThis.caches?.open(SHARED);
+  const address = `${HOME}share/`;
+  const about = await (await cache?.match(address))?.json();
+  const bodies = about ? await Promise.all(about.names.map(async (_, number) => (await cache.match(`${address}${number}`)).blob())) : [];
+  await globalThis.caches?.delete(SHARED);
+  if (!about || Date.now() - about.at > SHARED_MS) return null;
+  return { text: about.text, files: bodies.map((body, number) => new File([body], about.names[number], { type: body.type })) };
 }

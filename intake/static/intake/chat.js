@@ -1,6 +1,7 @@
 /** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
 import { answering } from "./answering.js";
 import { ask, Failure, follow, stop } from "./ask.js";
+import { takeShared } from "./attaching.js";
 import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
@@ -361,11 +362,32 @@ listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce })
 listenForOutline(main, thread);
 foldLong(thread);
 listenForFiles(thread);
+bringPreviews();
 watchWindow(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();
 followUnfinished();
+if (new URLSearchParams(location.search).has("shared")) receive(takeShared());
+else if ("shared" in main.dataset) receive({ text: main.dataset.shared, files: [] });
+
+/** What another app shares goes into the message that is being written. Its owner sends it, or nobody does. */
+async function receive(sharing) {
+  history.replaceState(null, "", HOME);
+  const shared = await sharing;
+  if (!shared) {
+    const notice = Object.assign(document.createElement("p"), { className: "notice", role: "status" });
+    notice.textContent = gettext("What was shared is not here any more. Share it again.");
+    return main.prepend(notice);
+  }
+  composer.text = [composer.text, shared.text].filter(Boolean).join("\n\n");
+  // Another site can send a form to a browser's tab, and hardly to the installed app: a file is uploaded once it is attached.
+  const names = shared.files.map(({ name }) => name).join("\n");
+  const isApp = !matchMedia("(display-mode: browser)").matches;
+  const question = { title: gettext("Attach the shared files?"), text: gettext("They are uploaded and added to your message."), excerpt: names, yes: gettext("Attach"), no: gettext("Cancel") };
+  if (shared.files.length && (isApp || (await confirm(question)))) composer.attaching.add(shared.files);
+  composer.focus();
+}
 
 /** An answer that another tab, another device or this page before a reload has asked for. */
 function followUnfinished() {
@@ -373,6 +395,19 @@ function followUnfinished() {
   if (!element) return;
   const turn = new Turn(element);
   show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
+}
+
+/** Few chats have code to preview: its module is fetched with the first. */
+function bringPreviews() {
+  const look = () => {
+    if (!thread.querySelector('[data-action="preview-code"]')) return;
+    watcher.disconnect();
+    const options = { library: main.dataset.diagrams, onGrown: () => following.grown() };
+    import("./previews.js").then(({ listenForPreviews }) => listenForPreviews(thread, options)).catch(() => {});
+  };
+  const watcher = new MutationObserver(look);
+  watcher.observe(thread, { childList: true, subtree: true });
+  look();
 }
 
 function conversationPath() {

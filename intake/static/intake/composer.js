@@ -27,6 +27,7 @@ export class Composer {
     this.isOnGlass = matchMedia("(hover: none) and (pointer: coarse)").matches;
     if (this.isOnGlass) this.input.enterKeyHint = "enter";
     this.#listen(onStop);
+    stayAboveKeyboard();
     const files = JSON.parse(sessionStorage.getItem(this.#filesKey) ?? "[]");
     this.input.value ||= sessionStorage.getItem(this.#draftKey) ?? "";
     this.attaching.restore(files);
@@ -203,4 +204,15 @@ function queuedIn(item) {
 function keep(key, value) {
   if (value) sessionStorage.setItem(key, value);
   else sessionStorage.removeItem(key);
+}
+
+/** Where a keyboard lies over the page and does not make it smaller (`interactive-widget`), the message stands above it. */
+function stayAboveKeyboard() {
+  const view = window.visualViewport;
+  const place = () => {
+    // A page that is enlarged by hand shows a part of itself, too.
+    const covered = view.scale > 1 ? 0 : Math.max(0, Math.round(innerHeight - view.height - view.offsetTop));
+    document.documentElement.style.setProperty("--keyboard", `${covered}px`);
+  };
+  for (const event of ["resize", "scroll"]) view?.addEventListener(event, place);
 }

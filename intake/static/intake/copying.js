@@ -1,5 +1,6 @@
 /** Copy and download: each block of code, each message, and each answer as Markdown and as rich text. */
 import { part } from "./dom.js";
+import { withoutPreviews } from "./drawing.js";
 import { gettext } from "./language.js";
 
 const SAID_FOR_MS = 1600;
@@ -23,7 +24,7 @@ function contentFor(button) {
   const turn = button.closest(".turn");
   if (button.dataset.action === "copy-said") return { text: part(turn, "said").textContent };
   const answer = part(turn, "answer");
-  const rich = answer.cloneNode(true);
+  const rich = withoutPreviews(answer);
   for (const bar of rich.querySelectorAll(".code-bar")) bar.remove();
   return { text: answer.dataset.markdown, html: rich.innerHTML };
 }

@@ -1,5 +1,6 @@
 /** Draws an answer from the blocks that the server renders while it is written: those that changed are replaced. */
 import { parseHtml } from "./dom.js";
+import { gettext } from "./language.js";
 
 export class Drawing {
   #finished = 0;
@@ -27,4 +28,14 @@ export class Drawing {
     this.#finished = Math.max(end, this.#finished);
     this.onDraw(finished.map((element) => element.textContent).join("\n"));
   }
+}
+
+/** A copy of an answer as the server wrote it, without previews (previews.js). */
+export function withoutPreviews(answer) {
+  const copy = answer.cloneNode(true);
+  for (const preview of copy.querySelectorAll(".preview, .preview-trouble")) preview.remove();
+  for (const pre of copy.querySelectorAll("pre[hidden]")) pre.hidden = false;
+  for (const button of copy.querySelectorAll('[data-action="preview-code"]')) button.textContent = gettext("Preview");
+  for (const code of copy.querySelectorAll("[data-diagram]")) delete code.dataset.diagram;
+  return copy;
 }

@@ -1,7 +1,7 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
-import { HOME, fetchPage, isComposing } from "./dom.js";
+import { fetchPage, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
-import { openShortcuts } from "./shortcuts_list.js";
+import { COMMANDS, carryOut, keysOf, openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
 
 const PAUSE_MS = 60;
@@ -28,7 +28,9 @@ class Palette {
     this.list = this.dialog.querySelector("[role=listbox]");
     this.status = this.dialog.querySelector("[role=status]");
     this.pages = [...this.dialog.querySelectorAll("[data-palette-page]")].map((link) => ({
-      title: link.textContent,
+      title: link.textContent.trim(),
+      icon: link.dataset.icon,
+      keys: keysAt(link.getAttribute("href")),
       words: link.dataset.words ?? "",
       href: link.getAttribute("href"),
     }));
@@ -134,8 +136,8 @@ class Palette {
     const all = [
       ...this.#ofThisChat(),
       ...this.pages,
-      { title: gettext("Keyboard shortcuts"), words: "keys help", does: openShortcuts },
-      ...Object.entries(THEMES).map(([theme, title]) => ({ title, words: "theme appearance colours", does: () => chooseTheme(theme) })),
+      { title: gettext("Keyboard shortcuts"), icon: "about", keys: ["?"], words: "keys help", does: openShortcuts },
+      ...Object.entries(THEMES).map(([theme, title]) => ({ title, icon: "theme", words: "theme appearance colours", does: () => chooseTheme(theme) })),
     ];
     return all
       .filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)))
@@ -144,25 +146,12 @@ class Palette {
 
   /** What can be done with the chat that is open, and the ones beside it in the list. */
   #ofThisChat() {
-    const chat = document.querySelector("[data-chat]");
-    if (!chat) return [];
-    const links = [...document.querySelectorAll("[data-sidebar] [data-all-chats] [data-conversation-id] a")];
-    const at = links.findIndex((link) => link.hasAttribute("aria-current"));
-    const beside = (title, link) => link && { title, words: "go switch", href: link.getAttribute("href"), kind: gettext("Chat") };
-    const copy = [...chat.querySelectorAll('.turn [data-action="copy"]:not([hidden])')].at(-1);
-    const id = "temporary" in chat.dataset ? "" : chat.dataset.conversation;
-    const archive = () => document.dispatchEvent(new CustomEvent("recollect:archive", { detail: { id, path: `${HOME}c/${id}/` } }));
-    return [
-      copy && { title: gettext("Copy the last answer"), words: "clipboard", does: () => copy.click() },
-      id && document.querySelector("[data-move]") && { title: gettext("Move to project …"), words: "folder", does: () => document.dispatchEvent(new CustomEvent("recollect:move", { detail: { id } })) },
-      id && { title: gettext("Archive this chat"), words: "hide away", does: archive },
-      at >= 0 && beside(gettext("Next chat"), links[at + 1]),
-      at > 0 && beside(gettext("Previous chat"), links[at - 1]),
-    ].filter(Boolean);
+    const possible = COMMANDS.filter((command) => !command.isPage && command.find());
+    return possible.map((command) => ({ ...command, keys: keysOf(command), does: () => carryOut(command) }));
   }
 
   #searchAll(query) {
-    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query, ...this.#within })}`, kind: gettext("Search") };
+    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query, ...this.#within })}`, icon: "search", kind: gettext("Search") };
   }
 
   async #ask(turn, query) {
@@ -224,7 +213,7 @@ class Palette {
     return group;
   }
 
-  #option({ title, parts, href, kind, does }) {
+  #option({ title, parts, href, kind, does, icon, keys = [] }) {
     const option = document.createElement("div");
     option.role = "option";
     option.id = `palette-${++this.#numbers}`;
@@ -240,10 +229,15 @@ class Palette {
       words.textContent = title;
       const sign = document.createElement("span");
       sign.className = "palette-kind";
-      sign.textContent = kind ?? "";
-      option.append(words, sign);
+      sign.append(...(keys.length ? keys.flatMap((key) => [keyOf(key), " "]).slice(0, -1) : [kind ?? ""]));
+      option.append(this.#icon(icon ?? "chat"), words, sign);
     }
     return option;
+  }
+
+  /** Each is in the palette's template once. */
+  #icon(name) {
+    return this.dialog.querySelector(`[data-palette-icons] use[href$="#${name}"]`).parentElement.cloneNode(true);
   }
 
   #choose(option, event) {
@@ -252,4 +246,15 @@ class Palette {
     if (event.ctrlKey || event.metaKey) open(option.dataset.href);
     else location.assign(option.dataset.href);
   }
+}
+
+function keyOf(name) {
+  const key = document.createElement("kbd");
+  key.textContent = name;
+  return key;
+}
+
+function keysAt(address) {
+  const command = COMMANDS.find(({ isPage, find }) => isPage && find() === address);
+  return command && keysOf(command);
 }

@@ -35,6 +35,7 @@ new Filter(sidebar, { searchPath: searchLink ? `${searchLink.pathname}live/` : n
 // A draft belongs to whoever wrote it, not to the next person at this screen.
 document.querySelector("[data-logout]")?.addEventListener("submit", () => {
   sessionStorage.clear();
+  globalThis.caches?.delete("recollect-shared");
   answering.forget();
 });
 
@@ -103,9 +104,10 @@ function showProject(id, project) {
 
 /**
  * Asks yes or no; a question that another one takes the place of is answered with no. `excerpt`: what it is about;
- * `more`: the words of a button that goes further, explained by `hint`, for which the answer is "more".
+ * `more`: the words of a button that goes further, explained by `hint`, for which the answer is "more". `yes`, `no`: the
+ * words of the buttons where they are not those of a deletion.
  */
-export function confirm({ title, text, excerpt = "", hint = "", more = "" }) {
+export function confirm({ title, text, excerpt = "", hint = "", more = "", yes = "", no = "" }) {
   answer(false);
   const dialog = document.querySelector("[data-confirm]");
   dialog.querySelector("[data-confirm-title]").textContent = title;
@@ -114,6 +116,12 @@ export function confirm({ title, text, excerpt = "", hint = "", more = "" }) {
     const element = dialog.querySelector(`[data-confirm-${name}]`);
     element.textContent = words;
     element.hidden = !words;
+  }
+  for (const [value, words] of Object.entries({ yes, no })) {
+    const button = dialog.querySelector(`button[value=${value}]`);
+    button.dataset.usual ??= button.textContent;
+    button.textContent = words || button.dataset.usual;
+    if (value === "yes") button.classList.toggle("button-danger", !words);
   }
   dialog.returnValue = "";
   // Escape belongs to the dialog alone, and stops no answer behind it.

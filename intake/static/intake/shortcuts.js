@@ -1,5 +1,6 @@
-/** The keys that people know from elsewhere: Ctrl or ⌘ K and B, `/`, `?`; the last two not while one writes. */
+/** The keys that people know from elsewhere: Ctrl or ⌘ K and B, `/`, `?` (the last two not while one writes), and those of commands. */
 import { isComposing } from "./dom.js";
+import { carryOut, commandOf, openShortcuts } from "./shortcuts_list.js";
 
 /** `toggleChats` collapses the list of chats, and brings it back. */
 export function listenForShortcuts({ toggleChats }) {
@@ -18,6 +19,12 @@ export function listenForShortcuts({ toggleChats }) {
     if (isCommand && event.key.toLowerCase() === "b" && !document.querySelector("dialog[open]")) {
       event.preventDefault();
       toggleChats();
+      return;
+    }
+    const command = document.querySelector("dialog[open]") ? null : commandOf(event);
+    // With Alt an arrow moves through what one writes.
+    if (command && !(event.altKey && isWriting(event.target) && event.target.value)) {
+      if (carryOut(command)) event.preventDefault();
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || document.querySelector("dialog[open]")) return;
@@ -39,10 +46,6 @@ export function listenForShortcuts({ toggleChats }) {
 /** Offline, before it was fetched, there is none. */
 export async function openPalette() {
   (await import("./palette.js").catch(() => null))?.openPalette();
-}
-
-export async function openShortcuts() {
-  (await import("./shortcuts_list.js").catch(() => null))?.openShortcuts();
 }
 
 /** The page's own search, or the message, or else the search over everything. */

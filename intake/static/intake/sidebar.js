@@ -123,7 +123,7 @@ export class Sidebar {
       if (known && this.list.contains(known)) known.remove();
       return this.#group();
     }
-    fresh.querySelector("input")?.remove();
+    fresh.querySelector(".box")?.remove();
     const link = fresh.querySelector("a");
     if (known?.querySelector("[aria-current]")) link.setAttribute("aria-current", "page");
     fresh.classList.toggle("chosen", Boolean(known?.classList.contains("chosen")));
@@ -237,7 +237,7 @@ export class Sidebar {
     const known = new Set([...this.items].map((item) => item.dataset.conversationId));
     const items = [...page.querySelectorAll("[data-conversation-id]")].filter((item) => !known.has(item.dataset.conversationId));
     for (const item of items) {
-      item.querySelector("input")?.remove();
+      item.querySelector(".box")?.remove();
       prepareItem(item);
     }
     this.list.append(...items);

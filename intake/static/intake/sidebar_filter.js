@@ -69,7 +69,7 @@ export class Filter {
     if (turn !== this.#turn) return;
     for (const item of titles?.querySelectorAll("[data-conversation-id]") ?? []) {
       if (this.titles.querySelector(`[data-conversation-id="${item.dataset.conversationId}"]`)) continue;
-      item.querySelector("input")?.remove();
+      item.querySelector(".box")?.remove();
       prepareItem(item);
       this.titles.append(item);
     }

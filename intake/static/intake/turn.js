@@ -1,6 +1,6 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { HOME, clone, parseHtml, part } from "./dom.js";
-import { Drawing } from "./drawing.js";
+import { Drawing, withoutPreviews } from "./drawing.js";
 import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
@@ -225,7 +225,7 @@ export class Turn {
     this.drawing.finish();
     if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
-    if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
+    if (rendered.innerHTML !== withoutPreviews(this.answer).innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close(status, { isCut: usage?.finishReason === "length" });
     showUsage(this.element, usage);
   }
