@@ -132,6 +132,9 @@ def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
 
 # --- The chat's pages, rendered from the database ---
 
+# The header with which a page's script asks for a part of a page.
+PART = "X-Recollect-Part"
+
 EXAMPLES = [
     _("Help me plan a dinner for six on Friday. Two are vegetarian."),
     _("What did we say about the dinner?"),
@@ -232,7 +235,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
 
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
-    """The data of the sidebar for every page that shows it, also of other apps."""
+    """The data of the sidebar; the tag `side_bar` asks for it, in every page that shows it."""
     caller = caller_of(request)
     return {
         "page": list_in_order(caller=caller),
@@ -244,7 +247,7 @@ def sidebar_of(request: HttpRequest) -> dict[str, Any]:
 def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
     choices = offered_choices(caller_of(request), conversation)
     limits = {"max_message_length": MAX_MESSAGE_LENGTH, "largest_file": settings.ATTACHMENT_BYTES}
-    return {**sidebar_of(request), **limits, "choices": choices}
+    return {**limits, "choices": choices}
 
 
 # --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---

@@ -29,6 +29,7 @@ from core.responses import retry_after
 from core.text import ELLIPSIS
 from intake.accounts.identity import caller_of, person_of
 from intake.chats.services import without_nul
+from intake.web.pages import PART
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus, MemoryDocument
 from memory.overview import reading
@@ -55,8 +56,6 @@ LIVE_RESULTS = 8
 LONGEST_LIVE = 200
 BY_DAY = "day"
 PAGE = "memory/search.html"
-# The header with which the page's script requests what a search changes.
-PART = "X-Recollect-Part"
 # The parameter that turns off reading dates in the query.
 ANY_TIME = "anytime"
 # The parameter with which the page requests reranking, after it has shown the first order.
