@@ -23,10 +23,11 @@ from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
-from core.errors import NotFound, RecollectError, SearchFailed, Unavailable
+from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import read_as
-from core.responses import retry_after
+from core.responses import problem_response, retry_after
 from core.text import ELLIPSIS
+from core.validation import checked
 from intake.accounts.identity import caller_of, person_of
 from intake.chats.services import without_nul
 from intake.web.pages import PART
@@ -142,7 +143,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @page_that_searches
 def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
-    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
+    query = _short_query(request)
     if not query:
         return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
@@ -151,6 +152,12 @@ def search_live(request: HttpRequest) -> HttpResponse:
     shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
     return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
+
+
+def _short_query(request: HttpRequest) -> str:
+    """Raises `InvalidInput` if it is longer than the fields of the palette and of the map let anybody write."""
+    query = without_nul(request.GET.get("q", "")).strip()
+    return checked(query, field="q", max_length=LONGEST_LIVE, may_be_blank=True)
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
@@ -405,8 +412,11 @@ def map_page(request: HttpRequest) -> HttpResponse:
 
 @page_that_searches
 def map_found(request: HttpRequest) -> HttpResponse:
-    """The ids of the texts that a search finds, the best first, as JSON."""
-    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
+    """The ids of the texts that a search finds, the best first, as JSON; a problem document for a query too long."""
+    try:
+        query = _short_query(request)
+    except InvalidInput as error:
+        return problem_response(error, request)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     ids = reading.find_texts(user=person_of(request), query=query, now=timezone.now()) if query else []
     return JsonResponse({"ids": ids})

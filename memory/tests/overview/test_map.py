@@ -145,6 +145,17 @@ def test_a_search_names_the_points_of_what_it_finds_the_best_first(alice):
     assert client_of(alice).get("/memory/map/found/", {"q": " "}).json() == {"ids": []}
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "At most 200 characters; this has 201."), ("de", "Höchstens")])
+def test_a_query_that_is_too_long_for_the_map_is_refused_and_not_cut(alice, language, words):
+    client = client_of(alice)
+    asked = {"q": "c" * 201}
+    refused = client.get("/memory/map/found/", asked, headers={"X-Recollect-Language": language})
+    assert (refused.status_code, refused["Content-Type"]) == (400, "application/problem+json")
+    assert words in refused.json()["errors"]["q"][0]
+    assert client.get("/search/live/", asked).status_code == 400
+    assert client.get("/memory/map/found/", {"q": "c" * 200}).json() == {"ids": []}
+
+
 def test_the_page_says_that_there_is_nothing_then_that_it_is_being_drawn_then_lists_the_groups(alice):
     page = client_of(alice)
     assert "A map of what you think about" in page.get("/memory/map/").content.decode()
