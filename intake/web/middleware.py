@@ -17,6 +17,7 @@ from django.core.exceptions import DisallowedHost
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone, translation
@@ -377,12 +378,21 @@ class LimitsMiddleware(_Middleware):
         return None
 
 
+_gzip = GZipMiddleware(lambda request: HttpResponse())
+
+
 class PrivacyMiddleware(_Middleware):
-    """Forbids caching unless a view is public, and forbids pages the use of device features.
+    """Forbids caching unless a view is public, forbids pages the use of device features, and compresses them.
 
     Static files do not pass here: they are the same for all users. The second header is sent only with documents, where
     it has an effect.
     """
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = super().__call__(request)
+        is_page = response.headers.get("Content-Type", "").startswith("text/html")
+        # With random bytes, so that its length does not tell what is in it (the attack BREACH).
+        return _gzip.process_response(request, response) if is_page and not response.streaming else response
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         kept = response.headers.get("Cache-Control", "")
