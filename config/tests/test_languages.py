@@ -221,7 +221,7 @@ def _written(catalog):
 LONGEST_SENTENCE = 20
 # What stands for a name or number counts as one word, and marks of HTML as none.
 VALUE, MARK = re.compile(r"%\(\w+\)[sd]|\{\w*\}"), re.compile(r"<[^>]*>")
-SENTENCE_END, WORD = re.compile(r"""[.!?…]["”»)]*\s+|\n"""), re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+SENTENCE_END, WORD = re.compile(r"""[.!?…]["”»)]*\s+|\n"""), re.compile(r"[^\W_]+(?:['.-][^\W_]+)*")
 
 
 def too_long(text):
