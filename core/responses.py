@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -152,23 +151,18 @@ TAGS = {"type": "string", "maxLength": LONGEST_HEADER}
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 
-@dataclass(frozen=True, slots=True)
-class Precondition:
-    """`expected`: the states in which a write is allowed; None for any. `is_new`: only if nothing exists."""
+def precondition_of(request: Request, *, exists: bool) -> tuple[Collection[str] | None, bool]:
+    """The states in which a write is allowed, None for any; and whether it is allowed only if nothing exists.
 
-    expected: Collection[str] | None
-    is_new: bool
-
-
-def precondition_of(request: Request, *, exists: bool) -> Precondition:
-    """Raises `PreconditionRequired` if something exists and the writer does not name a state."""
+    Raises `PreconditionRequired` if something exists and the writer does not name a state.
+    """
     if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
     if if_match is not None:
         # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
-        return Precondition(expected=_states(if_match), is_new=False)
+        return _states(if_match), False
     if exists and if_none_match != "*":
         raise PreconditionRequired(READ_FIRST)
-    return Precondition(expected=None, is_new=True)
+    return None, True
 
 
 def as_etag(state: str) -> str:

@@ -18,14 +18,13 @@ from django.apps import apps
 from django.conf import settings
 from django.core.management import BaseCommand, get_commands, load_command_class
 
-from config.ops.variables import Variable, variables
+from config.ops.variables import OF_ALL, Variable, variables
 from recollect_cli.commands import command_parser
 
 DOCS = Path(__file__).parent
 SETTINGS, COMMANDS = DOCS / "settings.md", DOCS / "cli.md"
 # What stands above it in docs/cli.md is written by hand.
 MARK = "<!-- From here on `make docs` writes this page. -->\n"
-BASE = "base"
 
 SETTINGS_HEAD = """# Settings
 
@@ -40,7 +39,7 @@ def settings_page() -> str:
     """The Markdown of `docs/settings.md`."""
     pages = [SETTINGS_HEAD]
     for (module, section), found in groupby(variables(), key=lambda each: (each.module, each.section)):
-        heading = section if module == BASE else f"In {module}: what differs"
+        heading = section if module in OF_ALL else f"In {module}: what differs"
         rows = [_row(f"`{each.name}`", each.type, _default(each), _cell(each.comment)) for each in found]
         pages.append("\n".join([f"## {heading}", "", *_table("setting", "type", "default", "meaning"), *rows, ""]))
     return "\n".join(pages)

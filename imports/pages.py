@@ -1,7 +1,5 @@
 """The page `/import/` and the page of each import, with the server's data; scripts render the rest."""
 
-from dataclasses import dataclass
-
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
@@ -16,78 +14,71 @@ from memory.pages.common import page_for_registered, show
 # --- Instructions for getting an export from each product, step by step ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
-    label: str
-    steps: tuple[str, ...]
-    # How the file arrives: the e-mail, or its location.
-    arrives: str
-
-
+# `arrives`: how the file arrives, by e-mail or at its location.
 INSTRUCTIONS = (
-    Instruction(
-        label="ChatGPT",
-        steps=(
+    {
+        "label": "ChatGPT",
+        "steps": (
             _("On chatgpt.com open Settings → Data controls."),
             _("Beside “Export data” choose Export, and confirm it."),
             _("Open the link in the e-mail, and save the zip."),
         ),
-        arrives=_(
+        "arrives": _(
             "The e-mail comes from OpenAI, “Your data export is ready”, after minutes or some hours. "
             "Its link works for 24 hours."
         ),
-    ),
-    Instruction(
-        label="Claude",
-        steps=(
+    },
+    {
+        "label": "Claude",
+        "steps": (
             _("On claude.ai open Settings → Privacy."),
             _("Choose Export data, and the time it covers."),
             _("Open the link in the e-mail while you are logged in, and save the zip."),
         ),
-        arrives=_(
+        "arrives": _(
             "The e-mail comes from Anthropic, “Your data is ready for download”, mostly within an hour. "
             "Its link works for 24 hours."
         ),
-    ),
-    Instruction(
-        label="Gemini",
-        steps=(
+    },
+    {
+        "label": "Gemini",
+        "steps": (
             _("On takeout.google.com choose Deselect all, then My Activity alone."),
             _("Under All activity data included leave only Gemini Apps; under Multiple formats choose JSON."),
             _("Choose Next step and Create export, then save the zip."),
         ),
-        arrives=_(
+        "arrives": _(
             "The e-mail comes from Google Takeout, “Your Google data is ready to download”. Gemini names no "
             "conversations, so a pause of 30 minutes begins another here."
         ),
-    ),
-    Instruction(
-        label="Open WebUI, LibreChat",
-        steps=(
+    },
+    {
+        "label": "Open WebUI, LibreChat",
+        "steps": (
             _("Open WebUI: Settings → Chats → Export chats."),
             _("LibreChat: the menu of a conversation → Export → JSON."),
         ),
-        arrives=_("The file is saved at once."),
-    ),
-    Instruction(
-        label="Claude Code, Codex, OpenClaw",
-        steps=(
+        "arrives": _("The file is saved at once."),
+    },
+    {
+        "label": "Claude Code, Codex, OpenClaw",
+        "steps": (
             _("Install the command line of Recollect, and make a token with the scope import."),
             _("Run recollect sync, or recollect sync --watch to stay up to date."),
             _("Or zip ~/.claude/projects, ~/.codex/sessions or ~/.openclaw, and drop the zip here."),
         ),
-        arrives=_("The sessions lie on your machine already."),
-    ),
-    Instruction(
-        label=_("Markdown notes, Obsidian"),
-        steps=(_("Zip the folder of your notes, and drop the zip here."),),
-        arrives=_("Each note becomes a document, with the title and the date that it names."),
-    ),
-    Instruction(
-        label=_("Another Recollect"),
-        steps=(_("Open your account there, and choose Download as Markdown or Download as JSON."),),
-        arrives=_("The file is saved at once. Everything comes back as it was."),
-    ),
+        "arrives": _("The sessions lie on your machine already."),
+    },
+    {
+        "label": _("Markdown notes, Obsidian"),
+        "steps": (_("Zip the folder of your notes, and drop the zip here."),),
+        "arrives": _("Each note becomes a document, with the title and the date that it names."),
+    },
+    {
+        "label": _("Another Recollect"),
+        "steps": (_("Open your account there, and choose Download as Markdown or Download as JSON."),),
+        "arrives": _("The file is saved at once. Everything comes back as it was."),
+    },
 )
 
 

@@ -196,13 +196,14 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     )
     def preview(self, request: Request, import_id: str) -> Response:
         batch = services.get(user=person_of(request), import_id=import_id)
-        page = services.entries_of(batch, validate_query(EntryQuestion, request))
+        asked = validate_query(EntryQuestion, request)
+        entries, more = services.entries_of(batch, asked)
         shown = PreviewOutput(
             import_=ImportOutput.of(batch, language=page_language(request.headers)),
-            newest=page.newest,
-            comes_in=page.comes_in,
-            items=[EntryOutput.of(entry) for entry in page.entries],
-            more=None if page.more is None else str(page.more),
+            newest=services.newest_titles(batch, asked.since),
+            comes_in=services.comes_in(batch, asked.since),
+            items=[EntryOutput.of(entry) for entry in entries],
+            more=None if more is None else str(more),
         )
         return Response(shown.model_dump(mode="json", by_alias=True))
 

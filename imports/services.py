@@ -5,15 +5,13 @@ conflict.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from pydantic import Field
 
 from core.errors import (
@@ -41,6 +39,7 @@ from intake.chats import quotas
 from intake.models import Activity, User
 
 PAGE = 30
+_NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")
 MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024
@@ -57,16 +56,6 @@ class EntryQuestion(Input):
     since: WrittenTime | None = None
     after: Annotated[int | None, Field(ge=0, le=2**31)] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
-
-
-@dataclass(frozen=True, slots=True)
-class EntryPage:
-    """`comes_in`: what a start with the same `since`, and no other selection, would store."""
-
-    entries: list[ImportEntry]
-    newest: list[str]
-    comes_in: dict[str, int]
-    more: int | None
 
 
 def begin(*, user: User, filename: str, size: int, product: str, now: datetime, begun_by: str = "") -> Import:
@@ -108,19 +97,11 @@ def list_imports(*, user: User, after: Position | None) -> ListPage[Import]:
     return page_of(Import.objects.for_user(user), by="created_at", after=after, size=PAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class SentByProduct:
-    """What one agent appended; `newest_id` is the last of its imports, by which it is undone."""
+def sent_since(*, user: User, since: datetime) -> list[dict[str, Any]]:
+    """What agents appended while their sessions ran, by product, the last first.
 
-    label: str
-    conversations: int
-    turns: int
-    last_at: datetime
-    newest_id: UUID
-
-
-def sent_since(*, user: User, since: datetime) -> list[SentByProduct]:
-    """What agents appended while their sessions ran, by product, the last first."""
+    `newest_id`: the last of a product's imports, by which it is undone.
+    """
     with acting_as(user):
         # Only what was appended has no file.
         appended = Import.objects.for_user(user).filter(bytes=0, state=Import.State.DONE, updated_at__gte=since)
@@ -130,13 +111,13 @@ def sent_since(*, user: User, since: datetime) -> list[SentByProduct]:
     for row in rows:
         by_product.setdefault(row.product, []).append(row)
     return [
-        SentByProduct(
-            label=labels.get(product, product),
-            conversations=sum(row.stored.get("conversations", 0) for row in found),
-            turns=sum(row.stored.get("turns", 0) for row in found),
-            last_at=found[0].updated_at,
-            newest_id=found[0].pk,
-        )
+        {
+            "label": labels.get(product, product),
+            "conversations": sum(row.stored.get("conversations", 0) for row in found),
+            "turns": sum(row.stored.get("turns", 0) for row in found),
+            "last_at": found[0].updated_at,
+            "newest_id": found[0].pk,
+        }
         for product, found in by_product.items()
     ]
 
@@ -170,26 +151,37 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
     return batch
 
 
-def entries_of(batch: Import, asked: EntryQuestion) -> EntryPage:
-    """Lines of the preview, the newest first. Raises `WrongState` before there is one."""
+def entries_of(batch: Import, asked: EntryQuestion) -> tuple[list[ImportEntry], int | None]:
+    """Lines of the preview, the newest first, and where the next page begins, if there is one.
+
+    Raises `WrongState` before there is a preview.
+    """
     if batch.state in (Import.State.UPLOADING, Import.State.READING):
         raise WrongState(f"The import is {batch.state}: there is no preview yet.")
-    of_import = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
-    if asked.since is not None:
-        of_import = of_import.exclude(last_at__lt=asked.since)
-    found = of_import
+    found = _entries_since(batch, asked.since)
     if asked.q:
         found = found.filter(title__icontains=asked.q)
     if asked.kind:
         found = found.filter(kind=asked.kind)
     if asked.status:
         found = found.filter(Q(stored__gt=0) if asked.status == "stored" else Q(status=asked.status))
-    newest_first = (F("last_at").desc(nulls_last=True), "id")
     start = asked.after or 0
-    rows = list(found.order_by(*newest_first)[start : start + asked.limit + 1])
-    newest = list(of_import.order_by(*newest_first).values_list("title", flat=True)[:10])
-    comes_in = counted_new(of_import.filter(is_selected=True))
-    return EntryPage(rows[: asked.limit], newest, comes_in, start + asked.limit if len(rows) > asked.limit else None)
+    rows = list(found.order_by(*_NEWEST_FIRST)[start : start + asked.limit + 1])
+    return rows[: asked.limit], start + asked.limit if len(rows) > asked.limit else None
+
+
+def newest_titles(batch: Import, since: datetime | None) -> list[str]:
+    return list(_entries_since(batch, since).order_by(*_NEWEST_FIRST).values_list("title", flat=True)[:10])
+
+
+def comes_in(batch: Import, since: datetime | None) -> dict[str, int]:
+    """What a start with the same `since`, and no other selection, would store."""
+    return counted_new(_entries_since(batch, since).filter(is_selected=True))
+
+
+def _entries_since(batch: Import, since: datetime | None) -> QuerySet[ImportEntry]:
+    found = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
+    return found if since is None else found.exclude(last_at__lt=since)
 
 
 def start(

@@ -3,7 +3,6 @@
 Staff can look, and can return rows to the queue. Only the configuration changes the models.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
@@ -44,34 +43,24 @@ from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 HEIGHT = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An SVG path over a box of `width` (one unit a value) by 200, with zero at its middle; and the extremes."""
-
-    path: str
-    width: int
-    least: float
-    greatest: float
-    zeros: int
-
-
-def picture_of(embedding: Embedding) -> Picture | None:
+def picture_of(embedding: Embedding) -> dict[str, Any] | None:
     """The picture of one vector; None if there is none yet. No one can read text from it."""
     vector = Embedding.objects.filter(pk=embedding.pk).values_list("vector", flat=True).first()
     return None if vector is None else draw(vector.to_list() if isinstance(vector, HalfVector) else list(vector))
 
 
-def draw(values: list[float]) -> Picture:
+def draw(values: list[float]) -> dict[str, Any]:
+    """`path`: an SVG path in a box of `width` (one unit a value) by 200, zero at its middle. And the extremes."""
     scale = max(map(abs, values)) or 1.0
     heights = [round(-value / scale * HEIGHT) for value in values]
     strokes = [f"M{place}.5 {HEIGHT}v{height}" for place, height in enumerate(heights) if height]
-    return Picture(
-        path="".join(strokes),
-        width=len(values),
-        least=min(values),
-        greatest=max(values),
-        zeros=values.count(0),
-    )
+    return {
+        "path": "".join(strokes),
+        "width": len(values),
+        "least": min(values),
+        "greatest": max(values),
+        "zeros": values.count(0),
+    }
 
 
 # --- Returns rows to the queue, so that the workers make their vectors again ---

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 
-# Their values are a test run's own.
-NOT_DEPLOYED = {"__init__.py", "test.py"}
+# Of every deployment, and what two of them change. A test run's values are its own.
+OF_ALL = ("site", "accounts", "oauth", "limits", "search", "base")
+MODULES = (*OF_ALL, "local", "production")
 TYPES = {
     "str": "text",
     "int": "whole number",
@@ -39,12 +40,9 @@ class Variable:
 
 
 def variables() -> list[Variable]:
-    """Every variable once for each settings module, in the order of the source; `base` comes first."""
+    """Every variable once for each settings module, in the order in which they build on each other."""
     folder = files("config.settings")
-    modules = sorted(
-        path.name for path in folder.iterdir() if path.name.endswith(".py") and path.name not in NOT_DEPLOYED
-    )
-    return [found for name in modules for found in _Module(name[:-3], (folder / name).read_text()).read()]
+    return [found for name in MODULES for found in _Module(name, (folder / f"{name}.py").read_text()).read()]
 
 
 def names_set(environment: Mapping[str, str]) -> list[str]:

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -228,7 +229,7 @@ class ZipEntries:
             entries, inner_name = self._locate(name)
             return entries.open(inner_name)
         try:
-            return io.BufferedReader(_Unpacking(self._zip.open(self._entries[name]), name), 65536)
+            return io.BufferedReader(PiecesReader(_unpacked(self._zip.open(self._entries[name]), name)), _CHUNK)
         except (*_DAMAGED, RuntimeError) as error:
             raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
 
@@ -245,27 +246,34 @@ class ZipEntries:
         raise KeyError(name)
 
 
-class _Unpacking(io.RawIOBase):
-    """Unpacks in small steps: never more than an entry claims. An error of the zip becomes a sentence."""
+class PiecesReader(io.RawIOBase):
+    """A stream of the bytes of an iterator, which is asked for the next piece only when it is read."""
 
-    def __init__(self, entry: IO[bytes], name: str) -> None:
-        self._entry = entry
-        self._name = name
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._entry.read(len(buffer))
-        except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(_in_file(self._name, _INCOMPLETE)) from error
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)
 
-    def close(self) -> None:
-        self._entry.close()
-        super().close()
+
+def _unpacked(entry: IO[bytes], name: str) -> Iterator[bytes]:
+    """Small pieces: never more than an entry claims. An error of the zip becomes a sentence."""
+    with entry:
+        try:
+            yield from iter(lambda: entry.read(_CHUNK), b"")
+        except (*_DAMAGED, RuntimeError) as error:
+            raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
 
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -431,43 +439,12 @@ class OpenedExport:
             self._kept.close()
 
 
-class _AsUTF8(io.RawIOBase):
+def _recoded(stream: IO[bytes], encoding: str, beginning: bytes) -> Iterator[bytes]:
     """Bytes of UTF-16 as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, beginning: bytes) -> None:
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-        self._ready = self._decoder.decode(beginning).encode(errors="replace")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            data = self._stream.read(_CHUNK)
-            self._ready = self._decoder.decode(data, final=not data).encode(errors="replace")
-            if not data:
-                break
-        piece, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-class _Rewound(io.RawIOBase):
-    """A stream whose beginning was looked at."""
-
-    def __init__(self, stream: IO[bytes], beginning: bytes) -> None:
-        self._stream = stream
-        self._beginning = beginning
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._beginning[: len(buffer)] or self._stream.read(len(buffer))
-        self._beginning = self._beginning[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    for data in chain([beginning], iter(lambda: stream.read(_CHUNK), b"")):
+        yield decoder.decode(data).encode(errors="replace")
+    yield decoder.decode(b"", final=True).encode(errors="replace")
 
 
 def encoding_of(beginning: bytes) -> str:
@@ -485,8 +462,9 @@ def as_utf8(stream: IO[bytes]) -> IO[bytes]:
     beginning = stream.read(_BEGINNING)
     encoding = encoding_of(beginning)
     if encoding == "utf-8-sig":
-        return io.BufferedReader(_Rewound(stream, beginning.removeprefix(codecs.BOM_UTF8)))
-    return io.BufferedReader(_AsUTF8(stream, encoding, beginning))
+        rest = iter(lambda: stream.read(_CHUNK), b"")
+        return io.BufferedReader(PiecesReader(chain([beginning.removeprefix(codecs.BOM_UTF8)], rest)))
+    return io.BufferedReader(PiecesReader(_recoded(stream, encoding, beginning)))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import ijson
 
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
-from imports.reading.files import Files, Limits, as_utf8, encoding_of, is_attached
+from imports.reading.files import Files, Limits, PiecesReader, as_utf8, encoding_of, is_attached
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.values import id_of, line_of
 
@@ -232,34 +232,23 @@ def _unpacked(stream: IO[bytes], name: str, packed: int) -> IO[bytes]:
     """The lines of a log that was packed by Zstandard, in bounds against bombs; any other log as it is."""
     if not name.endswith(".zst"):
         return stream
-    return io.BufferedReader(_UnpackingLog(stream, name, packed))
+    return io.BufferedReader(PiecesReader(_pieces_of_log(stream, name, packed)))
 
 
-class _UnpackingLog(io.RawIOBase):
+def _pieces_of_log(stream: IO[bytes], name: str, packed: int) -> Iterator[bytes]:
     """Counts what it unpacks: against the ratio of a zip, and against the memory that a window takes."""
-
-    def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:
-        self._limits = Limits()
-        self._file = ZstdFile(stream, options={DecompressionParameter.window_log_max: _WINDOW_LOG})
-        self._name = name
-        self._packed = packed
-        self._unpacked = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._file.read(len(buffer))
-        except (ZstdError, EOFError, OSError) as error:
-            raise UnreadableExport(Sentence(_("%(file)s is damaged or incomplete."), file=self._name)) from error
-        self._unpacked += len(data)
-        allowed = max(self._limits.ratio_from_bytes, self._limits.ratio * self._packed)
-        if self._unpacked > min(allowed, self._limits.unpacked_bytes):
-            message = _("%(file)s unpacks to far more than a log does: the rest is not read.")
-            raise UnreadableExport(Sentence(message, file=self._name))
-        buffer[: len(data)] = data
-        return len(data)
+    limits, unpacked = Limits(), 0
+    allowed = min(max(limits.ratio_from_bytes, limits.ratio * packed), limits.unpacked_bytes)
+    file = ZstdFile(stream, options={DecompressionParameter.window_log_max: _WINDOW_LOG})
+    try:
+        while data := file.read(_CHUNK):
+            unpacked += len(data)
+            if unpacked > allowed:
+                message = _("%(file)s unpacks to far more than a log does: the rest is not read.")
+                raise UnreadableExport(Sentence(message, file=name))
+            yield data
+    except (ZstdError, EOFError, OSError) as error:
+        raise UnreadableExport(Sentence(_("%(file)s is damaged or incomplete."), file=name)) from error
 
 
 def _numbered(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:

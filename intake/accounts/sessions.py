@@ -6,8 +6,6 @@ other sessions made ends: sessions, tokens, apps, second factors, connected serv
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -48,23 +46,15 @@ MOST_MADE = 200
 BY_HEADER = "recollect.by_header"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """The data of a session that its owner sees; `name` is not a secret."""
+def list_sessions(*, user: User, current: str | None) -> list[dict[str, Any]]:
+    """The current session first, then by last use. `name` is no secret.
 
-    name: str
-    device: str
-    logged_in_at: datetime | None
-    last_used_at: datetime
-    is_this_one: bool
-
-
-def list_sessions(*, user: User, current: str | None) -> list[SessionInfo]:
-    """The current session first, then by last use. `current` is the key of the requesting session."""
+    `current`: the key of the requesting session.
+    """
     this = SessionDigest.of(current) if current else None
     rows = Session.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-last_used_at")[:MOST_LISTED]
     shown = [_info(row, is_this_one=row.session_key == this) for row in rows if _is_good(row, user)]
-    return sorted(shown, key=lambda each: not each.is_this_one)
+    return sorted(shown, key=lambda each: not each["is_this_one"])
 
 
 def end_session(*, user: User, name: str) -> None:
@@ -155,15 +145,15 @@ def _is_good(row: Session, user: User) -> bool:
     return constant_time_compare(data.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())
 
 
-def _info(row: Session, *, is_this_one: bool) -> SessionInfo:
+def _info(row: Session, *, is_this_one: bool) -> dict[str, Any]:
     data = SessionStore().decode(row.session_data)
-    return SessionInfo(
-        name=row.session_key[:NAME_LENGTH],
-        device=data.get(DEVICE, activity.UNKNOWN),
-        logged_in_at=parse_datetime(data.get(LOGGED_IN_AT, "")),
-        last_used_at=row.last_used_at,
-        is_this_one=is_this_one,
-    )
+    return {
+        "name": row.session_key[:NAME_LENGTH],
+        "device": data.get(DEVICE, activity.UNKNOWN),
+        "logged_in_at": parse_datetime(data.get(LOGGED_IN_AT, "")),
+        "last_used_at": row.last_used_at,
+        "is_this_one": is_this_one,
+    }
 
 
 # --- Tracks when the user of a session last proved their identity, and asks again for sensitive actions ---

@@ -139,20 +139,19 @@ def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up
     return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 
 
-class _Quote(NamedTuple):
-    relevance: float
-    text: str
+# The relevance of a result and the text of its quote.
+_Quote = tuple[float, str]
 
 
 def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
     """The quotes of all searches by relevance; those of one search keep their order."""
-    return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
+    return [text for _, text in heapq.merge(*searched, key=lambda quote: -quote[0])]
 
 
 def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
     echo = question.casefold()
     return [
-        _Quote(match.get("relevance", 0.0), _quote(turn, looked_up.zone))
+        (match.get("relevance", 0.0), _quote(turn, looked_up.zone))
         for match in matches
         if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
         and turn.user_message.strip().casefold() != echo
@@ -161,12 +160,12 @@ def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_
 
 def _noted(found: dict[str, Any]) -> list[_Quote]:
     results = found.get("results", [])[:NOTES_SHOWN]
-    return [_Quote(result.get("relevance", 0.0), _quote_note(result)) for result in results]
+    return [(result.get("relevance", 0.0), _quote_note(result)) for result in results]
 
 
 def _quotes_of_files(found: dict[str, Any]) -> list[_Quote]:
     results = [result for result in found.get("results", []) if result["source"] == "attachment"]
-    return [_Quote(result.get("relevance", 0.0), _quote_file(result)) for result in results[:FILES_SHOWN]]
+    return [(result.get("relevance", 0.0), _quote_file(result)) for result in results[:FILES_SHOWN]]
 
 
 def _quote_file(result: dict[str, Any]) -> str:

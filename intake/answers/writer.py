@@ -459,26 +459,16 @@ PAUSE_SECONDS = 0.1
 SIGN_OF_LIFE = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The position of the log up to which an answer is saved, and the time."""
-
-    position: int
-    at: float
-
-    def is_due(self, position: int, now: float) -> bool:
-        return position > self.position or now > self.at + SIGN_OF_LIFE * settings.ANSWER_LEASE_SECONDS
-
-
 @dataclass(eq=False)
 class ProgressSaver:
     """One per event loop; runs while answers are being written."""
 
-    _answers: dict[AnswerWriter, _Kept] = field(default_factory=dict)
+    # The position of each log up to which its answer is saved, and the time.
+    _answers: dict[AnswerWriter, tuple[int, float]] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
 
     def keep(self, writing: AnswerWriter) -> None:
-        self._answers[writing] = _Kept(writing.log.position, time.monotonic())
+        self._answers[writing] = writing.log.position, time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
@@ -495,7 +485,12 @@ class ProgressSaver:
             took = time.monotonic() - began
 
     async def _save(self, now: float) -> None:
-        due = [writing for writing, kept in self._answers.items() if kept.is_due(writing.log.position, now)]
+        unchanged_since = now - SIGN_OF_LIFE * settings.ANSWER_LEASE_SECONDS
+        due = [
+            writing
+            for writing, (position, at) in self._answers.items()
+            if writing.log.position > position or at < unchanged_since
+        ]
         if not due:
             return
         parts: list[Progress] = [writing.progress() for writing in due]
@@ -503,7 +498,7 @@ class ProgressSaver:
         saved = await _save_together(parts)
         for writing, part, position in zip(due, parts, positions, strict=True):
             if part.turn_id in saved:
-                self._answers[writing] = _Kept(position, now)
+                self._answers[writing] = position, now
             elif not await _is_open(writing):
                 writing.stop()
 

@@ -4,7 +4,6 @@ Template tags and filters: safe Markdown, tool calls in words, addresses and ico
 """
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -62,29 +61,19 @@ def moment(value: datetime) -> SafeString:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Siblings:
-    """The versions of a turn: its own position (from 1), and the numbers of its neighbours, if any."""
-
-    numbers: list[int]
-    place: int
-    before: int | None
-    after: int | None
-
-    @property
-    def as_list(self) -> str:
-        return ",".join(map(str, self.numbers))
-
-
 @register.simple_tag
-def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> Siblings | None:
-    """None for a turn that has no other version."""
+def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> dict[str, Any] | None:
+    """The versions of a turn: its own place (from 1), and the numbers of its neighbours. None if it is the only one."""
     numbers = (versions or {}).get(turn.turn_number, []) if turn else []
     if turn is None or len(numbers) <= 1:
         return None
     place = numbers.index(turn.turn_number)
-    after = numbers[place + 1] if place + 1 < len(numbers) else None
-    return Siblings(numbers, place + 1, numbers[place - 1] if place else None, after)
+    return {
+        "numbers": numbers,
+        "place": place + 1,
+        "before": numbers[place - 1] if place else None,
+        "after": numbers[place + 1] if place + 1 < len(numbers) else None,
+    }
 
 
 @register.filter

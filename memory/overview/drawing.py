@@ -100,12 +100,8 @@ class Points:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MapDrawing:
-    """The stored result of a drawing: new or moved points and, after a complete layout, the layout."""
-
-    points: Points
-    layout: Layout | None
+# The stored result of a drawing: new or moved points and, after a complete layout, the layout.
+MapDrawing = tuple[Points, Layout | None]
 
 
 def draw_due(*, until: datetime) -> int:
@@ -154,15 +150,16 @@ def draw(user_id: int) -> None:
     latest = IndexedText.objects.filter(user_id=user_id).order_by("-pk").values_list("pk", flat=True).first() or 0
     texts = vectors.embedded_texts(user_id, model=model)
     known = _points_of(user_id)
-    drawing = _drawing(present, texts, known, model=model)
+    points, layout = _drawing(present, texts, known, model=model)
     try:
         with transaction.atomic():
             # If the claim has expired, another worker may have drawn the map; this changes nothing.
             if not MemoryMap.objects.select_for_update(no_key=True, of=("self",)).filter(pk=user_id).exists():
                 return
-            _store(user_id, drawing, known, has_lost=present.placed > len(known.ids))
+            is_anew = layout is not None or present.placed > len(known.ids)
+            _store(user_id, points, known, keeps_names=not is_anew)
             took = timedelta(seconds=time.monotonic() - began)
-            _finish(present, drawing, latest=latest, model=model, took=took)
+            _finish(present, points, layout, latest=latest, model=model, took=took)
     except IntegrityError:
         # A text of the drawing has just been deleted; the sweep repeats the drawing when the claim expires.
         logger.info("A map was not stored, for texts of it were deleted meanwhile")
@@ -176,7 +173,7 @@ def _points_of(user_id: int) -> Points:
 
 def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
     if not texts:
-        return MapDrawing(_no_points(), None)
+        return _no_points(), None
     of_another_kind = present.model is None or present.model.name != model or present.method != MemoryMap.Method.SVD
     deleted = present.placed - len(known.ids)
     changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
@@ -185,7 +182,7 @@ def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str)
     layout = Layout.parse(bytes(present.layout))
     on_it = set(known.ids)
     new = [text_id for text_id in texts if text_id not in on_it]
-    return MapDrawing(_placed(present.user_id, layout, new, model=model), None)
+    return _placed(present.user_id, layout, new, model=model), None
 
 
 def _laid_out(user_id: int, texts: list[int], known: Points, *, model: str) -> MapDrawing:
@@ -193,7 +190,7 @@ def _laid_out(user_id: int, texts: list[int], known: Points, *, model: str) -> M
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
     if not ids:
         # Deleted since they were listed.
-        return MapDrawing(_no_points(), None)
+        return _no_points(), None
     layout = Layout.of(sample)
     reduced = layout.reduce(sample)
     places = layout.place(reduced)
@@ -205,7 +202,7 @@ def _laid_out(user_id: int, texts: list[int], known: Points, *, model: str) -> M
         )
         places = layout.place(reduced)
     layout = layout.fitted(places)
-    return MapDrawing(_placed(user_id, layout, texts, model=model), layout)
+    return _placed(user_id, layout, texts, model=model), layout
 
 
 def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str) -> Points:
@@ -237,9 +234,10 @@ def _batches(texts: list[int]) -> Iterator[list[int]]:
         yield texts[start : start + BATCH_TEXTS]
 
 
-def _store(user_id: int, drawing: MapDrawing, known: Points, *, has_lost: bool) -> None:
+def _store(user_id: int, points: Points, known: Points, *, keeps_names: bool) -> None:
+    """`keeps_names`: the groups are those that a model may have named."""
     clusters = dict(zip(known.ids, known.clusters.tolist(), strict=True))
-    clusters |= dict(zip(drawing.points.ids, drawing.points.clusters.tolist(), strict=True))
+    clusters |= dict(zip(points.ids, points.clusters.tolist(), strict=True))
     by_month, by_cluster = telling_words(user_id, [_months_of(user_id), clusters])
     words = [
         TellingWord(
@@ -250,17 +248,15 @@ def _store(user_id: int, drawing: MapDrawing, known: Points, *, has_lost: bool) 
         for rank, one in enumerate(ones)
     ]
     on_it = set(known.ids)
-    new = {text_id for text_id in drawing.points.ids if text_id not in on_it}
+    new = {text_id for text_id in points.ids if text_id not in on_it}
     with connection.cursor() as cursor:
         cursor.execute(_HOLD_TEXTS, {"user_id": user_id, "ids": sorted(new | {word.text_id for word in words})})
         held = {text_id for (text_id,) in cursor.fetchall()}
-        moved = drawing.points.where([text_id in on_it for text_id in drawing.points.ids])
-        added = drawing.points.where([text_id in new and text_id in held for text_id in drawing.points.ids])
+        moved = points.where([text_id in on_it for text_id in points.ids])
+        added = points.where([text_id in new and text_id in held for text_id in points.ids])
         cursor.execute(_MOVE_POINTS, {"user_id": user_id, **moved.parameters()})
-        # The names by a model stay with the groups that they were made for.
-        is_anew = drawing.layout is not None or has_lost
         old = TellingWord.objects.filter(user_id=user_id)
-        (old if is_anew else old.exclude(rank=NAMED)).delete()
+        (old.exclude(rank=NAMED) if keeps_names else old).delete()
     insert_many(_new_points(user_id, added), ignore_conflicts=True)
     insert_many([word for word in words if word.text_id in held], ignore_conflicts=True)
 
@@ -279,11 +275,13 @@ def _months_of(user_id: int) -> dict[int, int]:
     return {pk: at.year * 100 + at.month for pk, at in local}
 
 
-def _finish(present: MemoryMap, drawing: MapDrawing, *, latest: int, model: str, took: timedelta) -> None:
+def _finish(
+    present: MemoryMap, points: Points, layout: Layout | None, *, latest: int, model: str, took: timedelta
+) -> None:
     now = timezone.now()
     fields: dict[str, Any] = {}
-    if drawing.layout is not None:
-        fields = {"layout": drawing.layout.write(), "laid_out": len(drawing.points.ids), "method": MemoryMap.Method.SVD}
+    if layout is not None:
+        fields = {"layout": layout.write(), "laid_out": len(points.ids), "method": MemoryMap.Method.SVD}
     MemoryMap.objects.filter(pk=present.pk).update(
         **fields,
         model=EmbeddingModel.objects.filter(name=model).first(),

@@ -106,20 +106,20 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     def update(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date, or_complain=True)
         body = validate(DocumentBody, request.data)
-        requested = precondition_of(request, exists=documents.exists(user=user, day=day))
-        if requested.is_new:
+        expected, is_new = precondition_of(request, exists=documents.exists(user=user, day=day))
+        if is_new:
             made = documents.create(user=user, day=day, content=body.content, now=timezone.now())
             return _response(made, status=HTTPStatus.CREATED)
         return _response(
-            documents.replace(user=user, day=day, content=body.content, expected=requested.expected, now=timezone.now())
+            documents.replace(user=user, day=day, content=body.content, expected=expected, now=timezone.now())
         )
 
     def destroy(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date)
         if not documents.exists(user=user, day=day):
             raise NotFound
-        requested = precondition_of(request, exists=True)
-        documents.delete(user=user, day=day, expected=requested.expected)
+        expected, _ = precondition_of(request, exists=True)
+        documents.delete(user=user, day=day, expected=expected)
         return Response(status=HTTPStatus.NO_CONTENT)
 
     def _day(self, date: str | None, *, or_complain: bool = False) -> DocumentDay:

@@ -193,7 +193,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         changed = records.rewrite(
             user=person_of(request),
             record_id=parse_id(record_id),
-            expected=precondition_of(request, exists=False).expected,
+            expected=precondition_of(request, exists=False)[0],
             now=timezone.now(),
             facts=body.facts,
             **body.held,

@@ -56,7 +56,7 @@ def test_a_rows_vector_is_drawn_with_its_extremes_and_nothing_inline_that_the_po
     assert 'd="M0.5 100v-75M1.5 100v100"' in page
     assert " style=" not in page.split("<svg class=")[1].split("</svg>")[0]
     assert "no other text in this corpus" in page
-    assert draw([0.0, 0.0]).path == ""
+    assert draw([0.0, 0.0])["path"] == ""
 
 
 def test_no_vector_but_the_one_that_is_drawn_leaves_the_database_for_a_row(viewer, alice):

@@ -1,0 +1,220 @@
+"""The environment, and the site: apps, middleware, templates, sessions, email, logs."""
+
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+from environ.fileaware_mapping import FileAwareMapping
+
+import config
+from config.public_url import settings_for
+
+# Environment: the deployment's settings, and the folders of this copy of the project
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+
+class SecretFiles(FileAwareMapping):  # type: ignore[misc]  # without types
+    """The environment, in which `X_FILE` names a file with the value of `X`, as Compose mounts secrets."""
+
+    def __getitem__(self, key: str) -> str:
+        # Editors and `echo` end a file with a line break, which no value means.
+        return str(super().__getitem__(key)).rstrip("\r\n")
+
+
+class EnvWithFiles(environ.Env):  # type: ignore[misc]  # without types
+    ENVIRON = SecretFiles()
+
+
+env = EnvWithFiles()
+# A test run ignores these files, so that it never uses a person's keys or database.
+READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
+if READS_ENV_FILES:
+    environ.Env.read_env(BASE_DIR / ".env")
+VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
+if READS_ENV_FILES:
+    # Written by a running `make up` for commands beside it; it never overrides the environment or .env.
+    environ.Env.read_env(VAR_DIR / "env")
+
+# Site: apps, middleware, templates, static files, language
+
+VERSION = config.VERSION
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="")
+# Former keys, for reading data that they signed or encrypted.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+# The address by which people reach this site, such as "https://memory.example" or "https://memory.example/recollect":
+# scheme, host and path of every link, cookie and name in OAuth. Empty: the name in the request, without a path.
+PUBLIC_URL = env.str("PUBLIC_URL", default="")
+_OF_PUBLIC_URL = settings_for(
+    PUBLIC_URL,
+    # The names that requests may use, beside that of PUBLIC_URL.
+    hosts=env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"]),
+    # Origins of forms beside the site's own.
+    origins=env.list("CSRF_TRUSTED_ORIGINS", default=[]),
+)
+PUBLIC_URL = _OF_PUBLIC_URL["PUBLIC_URL"]
+ALLOWED_HOSTS = _OF_PUBLIC_URL["ALLOWED_HOSTS"]
+CSRF_TRUSTED_ORIGINS = _OF_PUBLIC_URL["CSRF_TRUSTED_ORIGINS"]
+FORCE_SCRIPT_NAME = _OF_PUBLIC_URL["FORCE_SCRIPT_NAME"]
+CSRF_FAILURE_VIEW = "intake.web.middleware.csrf_failure"
+# The scheme and host of links in emails and invitations, such as "https://recollect.example". Empty: those of
+# PUBLIC_URL, or the name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
+SITE_ADDRESS = env.str("SITE_ADDRESS", default="").rstrip("/")
+if PUBLIC_URL and not SITE_ADDRESS:
+    SITE_ADDRESS = "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL))
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "drf_spectacular",
+    "config.apps.ConfigApp",
+    "evals",
+    # Before the app that takes its tables out of the admin.
+    "oauth2_provider",
+    "agent_tools",
+    "imports",
+    "memory",
+    "intake",
+    "core",
+    # After ours, so that our templates replace its own.
+    "config.apps.StaffConfig",
+    # After intake, whose templates replace its own.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "intake.web.middleware.PrivacyMiddleware",
+    "intake.web.middleware.LanguageMiddleware",
+    "intake.web.middleware.LimitsMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    # Before the check of the CSRF token, which a log-in in another tab changes.
+    "intake.web.middleware.PagePersonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    # Pages require a registered user unless a view says otherwise.
+    "intake.accounts.identity.RegisteredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    # None of it without LOGIN_HEADER.
+    "intake.accounts.login_header.login_by_header",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "intake.web.middleware.FailureMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "intake.accounts.registration.context",
+            ],
+            # Its `csrf_token` also says for whom the page was made.
+            "builtins": ["intake.templatetags.recollect"],
+        },
+    },
+]
+
+# The language outside pages (the API, tools, tasks); a page uses the reader's, if it is one of the others.
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("de", "Deutsch"), ("es", "Español")]
+# The codes of those that pages offer. Without a value: as staff choose at /staff/settings/; all, until they do.
+LANGUAGES_OFFERED = env.list("LANGUAGES_OFFERED", default=None)
+LOCALE_PATHS = [BASE_DIR / "locale"]
+# Our own formats only for English; other languages use Django's.
+FORMAT_MODULE_PATH = ["config.formats"]
+TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+USE_I18N = True
+USE_TZ = True
+
+# The folder of the embedded server's data, named by `make up`: its disk may be full.
+DATABASE_FOLDER = env.str("RECOLLECT_DATA", default="")
+
+STATIC_URL = _OF_PUBLIC_URL["STATIC_URL"]
+# Swagger UI, without the rest of the package that carries it.
+STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
+STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static.StaticStorage"},
+}
+
+# Sessions, and the browser's restrictions
+
+SESSION_ENGINE = "intake.accounts.identity"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = _OF_PUBLIC_URL["SESSION_COOKIE_NAME"], _OF_PUBLIC_URL["CSRF_COOKIE_NAME"]
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = _OF_PUBLIC_URL["SESSION_COOKIE_PATH"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _OF_PUBLIC_URL["SESSION_COOKIE_SECURE"]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+# The contact for security reports: "mailto:…" or "https://…", several separated by commas.
+SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "manifest-src": ["'self'"],
+    },
+}
+
+# Email: to the console, unless a server is named. Production refuses to start without one (intake.E003).
+
+EMAIL_IS_REQUIRED = False
+EMAIL_HOST = env.str("EMAIL_HOST", default="")
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+EMAIL_PORT = env.int("EMAIL_PORT", default=587)
+EMAIL_HOST_USER = env.str("EMAIL_HOST_USER", default="")
+EMAIL_HOST_PASSWORD = env.str("EMAIL_HOST_PASSWORD", default="")
+# Encrypted from the first byte, as on port 465, or after STARTTLS.
+EMAIL_USE_SSL = env.bool("EMAIL_USE_SSL", default=False)
+EMAIL_USE_TLS = env.bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="Recollect <recollect@localhost>")
+
+# Logs: ids, counts and codes, never a user's text
+
+LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# The bearer token that Prometheus sends to /metrics; without one, only this machine and private networks have access.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+# "line" for people, "json" for programs.
+LOG_FORMAT = env.str("LOG_FORMAT", default="line")
+# The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.
+QUIET = LOG_LEVEL if LOG_LEVEL in ("ERROR", "CRITICAL") else "WARNING"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
+    "filters": {"one_line": {"()": "core.logs.OneLine"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["one_line"]}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {name: {"level": QUIET} for name in ("fido2", "httpx2", "mcp", "psycopg")},
+}
