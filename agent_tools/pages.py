@@ -267,7 +267,7 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "mcp_address": f"{address}{MCP_PATH}",
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
-    return render(request, "agent_tools/tokens.html", context)
+    return render(request, "agent_tools/tokens.html", {**context, "place": "agents"})
 
 
 # --- `/settings/agents/`: who is connected, what they sent, and the line that connects each client ---
@@ -299,7 +299,7 @@ def agents(request: HttpRequest) -> HttpResponse:
         "clients": [(name, f"recollect install {client}", what) for client, name, what in CLIENTS],
         "mcp_address": f"{address}{MCP_PATH}",
     }
-    return render(request, "agent_tools/agents.html", context)
+    return render(request, "agent_tools/agents.html", {**context, "place": "agents"})
 
 
 def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]]:

@@ -34,6 +34,7 @@ from django.db import connections  # noqa: E402
 from django.http.cookie import parse_cookie  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.middleware.cors import CORSMiddleware  # noqa: E402
+from starlette.middleware.gzip import GZipMiddleware  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
@@ -302,7 +303,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
 
 
 routes = [
-    Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+    Mount(STATIC, GZipMiddleware(ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False))),
     Route(MCP, mcp),
     Route(f"{MCP}/", mcp),
     *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),

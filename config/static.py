@@ -20,13 +20,15 @@ from starlette.staticfiles import StaticFiles
 
 _IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "(\.\.?/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const)) (\w+)", re.MULTILINE)
+# Of whole lines; one behind code stays, because to find it takes a parser.
+_COMMENT = re.compile(r"^[ \t]*(?://.*|/\*[^*]*(?:\*(?!/)[^*]*)*\*/[ \t]*)\n", re.MULTILINE)
 # The text that neither of these matched.
 _LEFT = re.compile(r'^(?:import\s*[{*"]|import \w|export\b).*$', re.MULTILINE)
 
 
 def bundle(entry: str, read: Callable[[str], str]) -> str:
-    """One script of the module `entry` and all its imports; `read` returns a module's text by its name, which is its
-    path from the entry's folder.
+    """One script of the module `entry` and all its imports, without comments; `read` returns a module's text by its
+    name, which is its path from the entry's folder.
 
     Raises `ValueError` for circular imports and for any other form of import or export.
     """
@@ -45,7 +47,8 @@ def _write(name: str, read: Callable[[str], str], written: dict[str, str], *, on
     text = read(name)
     for found in _IMPORT.finditer(text):
         _write(_beside(name, found[2]), read, written, on_the_way=(*on_the_way, name))
-    body = _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_variable(_beside(name, found[2]))};", text)
+    body = _COMMENT.sub("", text)
+    body = _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_variable(_beside(name, found[2]))};", body)
     names = [found[2] for found in _EXPORT.finditer(body)]
     body = _EXPORT.sub(r"\1 \2", body)
     if left := _LEFT.search(body):

@@ -38,6 +38,14 @@ def test_a_form_that_is_not_known_is_refused_and_named(text):
         bundle("a.js", {"a.js": text, "d.js": D}.__getitem__)
 
 
+def test_a_bundle_has_no_comments_of_whole_lines():
+    code = 'const a = "https://x"; // b\n  const c = `\n  d // e`;\nconst f = 4 /* g */ / 2;'
+    text = f"/** About\n * this. */\n// More\n{code}\n  /* Again */\n  // And again\nconst h = 1;\n"
+    script = bundle("a.js", {"a.js": text}.__getitem__)
+    assert code in script and "const h = 1;" in script
+    assert not {"About", "More", "Again", "And again"} & set(re.findall("About|More|Again|And again", script))
+
+
 def test_modules_in_a_circle_are_refused():
     modules = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";\nexport const b = 1;'}
     with pytest.raises(ValueError, match=r"a\.js imports b\.js imports a\.js"):

@@ -1,14 +1,17 @@
 """What every answer bears, page by page, failures and the admin included; and what production insists on."""
 
+import gzip
 import os
 import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from urllib.request import Request, urlopen
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.checks import run_checks
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db import OperationalError, connection
@@ -284,3 +287,27 @@ def test_production_has_no_default_for_what_is_secret_or_its_own(name):
     done = in_production("manage.py", "check", without=name)
     assert done.returncode != 0
     assert name in done.stderr
+
+
+# --- Compression, also without a proxy ---
+
+
+@pytest.mark.django_db
+def test_a_page_is_compressed_for_a_browser_that_takes_it_and_programs_get_theirs_plain():
+    browser = Client(headers={"Accept-Encoding": "gzip, br"})
+    pages = [browser.get("/login/") for _ in range(8)]
+    assert {page["Content-Encoding"] for page in pages} == {"gzip"}
+    assert "Accept-Encoding" in pages[0]["Vary"]
+    assert b"Log in" in gzip.decompress(pages[0].content)
+    # Its length does not tell what is in it.
+    assert len({len(page.content) for page in pages}) > 1
+    assert not Client().get("/login/").has_header("Content-Encoding")
+    assert not browser.get("/api/v1/tools/?format=openai").has_header("Content-Encoding")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_files_are_compressed(server):
+    url = server + staticfiles_storage.url("intake/css/shell.css")
+    plain, packed = (urlopen(Request(url, headers={"Accept-Encoding": how})).read() for how in ("identity", "gzip"))
+    assert gzip.decompress(packed) == plain
+    assert len(packed) < len(plain) / 3

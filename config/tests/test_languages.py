@@ -218,6 +218,29 @@ def _written(catalog):
     return {tuple(ids): tuple(strings) for ids, strings in forms}
 
 
+LONGEST_SENTENCE = 20
+# What stands for a name or number counts as one word, and marks of HTML as none.
+VALUE, MARK = re.compile(r"%\(\w+\)[sd]|\{\w*\}"), re.compile(r"<[^>]*>")
+SENTENCE_END, WORD = re.compile(r"""[.!?…]["”»)]*\s+|\n"""), re.compile(r"[^\W_]+(?:['.-][^\W_]+)*")
+
+
+def too_long(text):
+    for sentence in SENTENCE_END.split(MARK.sub("", VALUE.sub("x", text))):
+        if len(WORD.findall(sentence)) > LONGEST_SENTENCE:
+            yield sentence
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("domain", ["django", "djangojs"])
+def test_no_sentence_of_a_page_has_more_than_twenty_words(language, domain):
+    """In English and in the translation."""
+    with (ROOT / "locale" / language / "LC_MESSAGES" / f"{domain}.po").open("rb") as file:
+        texts = [text for forms in _written(read_po(file, locale=language)).items() for each in forms for text in each]
+    assert len(texts) > 100
+    assert [sentence for text in texts for sentence in too_long(text)] == []
+    assert list(too_long("It is. " + "word " * 20)) == [] != list(too_long("word " * 21))
+
+
 # What the command line alone can meet, and not an upload.
 FOR_FOLDERS = {"There is no such file or folder.", "This is neither a file nor a folder."}
 

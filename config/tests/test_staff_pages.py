@@ -77,8 +77,8 @@ def noted(user):
 
 @pytest.mark.parametrize("path", [PEOPLE, SETTINGS, INDEX, USAGE, "/staff/people/1/"])
 def test_everybody_else_finds_no_such_page(client, bob, path):
-    missing = client.get("/no/such/page/").content
     client.force_login(bob)
+    missing = client.get("/no/such/page/").content
     assert client.get(path).status_code == 404
     assert client.get(path).content == missing
     assert client.post(path, {"do": "disable"}).status_code in (404, 405)

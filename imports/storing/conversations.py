@@ -56,7 +56,7 @@ BATCH_TURNS = 400
 BATCH_BYTES = 64 * 1024 * 1024
 # Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
-NO_ORIGIN = _("it says that it continues a conversation that is not here before it: it came in as one of its own")
+NO_ORIGIN = _("it continues a conversation that is not here, so it was imported as one of its own")
 
 # In the state of a turn before it was changed: the ids of the files that it had.
 FILES = "files"

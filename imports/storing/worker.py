@@ -60,7 +60,7 @@ from intake.models import Conversation, Turn, User
 # The number that is looked up together.
 BATCH = 100
 NO_ROOM = _(
-    "The files of this export have %(size)s, and there is room for %(room)s: those that come last stay out, and the "
+    "The files of this export have %(size)s, and there is room for %(room)s. The last ones stay out, and the "
     "report lists them."
 )
 TELL_SECONDS = 1.0

@@ -191,7 +191,7 @@ def test_an_import_may_only_continue_an_earlier_conversation(branches):
     first = here[ids[1]]
     assert (first.branched_from, first.branched_after) == (None, None)
     [said] = [each for each in done["skipped"] if each["external_id"] == ids[1]]
-    assert "continues a conversation that is not here before it" in said["reason"]
+    assert "continues a conversation that is not here" in said["reason"]
     for number, origin in branches[1:]:
         kept = here[ids[number]].branched_from
         assert kept is None or kept == here[ids[origin]].pk

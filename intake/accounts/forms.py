@@ -234,7 +234,7 @@ class OtherServiceEmailForm(SignupForm):  # type: ignore[misc]
 # Codes
 
 UNREADABLE = _(
-    "Codes of an app cannot be checked here: the server's SECRET_KEY is another one than when the app was set up. A "
+    "Codes of an app cannot be checked here. The server's SECRET_KEY has changed since the app was set up. A "
     "recovery code works. The administrator can put the former key into SECRET_KEY_FALLBACKS."
 )
 

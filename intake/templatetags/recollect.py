@@ -13,6 +13,7 @@ from django import template
 from django.conf import settings
 from django.http import HttpRequest
 from django.template.defaulttags import CsrfTokenNode
+from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -21,9 +22,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from core.errors import NotFound
+from core.isolation.acting import read_as
 from core.text import in_page_language, restored
 from intake.accounts import activity
-from intake.accounts.identity import PAGE_PERSON_FIELD, page_person_of
+from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.agent import language_models
 from intake.agent.language_models import LanguageModel
 from intake.attachments.services import PICTURES
@@ -31,9 +33,11 @@ from intake.chats import tree
 from intake.chats.quotas import Usage
 from intake.markdown import render
 from intake.models import Attachment, Turn
+from intake.web.pages import PART, sidebar_of
 from intake.web.steps import tool_call_views
 
 register = template.Library()
+ALONE, BESIDE_CHATS = "intake/plain.html", "intake/page.html"
 READABLE = re.compile(r"text/|application/(json|xml|x-yaml|toml|javascript)")
 
 
@@ -169,6 +173,35 @@ register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")
 register.simple_tag(tree.branch_path, name="branch_path")
+
+
+# --- The shell: the list of chats beside a page ---
+
+
+@register.filter
+def frame(request: HttpRequest | str, who: str = "") -> str:
+    """The template that a page extends: beside the list of chats, or alone.
+
+    Alone for a stranger, for a visitor where it is a page of an `account`, and for a script that takes a part of it.
+    A page that is rendered without its request is the same for everybody, and so alone, too.
+    """
+    if isinstance(request, str) or not hasattr(request, "user") or PART in request.headers:
+        return ALONE
+    is_shown = is_registered(request) if who == "account" else request.user.is_authenticated
+    return BESIDE_CHATS if is_shown else ALONE
+
+
+@register.simple_tag(takes_context=True)
+def side_bar(context: template.RequestContext) -> SafeString:
+    """The list of chats, with the ways to the other pages. Scripts that take a part of a page get none."""
+    request: HttpRequest = context["request"]
+    if PART in request.headers:
+        return SafeString("")
+    project = str(context.get("of_project") or "")
+    shown = read_as(caller_of(request), lambda: sidebar_of(request, project=project))
+    sidebar: Any = get_template("intake/_sidebar.html")
+    with context.push(**shown):
+        return SafeString(sidebar.template.render(context))
 
 
 # --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import answered, expect_status, last_turn, say
-from testing.model_server import Say
+from testing.model_server import Refuse, Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -46,6 +46,19 @@ def test_whoever_leaves_and_comes_back_sees_the_answer_grow_to_its_end(open_page
     expect(prose(page)).to_have_text("".join(WORDS).strip())
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     assert (Turn.objects.count(), len(model.requests), model.closed_at) == (1, 1, None)
+
+
+def test_the_request_of_an_answer_ends_and_is_not_aborted(open_page, person, language_model):
+    """So that a request that fails in the browser's tools is a real failure."""
+    language_model(Say(("Mice, ", "mostly.")), Refuse(400))
+    page = open_page(user=person)
+    failed = []
+    page.on("requestfailed", lambda request: failed.append((request.url, request.failure)))
+    for text, status in (("What do cats eat?", "complete"), ("And dogs?", "failed")):
+        with page.expect_event("requestfinished", lambda request: request.url.endswith("/intake/chat")):
+            say(page, text)
+            expect(last_turn(page)).to_have_attribute("data-status", status)
+    assert failed == []
 
 
 def test_of_two_tabs_one_stops_and_both_show_it(open_page, person, language_model):

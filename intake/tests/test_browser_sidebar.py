@@ -214,7 +214,7 @@ def test_without_a_script_several_are_deleted_after_a_question(open_page, person
     page.goto("/conversations/")
     page.get_by_label("Words of a title").fill("second")
     page.get_by_role("button", name="Find").click()
-    expect(page.locator("[data-conversation-id]")).to_have_count(1)
+    expect(page.locator("main [data-conversation-id]")).to_have_count(1)
 
 
 def test_a_visitor_keeps_order_as_well(open_page):
@@ -324,6 +324,15 @@ def test_a_collapsed_list_is_still_a_drawer_on_a_narrow_screen(open_page, person
     expect(page.locator("#sidebar")).to_be_in_viewport()
     page.keyboard.press("Control+b")
     expect(page.locator("#sidebar")).to_be_hidden()
+
+
+def test_the_drawer_of_the_account_page_opens_a_chat(open_page, person):
+    some_chats(person, "About the cello")
+    page = open_page("/settings/account/", user=person, **PHONE)
+    expect(page.locator("#sidebar")).to_be_hidden()
+    page.get_by_role("button", name="Your chats").click()
+    page.locator("#sidebar").get_by_role("link", name="About the cello").click()
+    expect(page.get_by_role("heading", name="About the cello")).to_be_visible()
 
 
 @pytest.mark.parametrize(("options", "height"), [({}, 34), (PHONE, 44)], ids=["desktop", "phone"])

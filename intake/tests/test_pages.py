@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
-from django.db import connection
+from django.db import OperationalError, connection
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
@@ -14,8 +14,10 @@ from django.urls import reverse
 
 from intake.accounts.identity import RegisteredMiddleware
 from intake.chats.tree import conversation_path
-from intake.models import Conversation, Turn
+from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
+from intake.web import pages
+from intake.web.pages import PART
 
 pytestmark = pytest.mark.django_db
 
@@ -134,6 +136,86 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
     assert {answer.status_code for _, answer in invited} == {404}
     assert len({answer.text.replace(quote(path, safe=""), "") for path, answer in invited}) == 1
     assert "Log in to see this chat" in invited[0][1].text
+
+
+IN_THE_SHELL = [
+    "intake:home",
+    "intake:conversations",
+    "intake:account",
+    "intake:password",
+    "intake:sessions",
+    "intake:activity",
+    "account_email",
+    "mfa_index",
+    "agent_tools:agents",
+    "agent_tools:tokens",
+    "about",
+    "memory:memory",
+    "imports:home",
+]
+STAFF_PAGES = ["staff_index", *(f"intake:staff_{name}" for name in ("settings", "models", "people", "usage"))]
+
+
+def test_every_page_of_a_registered_user_is_beside_the_list_of_chats(client, alice):
+    chat = a_turn(alice, "Where is the key?").conversation
+    for name in ("conversation_outline", "rename_conversation", "delete_conversation"):
+        assert "data-conversation-id" in client.get(reverse(f"intake:{name}", args=[chat.pk])).text, name
+    for name in IN_THE_SHELL:
+        page = client.get(reverse(name)).text
+        assert (page.count("data-sidebar "), "data-drawer-button" in page) == (1, True), name
+    missing = client.get("/nowhere/")
+    assert (missing.status_code, "data-sidebar " in missing.text) == (404, True)
+    root = Client()
+    root.force_login(User.objects.create_superuser("root@example.com", "administers well"))
+    for name in STAFF_PAGES:
+        assert "data-sidebar " in root.get(reverse(name)).text, name
+
+
+@pytest.mark.parametrize("is_visitor", [False, True])
+def test_pages_for_logging_in_and_errors_stand_alone_for_strangers(is_visitor):
+    stranger = Client()
+    if is_visitor:
+        stranger.force_login(a_visitor())
+    for path in (reverse("intake:login"), reverse("intake:register"), reverse("account_reset_password"), "/nowhere/"):
+        page = stranger.get(path).text
+        assert ('class="plain"' in page, "data-sidebar " in page) == (True, False), path
+
+
+def test_a_script_that_takes_a_part_of_a_page_gets_no_list_of_chats(client, alice):
+    chat = a_turn(alice, "Where is the key?").conversation
+    for path in (conversation_path(chat.pk), reverse("intake:conversations"), f"/c/{chat.pk}/outline/"):
+        whole = client.get(path).text
+        part = client.get(path, headers={PART: "main"}).text
+        assert ("data-sidebar " in whole, "data-sidebar " in part, "Where is the key?" in part) == (True, False, True)
+
+
+def test_the_list_of_chats_costs_the_account_page_the_same_statements_however_long(client, alice):
+    def statements():
+        with CaptureQueriesContext(connection) as queries:
+            client.get(reverse("intake:sessions"))
+        return [query["sql"] for query in queries if "intake_conv" in query["sql"]]
+
+    client.get(reverse("intake:sessions"))
+    few = statements()
+    for number in range(5):
+        a_turn(alice, f"Chat {number}")
+    # The pinned chats, the others, and which of them are answering.
+    assert (len(few), len(statements())) == (3, 3)
+
+
+def test_a_missing_page_is_shown_alone_when_the_chats_cannot_be_read(client, monkeypatch):
+    def lost(**_):
+        raise OperationalError
+
+    monkeypatch.setattr(pages, "list_in_order", lost)
+    answer = client.get("/nowhere/")
+    assert (answer.status_code, 'class="plain"' in answer.text) == (404, True)
+
+
+def test_a_missing_page_is_in_the_language_of_its_reader(client, alice):
+    User.objects.filter(pk=alice.pk).update(language="de")
+    page = client.get("/nowhere/", headers={"Accept-Language": "es"}).text
+    assert '<html lang="de"' in page
 
 
 def test_a_place_in_the_list_with_an_odd_offset_is_a_place_all_the_same(client, alice):

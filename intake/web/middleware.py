@@ -17,6 +17,7 @@ from django.core.exceptions import DisallowedHost
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone, translation
@@ -80,7 +81,8 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
     """`handler403`."""
     if _is_api(request):
         return problem_response(AuthenticationRequired(), request)
-    return HttpResponse(render_to_string("403.html"), status=HTTPStatus.FORBIDDEN)
+    page = _beside_chats(request, "403.html") or render_to_string("403.html")
+    return HttpResponse(page, status=HTTPStatus.FORBIDDEN)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -122,13 +124,31 @@ def _in_english(sentence: object) -> str:
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """`handler404`, and a page's response to an id that is not the caller's.
 
-    Independent of the user, so that it is the same, byte for byte, for all.
+    To one caller it is the same, byte for byte, for every address; to strangers it is the same for all.
     """
     if _is_api(request) and request.resolver_match is None:
         # No view has counted it.
         error = counted_refusal(NotFound(), address=client_address(request))
         return _answer(request, error, page="404.html")
+    if not _is_api(request) and (page := _beside_chats(request, "404.html")) is not None:
+        return HttpResponse(page, status=HTTPStatus.NOT_FOUND)
     return _answer(request, NotFound(), page="404.html")
+
+
+def _beside_chats(request: HttpRequest, page: str) -> str | None:
+    """A page of an error for a registered user, beside their chats; None for all others, and without a database.
+
+    Without a form, whose token would make every response another one.
+    """
+    try:
+        if not hasattr(request, "user") or not is_registered(request):
+            return None
+        if request.resolver_match is None:
+            # No view was found, before which a user's language is looked up.
+            activate_for(request)
+        return render_to_string(page, {"has_no_forms": True}, request)
+    except (OperationalError, InterfaceError, RecollectError):
+        return None
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -297,13 +317,8 @@ class LanguageMiddleware(_Middleware):
             translation.activate(_offered(translation.get_language_from_request(request), reads=False))
 
     def before_view(self, request: HttpRequest) -> None:
-        if not _is_page(request):
-            return
-        user = request.user if request.user.is_authenticated else None
-        timezone.activate(UTC if user is None else user.zone)
-        if user is not None:
-            chosen = translation.get_supported_language_variant(user.language) if user.language else None
-            translation.activate(_offered(chosen or translation.get_language_from_request(request)))
+        if _is_page(request):
+            activate_for(request)
 
     def end(self, request: HttpRequest) -> None:
         translation.deactivate()
@@ -366,12 +381,21 @@ class LimitsMiddleware(_Middleware):
         return None
 
 
+_gzip = GZipMiddleware(lambda request: HttpResponse())
+
+
 class PrivacyMiddleware(_Middleware):
-    """Forbids caching unless a view is public, and forbids pages the use of device features.
+    """Forbids caching unless a view is public, forbids pages the use of device features, and compresses them.
 
     Static files do not pass here: they are the same for all users. The second header is sent only with documents, where
     it has an effect.
     """
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = super().__call__(request)
+        is_page = response.headers.get("Content-Type", "").startswith("text/html")
+        # With random bytes, so that its length does not tell what is in it (the attack BREACH).
+        return _gzip.process_response(request, response) if is_page and not response.streaming else response
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         kept = response.headers.get("Cache-Control", "")
@@ -394,6 +418,15 @@ def _would_break_the_admin(request: HttpRequest) -> bool:
     return request.GET.get("_to_field") == "" or any(
         "\0" in text for name in request.GET for text in request.GET.getlist(name)
     )
+
+
+def activate_for(request: HttpRequest) -> None:
+    """Activate the time zone and the language of a page's reader."""
+    user = request.user if request.user.is_authenticated else None
+    timezone.activate(UTC if user is None else user.zone)
+    if user is not None:
+        chosen = translation.get_supported_language_variant(user.language) if user.language else None
+        translation.activate(_offered(chosen or translation.get_language_from_request(request)))
 
 
 def _offered(language: str, *, reads: bool = True) -> str:

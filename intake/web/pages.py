@@ -137,6 +137,9 @@ def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
 
 # --- The chat's pages, rendered from the database ---
 
+# The header with which a page's script asks for a part of a page.
+PART = "X-Recollect-Part"
+
 EXAMPLES = [
     _("Help me plan a dinner for six on Friday. Two are vegetarian."),
     _("What did we say about the dinner?"),
@@ -287,7 +290,7 @@ def _groups(request: HttpRequest, current: str) -> dict[str, Any]:
 
 
 def sidebar_of(request: HttpRequest, *, project: str = "") -> dict[str, Any]:
-    """The data of the sidebar for every page that shows it, also of other apps. `project`: which the page is about."""
+    """The data of the sidebar; the tag `side_bar` asks for it, in every page that shows it. `project`: of the page."""
     caller = caller_of(request)
     return {
         **_groups(request, project),
@@ -303,8 +306,8 @@ def _shell(request: HttpRequest, conversation: Conversation | None = None) -> di
     project = conversation.project if conversation is not None else ""
     if conversation is None and is_registered(request):
         project = project_label(request.GET.get("project", ""))
-    shown = {"choices": choices, "of_project": project, "is_chat": True}
-    return {**sidebar_of(request, project=project), **limits, **shown}
+    shown = {"choices": choices, "of_project": project, "has_projects": is_registered(request), "is_chat": True}
+    return {**limits, **shown}
 
 
 # --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---

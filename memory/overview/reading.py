@@ -28,7 +28,7 @@ from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
 from memory.models.documents import CLOSED_SOURCES, closed_sources
-from memory.models.embeddings import SIDE
+from memory.models.embeddings import NAMED, SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
 from memory.search.time_windows import moments_of
@@ -362,9 +362,10 @@ def _clusters(user: User) -> list[ClusterOutput]:
     named: set[str] = set()
     for number, count, x, y in _fetch(_CENTRES, {"user_id": user.pk}):
         # Words of a larger cluster are used last, so that two similar clusters have different names.
-        telling = sorted((word.word for word in words[number]), key=named.__contains__)
+        telling = sorted((word.word for word in words[number] if word.rank < NAMED), key=named.__contains__)
         named.update(telling[:NAMING])
-        name = ", ".join(telling[:NAMING]) or f"Group {number + 1}"
+        by_model = next((word.word for word in words[number] if word.rank == NAMED), "")
+        name = by_model or ", ".join(telling[:NAMING]) or f"Group {number + 1}"
         newest_here = by_cluster[number]
         clusters.append(
             ClusterOutput(number=number, name=name, texts=count, x=x, y=y, words=telling, newest=newest_here)

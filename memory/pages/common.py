@@ -30,7 +30,7 @@ from core.text import in_page_language
 from core.validation import NO_DAY, parse_day
 from intake.accounts.identity import caller_of, is_registered, person_of
 from intake.chats.tree import conversation_path
-from intake.web.pages import P, View, personal_form, sidebar_of
+from intake.web.pages import P, View, personal_form
 from memory.documents import YEARS
 from memory.models import MemoryDocument
 from memory.models.documents import (
@@ -78,8 +78,7 @@ def page_that_searches(view: View[P]) -> View[P]:
 
 
 def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
-    sidebar = sidebar_of(request, project=str(context.get("of_project") or ""))
-    return render(request, template, {**sidebar, **context}, status=status)
+    return render(request, template, context, status=status)
 
 
 def _tell_visitor(request: HttpRequest) -> HttpResponse:

@@ -3,6 +3,8 @@
 The page `/search/`: `search_history` for people. Its address contains the whole query, so it can be bookmarked.
 """
 
+import asyncio
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +14,12 @@ from itertools import compress, groupby
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import escape
@@ -23,16 +28,21 @@ from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
-from core.errors import NotFound, RecollectError, SearchFailed, Unavailable
-from core.isolation.acting import read_as
-from core.responses import retry_after
+from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed, Unavailable
+from core.isolation.acting import acting_as, read_as
+from core.responses import problem_response, retry_after
 from core.text import ELLIPSIS, LONGEST_PROJECT
+from core.validation import checked
 from intake.accounts.identity import caller_of, person_of
+from intake.agent.language_models import default_for, is_recall_mode
 from intake.chats.services import without_nul
+from intake.passwords import give_connections_back
+from intake.web.pages import PART
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
-from memory.models import Corpus, MemoryDocument
-from memory.overview import reading
-from memory.overview.reading import MonthOutput, WordOutput
+from memory.models import Corpus, MemoryDocument, MemoryMap, TellingWord
+from memory.models.embeddings import NAMED
+from memory.overview import drawing, reading
+from memory.overview.reading import ClusterOutput, MonthOutput, WordOutput
 from memory.pages.common import (
     SearchForm,
     file_path,
@@ -48,6 +58,8 @@ from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import Counts, History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind, Reference
 
+logger = logging.getLogger(__name__)
+
 RESULTS = 20
 MORE_RESULTS = 50
 # While the user types: the number of results that fit below the titles.
@@ -55,8 +67,6 @@ LIVE_RESULTS = 8
 LONGEST_LIVE = 200
 BY_DAY = "day"
 PAGE = "memory/search.html"
-# The header with which the page's script requests what a search changes.
-PART = "X-Recollect-Part"
 # The parameter that turns off reading dates in the query.
 ANY_TIME = "anytime"
 # The parameter with which the page requests reranking, after it has shown the first order.
@@ -145,7 +155,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @page_that_searches
 def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
-    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
+    query = _short_query(request)
     if not query:
         return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
@@ -155,6 +165,12 @@ def search_live(request: HttpRequest) -> HttpResponse:
     shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
     return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
+
+
+def _short_query(request: HttpRequest) -> str:
+    """Raises `InvalidInput` if it is longer than the fields of the palette and of the map let anybody write."""
+    query = without_nul(request.GET.get("q", "")).strip()
+    return checked(query, field="q", max_length=LONGEST_LIVE, may_be_blank=True)
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
@@ -409,6 +425,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "found": found,
         "clusters": clusters,
+        "naming": _naming(request, found.clusters),
         "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
     }
     return show(request, "memory/map.html", place="memory", tab="map", **context)
@@ -416,11 +433,85 @@ def map_page(request: HttpRequest) -> HttpResponse:
 
 @page_that_searches
 def map_found(request: HttpRequest) -> HttpResponse:
-    """The ids of the texts that a search finds, the best first, as JSON."""
-    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
+    """The ids of the texts that a search finds, the best first, as JSON; a problem document for a query too long."""
+    try:
+        query = _short_query(request)
+    except InvalidInput as error:
+        return problem_response(error, request)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     ids = reading.find_texts(user=person_of(request), query=query, now=timezone.now()) if query else []
     return JsonResponse({"ids": ids})
+
+
+# The longest that a page waits for a model to name the groups.
+NAMING_SECONDS = 60.0
+# Of each text of a group that the model reads.
+READ_OF_TEXT = 160
+NO_NAMES = gettext_noop("The model did not name the groups. Try again.")
+NEW_GROUPS = gettext_noop("The map was drawn anew meanwhile. Try again.")
+
+
+@page_that_searches
+def map_names(request: HttpRequest) -> HttpResponse:
+    """Let the user's model name the groups, or with `do=undo` take the names back. No transaction waits for it."""
+    user = person_of(request)
+    if request.POST.get("do") == "undo":
+        drawing.forget_names(user)
+    elif request.method == "POST":
+        rate_limits.take_for("chat", user_id=user.pk, address=rate_limits.client_address(request))
+        if trouble := _name_groups(request):
+            messages.error(request, trouble)
+    return HttpResponseRedirect(reverse("memory:map"))
+
+
+def _name_groups(request: HttpRequest) -> str:
+    """What went wrong; empty if the groups have names."""
+    from intake.agent.titles import suggest_names
+
+    user, caller = person_of(request), caller_of(request)
+    with acting_as(user):
+        clusters = reading.read_atlas(user=user, now=timezone.now()).clusters
+        layout = MemoryMap.objects.filter(pk=user.pk).values_list("layout", flat=True).first()
+        model = default_for(caller)
+    if model is None or layout is None or not clusters:
+        return gettext(NO_NAMES)
+
+    async def ask() -> dict[int, str]:
+        async with asyncio.timeout(NAMING_SECONDS):
+            return await suggest_names(caller, model=model, groups=_groups_of(clusters))
+
+    give_connections_back()
+    try:
+        names = async_to_sync(ask)()
+    except Exception as error:  # whatever a server answers, the groups keep their names
+        logger.warning("The groups of a map were not named (%s)", type(error).__name__)
+        return gettext(NO_NAMES)
+    texts = {cluster.number: cluster.newest[0].id for cluster in clusters if cluster.newest}
+    is_kept = drawing.keep_names(user, names, layout=bytes(layout), texts=texts)
+    if not is_kept:
+        return gettext(NEW_GROUPS)
+    return "" if names else gettext(NO_NAMES)
+
+
+def _groups_of(clusters: Sequence[ClusterOutput]) -> list[tuple[int, list[str], list[str]]]:
+    return [
+        (cluster.number, cluster.words, [text.snippet[:READ_OF_TEXT] for text in cluster.newest])
+        for cluster in clusters
+    ]
+
+
+def _naming(request: HttpRequest, clusters: Sequence[ClusterOutput]) -> dict[str, Any] | None:
+    """What the page says of names by a model: who would make them, and of how many tokens."""
+    if TellingWord.objects.filter(user=person_of(request), rank=NAMED).exists():
+        return {"is_done": True}
+    model = default_for(caller_of(request))
+    if model is None or not clusters or is_recall_mode():
+        return None
+    from intake.agent.models import tokens_of
+    from intake.agent.titles import NAMING, groups_in_words
+
+    tokens = tokens_of(NAMING + groups_in_words(_groups_of(clusters)))
+    return {"model": model.name, "tokens": -(-tokens // 100) * 100}
 
 
 @page_for_registered

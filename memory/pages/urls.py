@@ -25,6 +25,7 @@ urlpatterns = [
     path("memory/timeline/<str:month>/", searching.month_page, name="month"),
     path("memory/map/", searching.map_page, name="map"),
     path("memory/map/found/", searching.map_found, name="map_found"),
+    path("memory/map/names/", searching.map_names, name="map_names"),
     path("memory/map/texts/<str:text_id>/", searching.map_text, name="map_text"),
     path("memory/notes/", documents.notes, name="notes"),
     path("memory/notes/<str:note_id>/", documents.note, name="note"),

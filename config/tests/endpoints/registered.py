@@ -316,6 +316,7 @@ PAGES = [
     endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
     endpoint("memory/context/change/", POST=changes(form={"leave": "0" * 32})),
     endpoint("memory/map/found/", GET=answers(query={"q": TOPIC}), POST=answers(query={"q": TOPIC}, form={})),
+    endpoint("memory/map/names/", GET=answers(), POST=[changes(form={"do": "undo"}), answers(form={})]),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),

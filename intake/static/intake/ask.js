@@ -33,7 +33,7 @@ export async function* ask({ endpoint, body, key, csrfToken, signal }) {
   const response = await post(endpoint, { body, key, csrfToken, signal });
   if (!isEventStream(response)) throw await failureOf(response);
   const place = { turnId: null, lastId: null };
-  if (yield* read(response.body, place)) return;
+  if (yield* read(bodyOf(response), place)) return;
   if (place.turnId === null) throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
   yield* follow({ ...place, signal });
 }
@@ -72,18 +72,26 @@ export async function stop({ turnId, csrfToken }) {
 /** Yields what comes, and notes in `place` how far it came; returns whether that was all. */
 async function* read(body, place) {
   try {
-    for await (const { type, id, data: text } of eventsOf(body)) {
+    for await (const { type, id, data: text } of eventsOf(body, isEnd)) {
       const data = JSON.parse(text);
       if (type === "turn") place.turnId = data.turnId ?? null;
       if (id !== null) place.lastId = id;
       yield { type, data };
-      if (type === "done" || type === "error") return true;
+      if (isEnd({ type })) return true;
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
   }
   return false;
 }
+
+/** Chromium calls a response aborted that a script reads in pieces, however it ends; not one that was cloned before. */
+function bodyOf(response) {
+  response.clone().body.cancel().catch(() => {});
+  return response.body;
+}
+
+const isEnd = ({ type }) => type === "done" || type === "error";
 
 async function open({ turnId, lastId }, signal) {
   const headers = { ...IN_PAGE_LANGUAGE, Accept: "text/event-stream", Prefer: "blocks" };
@@ -93,7 +101,7 @@ async function open({ turnId, lastId }, signal) {
     cache: "no-store",
   });
   if (!isEventStream(response)) throw await failureOf(response);
-  return response.body;
+  return bodyOf(response);
 }
 
 function addressOf(turnId) {

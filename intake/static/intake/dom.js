@@ -26,10 +26,10 @@ export function parseHtml(html) {
   return page;
 }
 
-/** Another page of this site, to take parts from; null when it cannot be had. */
+/** Another page of this site, to take parts from, without its list of chats; null when it cannot be had. */
 export async function fetchPage(url) {
   try {
-    const response = await fetch(url);
+    const response = await fetch(url, { headers: { "X-Recollect-Part": "main" } });
     return response.ok ? parseHtml(await response.text()) : null;
   } catch {
     return null;

@@ -38,18 +38,40 @@ export class EventParser {
 // The server sends something every fifteen seconds: a line that is silent for longer broke while the machine slept.
 const SILENCE_MS = 40_000;
 
-/** The events of a response's body; the decoder keeps characters whole that were split between chunks. */
-export async function* eventsOf(body) {
+// The server closes the line right after its last event.
+const CLOSING_MS = 5_000;
+
+/**
+ * The events of a response's body; the decoder keeps characters whole that were split between chunks. After an event
+ * that `isLast` the server ends the request: to cancel it would show an aborted one in the browser's tools.
+ */
+export async function* eventsOf(body, isLast = () => false) {
   const parser = new EventParser();
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let isOver = false;
   try {
     for (;;) {
       const { value, done } = await within(SILENCE_MS, reader.read());
       if (done) return;
-      yield* parser.push(value);
+      for (const event of parser.push(value)) {
+        isOver ||= isLast(event);
+        yield event;
+      }
     }
   } finally {
-    reader.cancel().catch(() => {});
+    if (isOver) readToTheEnd(reader);
+    else reader.cancel().catch(() => {});
+  }
+}
+
+async function readToTheEnd(reader) {
+  const timer = setTimeout(() => reader.cancel().catch(() => {}), CLOSING_MS);
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The page leaves, or the line is lost: nothing more was to come.
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -1,6 +1,6 @@
 /** The map: fetches the points, draws them when anything changes, and shows the text that is pointed at. */
 
-import { HOME } from "../intake/dom.js";
+import { HOME, IN_PAGE_LANGUAGE } from "../intake/dom.js";
 import { gettext, language } from "../intake/language.js";
 import { Camera } from "./map_camera.js";
 import { Pixels, drawNames, drawRing, drawTitles, radiusOf } from "./map_drawing.js";
@@ -283,9 +283,12 @@ class MemoryMap {
     const query = search.elements.q.value.trim();
     if (!query || !this.points) return this.#mark(null);
     if (query === this.query && this.found?.size) return this.#visit(this.turn + 1);
-    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams({ q: query })}`).catch(() => null);
+    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams({ q: query })}`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
     if (search.elements.q.value.trim() !== query) return;
-    if (!response?.ok) return this.#say(gettext("The search got no answer. Try again."));
+    if (!response?.ok) {
+      const { errors } = response?.status === 400 ? await response.json() : {};
+      return this.#say(errors?.q?.join(" ") ?? gettext("The search got no answer. Try again."));
+    }
     const places = new Map([...this.points.id.keys()].map((place) => [this.points.id[place], place]));
     this.query = query;
     this.#mark((await response.json()).ids.filter((id) => places.has(id)));

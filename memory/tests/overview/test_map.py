@@ -9,12 +9,14 @@ from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_turn
+from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, records
 from memory.models import MapPoint, MemoryMap, TellingWord
 from memory.overview import drawing, reading
 from memory.tests.overview.drawn import draw, draw_due, look
 from testing.examiner import as_a_worker
+from testing.model_server import Refuse, Say
 
 pytestmark = pytest.mark.django_db
 
@@ -145,6 +147,17 @@ def test_a_search_names_the_points_of_what_it_finds_the_best_first(alice):
     assert client_of(alice).get("/memory/map/found/", {"q": " "}).json() == {"ids": []}
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "At most 200 characters; this has 201."), ("de", "Höchstens")])
+def test_a_query_that_is_too_long_for_the_map_is_refused_and_not_cut(alice, language, words):
+    client = client_of(alice)
+    asked = {"q": "c" * 201}
+    refused = client.get("/memory/map/found/", asked, headers={"X-Recollect-Language": language})
+    assert (refused.status_code, refused["Content-Type"]) == (400, "application/problem+json")
+    assert words in refused.json()["errors"]["q"][0]
+    assert client.get("/search/live/", asked).status_code == 400
+    assert client.get("/memory/map/found/", {"q": "c" * 200}).json() == {"ids": []}
+
+
 def test_the_page_says_that_there_is_nothing_then_that_it_is_being_drawn_then_lists_the_groups(alice):
     page = client_of(alice)
     assert "A map of what you think about" in page.get("/memory/map/").content.decode()
@@ -187,3 +200,79 @@ def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(alice):
     draw(alice)
     drawn = MemoryMap.objects.get(user=alice)
     assert (drawn.method, drawn.laid_out) == (MemoryMap.Method.SVD, 25)
+
+
+# --- Names by a language model ---
+
+NAMES = "Here they are:\n0: **Garden**\n1) Cello lessons\n1: Again\n99: Nothing\nnot a line"
+
+
+def names_on(page):
+    return {name for name in ("Garden", "Cello lessons") if f'data-name="{name}"' in page.get("/memory/map/").text}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_model_names_the_groups_once_and_undo_brings_their_words_back(alice, language_model):
+    talk(alice)
+    draw(alice)
+    model = language_model(Say((NAMES,)))
+    page = client_of(alice)
+    assert "scripted can name the groups" in page.get("/memory/map/").text
+    page.post("/memory/map/names/")
+    sent = str(model.requests[0])
+    assert "tomatoes" in sent and "How do I water the tomatoes" in sent
+    assert names_on(page) == {"Garden", "Cello lessons"}
+    assert "Name the groups" not in page.get("/memory/map/").text
+    # A new text is placed among the same groups.
+    a_turn(alice, "How do I water the tomatoes on the balcony of the garden?")
+    draw(alice)
+    assert names_on(page) == {"Garden", "Cello lessons"}
+    client_of(a_person("bob@example.com")).post("/memory/map/names/", {"do": "undo"})
+    assert names_on(page) == {"Garden", "Cello lessons"}
+    page.post("/memory/map/names/", {"do": "undo"})
+    assert (names_on(page), len(model.requests)) == (set(), 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_names_by_a_model_go_with_a_deletion_and_with_a_new_layout(alice, language_model):
+    page = client_of(alice)
+
+    def delete_one():
+        turn = Turn.objects.for_user(alice).first()
+        delete_turn(caller=caller_for(alice), conversation_id=turn.conversation_id, turn_number=turn.turn_number)
+
+    talk(alice, 6)
+    for change in (delete_one, lambda: talk(alice, 12)):
+        draw(alice)
+        language_model(Say((NAMES,)))
+        page.post("/memory/map/names/")
+        assert names_on(page)
+        change()
+        draw(alice)
+        assert names_on(page) == set()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("step", [Say(("I cannot do that.",)), Refuse(400)])
+def test_groups_keep_their_words_when_the_model_does_not_name_them(alice, language_model, step):
+    talk(alice)
+    before = [cluster.name for cluster in draw(alice).clusters]
+    language_model(step)
+    page = client_of(alice)
+    answer = page.post("/memory/map/names/", follow=True)
+    assert "The model did not name the groups. Try again." in answer.text
+    assert [cluster.name for cluster in look(alice).clusters] == before
+
+
+def test_names_for_an_earlier_layout_are_not_kept(alice):
+    talk(alice)
+    found = draw(alice)
+    text = found.clusters[0].newest[0].id
+    assert not drawing.keep_names(alice, {0: "Garden"}, layout=b"of before", texts={0: text})
+    assert not TellingWord.objects.filter(word="Garden").exists()
+
+
+def test_without_a_model_the_map_offers_no_names(alice):
+    talk(alice)
+    draw(alice)
+    assert "Name the groups" not in client_of(alice).get("/memory/map/").text
