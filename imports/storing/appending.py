@@ -350,8 +350,9 @@ def _relabel(session: _Session, user: User) -> None:
     project = label_of(user=user, label=project_label(session.wanted.project))
     if not project or session.here is None:
         return
-    folder = project_label(session.wanted.cwd)
-    if session.here.project in {"", folder, label_of(user=user, label=folder)} - {project}:
+    # A repository's folder usually has its name.
+    folders = {project_label(session.wanted.cwd), session.wanted.project.rpartition("/")[2].removesuffix(".git")}
+    if session.here.project in {"", *folders, *(label_of(user=user, label=each) for each in folders)} - {project}:
         Conversation.objects.for_user(user).filter(pk=session.here.pk).update(project=project)
 
 
