@@ -284,7 +284,7 @@ class ProjectBody(Input):
     ] = None
     closed: Annotated[bool | None, Field(description="Found only by searches of this project.")] = None
     labels: Annotated[
-        list[Annotated[str, Field(json_schema_extra=PROJECT_NAME)]] | None,
+        list[Annotated[str, Field(max_length=LONGEST_PROJECT)]] | None,
         Field(
             max_length=projects.MOST_LABELS,
             description="Repositories (`me/app`) and folders that belong to it. What has one of them moves to it.",
