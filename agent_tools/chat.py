@@ -33,7 +33,7 @@ NOT_OF_THE_CHAT = frozenset({OWN_SESSION, "propose"})
 CHARACTERS = 24_000
 
 FOR_A_PERSON = """\
-Your tools look into what this person said and kept here, and into nobody else's things.
+Your tools look into what this person said and kept here.
 - `search_chat_history`: what was said in earlier chats, by meaning; `mode` `hybrid` for names, numbers and exact terms.
 - `search_history`: chats, saved memories, MEMORY.md, daily logs and attached files together, with dates.
 - `search_memory`: only what was saved on purpose: decisions, preferences, lessons, facts.

@@ -454,10 +454,13 @@ def rewrite_note(
 
 
 def list_notes(
-    *, user: User, words: str = "", after: Position | None = None, limit: int = NOTES_PER_PAGE
+    *, user: User, project: str = "", words: str = "", after: Position | None = None, limit: int = NOTES_PER_PAGE
 ) -> ListPage[MemoryDocument]:
-    """The latest first, without their content. `words`: all of these are in the title or the content, in any case."""
+    """The latest first, without their content; of a project, its own alone. `words`: all of these are in the title or
+    the content, in any case.
+    """
     notes = MemoryDocument.objects.for_user(user).notes().defer("content")
+    notes = notes.filter(project=project) if project else notes
     for word in words.split():
         notes = notes.filter(Q(title__icontains=word) | Q(content__icontains=word))
     return page_of(notes, by="updated_at", after=after, size=limit)

@@ -33,7 +33,9 @@ def alice(alice, settings):
     now = timezone.now()
     with acting_as(alice):
         documents.append(user=alice, day=None, text=MEMORY, now=now)
-        documents.append(user=alice, day=now.date(), text="Called the plumber\nPaid the roofer", now=now)
+        documents.append(
+            user=alice, day=alice.local_time(now).date(), text="Called the plumber\nPaid the roofer", now=now
+        )
         records.create(
             user=alice, content="We moved the orders to Postgres", type="decision", project_id="me/shop", now=now
         )
@@ -280,8 +282,9 @@ def test_a_session_of_a_project_begins_with_its_own_memory_and_logs(api, alice):
     with acting_as(alice):
         documents.append(user=alice, day=None, project="me/shop", text="- Orders are kept for ten years", now=now)
         documents.append(user=alice, day=None, project="me/other", text="- Secret of the other", now=now)
-        documents.append(user=alice, day=now.date(), project="me/shop", text="Shipped the shop", now=now)
-        documents.append(user=alice, day=now.date(), project="me/other", text="Broke the other", now=now)
+        today = alice.local_time(now).date()
+        documents.append(user=alice, day=today, project="me/shop", text="Shipped the shop", now=now)
+        documents.append(user=alice, day=today, project="me/other", text="Broke the other", now=now)
     text = context(api, **{"for": "session", "project": "https://github.com/me/shop.git"})["text"]
     lines = text.splitlines()
     assert lines[1].startswith("# MEMORY.md of the project me/shop [")

@@ -360,8 +360,7 @@ search_history = Tool(
         "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
         "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
         "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts, best first. "
-        "With `project` notes and logs are left out: they have none. If nothing is found, try broader keywords or "
-        "another scope."
+        "If nothing is found, try broader keywords or another scope."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,

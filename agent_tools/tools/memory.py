@@ -209,7 +209,7 @@ search_memory = Tool(
     description=(
         "Search the person's long-term memory: the decisions, lessons, facts and notes that were saved on purpose, by "
         "meaning. Use it before deciding something that may have been decided already, and for what the person asked "
-        "to be remembered. Narrow it by `types`, `project_id` and `tags`. `similarity` is 1 for identical and 0 for "
+        "to be remembered. `similarity` is 1 for identical and 0 for "
         "unrelated: over 0.5 is usually about the same thing, under 0.2 usually is not. For what was said in chats "
         "there is `search_chat_history`."
     ),
@@ -520,9 +520,9 @@ save_memory = Tool(
 append_daily_log = Tool(
     name="append_daily_log",
     description=(
-        "Add lines at the end of the person's daily log, one document per day. Use it for what happened, was done or "
-        "came up on a day; for what stays true beyond it use `save_memory`. Without `project` the lines go to the "
-        "general log, also in a project's chat."
+        "Add lines at the end of the person's daily log, one document per day. Use it for what happened on a day; for "
+        "what stays true beyond it use `save_memory`. Without `project` the lines go to the general log, also in a "
+        "project's chat."
     ),
     input_model=AppendDailyLogInput,
     output_model=AppendDailyLogOutput,

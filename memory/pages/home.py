@@ -65,8 +65,8 @@ UNION ALL
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
-(SELECT 'open', kind, id, 0, date, (regexp_matches(content, %(open_line)s, 'gn'))[1]
-   FROM (SELECT kind, id, date, content
+(SELECT 'open', kind || ' ' || project, id, 0, date, (regexp_matches(content, %(open_line)s, 'gn'))[1]
+   FROM (SELECT kind, project, id, date, content
            FROM memory_documents
           WHERE user_id = %(user_id)s AND id NOT IN (TABLE left_out)
           ORDER BY updated_at DESC
@@ -120,6 +120,8 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
 
 
 def _path(kind: str, row_id: UUID, number: int, day: date | None) -> str:
+    # Of a document, its project stands after a blank.
+    kind, _, project = kind.partition(" ")
     match kind:
         case "chat":
             return conversation_path(row_id, turn_number=number or None)
@@ -129,7 +131,7 @@ def _path(kind: str, row_id: UUID, number: int, day: date | None) -> str:
             return note_path(row_id)
         case MemoryDocument.Kind.ABOUT:
             return document_path(ABOUT_ME)
-    return document_path(day)
+    return document_path(day, project=project)
 
 
 def _year_before(today: date) -> date:

@@ -336,9 +336,10 @@ def _found(user: User, fitting: dict[str, Any], after: Position | None) -> list[
         limit=limit,
     ).rows
     found = _kept(user, rows)
-    # A note has neither a project nor a tag.
-    if kind in ("", NOTE) and not (fitting.get("project") or fitting.get("tag")):
-        notes = documents.list_notes(user=user, words=fitting.get("q") or "", after=after, limit=limit).rows
+    # A note has no tag.
+    if kind in ("", NOTE) and not fitting.get("tag"):
+        words, project = fitting.get("q") or "", fitting.get("project") or ""
+        notes = documents.list_notes(user=user, project=project, words=words, after=after, limit=limit).rows
         found += [Kept(note=note) for note in notes]
     return sorted(found, key=lambda item: (item.position.moment, item.position.row_id), reverse=True)[:limit]
 

@@ -89,7 +89,7 @@ def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[It
                         yield from left_out(fields, where)
                         yield from _instructions(fields, fields.get("title"))
                     if part == "projects":
-                        yield from _instructions(fields, fields.get("name"))
+                        yield from _instructions(fields, fields.get("name"), is_project=True)
                     counts[part] += 1
     except BrokenJSON as error:
         yield broken_off(name, error)
@@ -113,7 +113,7 @@ def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator
     yield from _instructions(fields, fields.get("title"))
 
 
-def _instructions(fields: dict[str, Any], name: object) -> Iterator[Notice]:
+def _instructions(fields: dict[str, Any], name: object, *, is_project: bool = False) -> Iterator[Notice]:
     """A stranger's orders would be obeyed in all answers of the chat or project: the person sees them and decides."""
     if instructions := text_of(fields.get("instructions")).strip():
         title = line_of(name)[: LONGEST["title"]]
@@ -121,6 +121,11 @@ def _instructions(fields: dict[str, Any], name: object) -> Iterator[Notice]:
             "“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: "
             "%(place)s"
         )
+        if is_project:
+            message = _(
+                "The project “%(title)s” has instructions. They are off unless this account exported them; set them on "
+                "its page: %(place)s"
+            )
         yield Notice(text=Sentence(message, title=title, place=instructions))
 
 

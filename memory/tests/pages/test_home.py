@@ -76,6 +76,16 @@ def test_open_lines_of_notes_and_logs_and_open_records_are_shown(alice):
     ]
 
 
+def test_an_open_line_leads_to_the_document_of_its_project(alice):
+    documents.append(user=alice, day=None, project="Garden", text="- [ ] Sow beans", now=NOW)
+    documents.append(user=alice, day=NOW.date(), text="- [ ] Call the roofer", now=NOW)
+    lines = next(lines for name, _title, lines in home(user=alice, now=NOW) if name == "open")
+    assert sorted(lines) == [
+        ("/memory/?project=Garden", "Sow beans"),
+        (f"/memory/logs/{NOW.date()}/", "Call the roofer"),
+    ]
+
+
 def test_what_agents_brought_since_yesterday_is_new_and_what_was_chatted_is_not(alice):
     a_chat(alice, NOW - timedelta(hours=20), "From an agent", title="From an agent", source="claude-code")
     a_chat(alice, NOW - timedelta(hours=20), "In the chat", title="In the chat")

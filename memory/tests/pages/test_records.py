@@ -209,3 +209,13 @@ def test_when_a_record_holds_is_edited(client, alice):
     form["state"] = found.state
     page = act(client, "edit_record", found, **form, valid_from="2026-03-02", valid_until="2026-03-01")
     assert (page.status_code, "before the first" in page.content.decode()) == (400, True)
+
+
+def test_the_notes_of_a_project_are_listed_with_its_records(client, alice):
+    for project in ("Garden", "House", ""):
+        documents.create_note(user=alice, title=f"Plan of {project}", content="Two", at=NOW, project=project)
+        records.create(user=alice, content=f"Fact of {project}", project_id=project, now=NOW)
+    page = page_of(client, RECORDS, project="Garden")
+    assert "Plan of Garden" in page and "Fact of Garden" in page and "House" not in page
+    note = documents.list_notes(user=alice, project="Garden").rows[0]
+    assert 'href="/memory/records/?project=Garden"' in page_of(client, reverse("memory:note", args=[note.pk]))
