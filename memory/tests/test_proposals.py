@@ -327,14 +327,14 @@ def test_a_chat_is_left_out_by_its_own_switch(alice, browser, settings):
 def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browser):
     turn = a_turn(alice, "We take the oak worktop.")
     source = {"source_conversation": turn.conversation_id, "source_turn": 1, "project_id": "kitchen"}
-    propose(alice, OAK | source, {"content": "Cats are grey."})
+    propose(alice, {"content": "The board is 40 mm thick."} | source, {"content": "Cats are grey."})
     with acting_as(alice):
         projects.save_project(user=alice, name="kitchen", is_closed=True)
         assert proposals.count_waiting(alice) == 1
     assert waiting(alice) == ["Cats are grey."]
-    assert "oak" not in page(browser)
+    assert "40 mm" not in page(browser)
     for query in ({"chat": str(turn.conversation_id)}, {"project": "kitchen"}):
-        assert OAK["content"] in page(browser, **query)
+        assert "40 mm" in page(browser, **query)
     assert len(send(browser, "get", "?project=kitchen").json()["proposals"]) == 1
 
 
