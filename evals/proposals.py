@@ -43,8 +43,8 @@ def run() -> list[Verdict]:
 def _judge(model: str, rows: list[Row]) -> list[Verdict]:
     users = _load(model, rows)
     found = [_read(users[f"{model}: {row['name']}"], row, is_scripted=model == SCRIPTED) for row in rows]
-    told = zip(rows, found, strict=True)
-    verdicts = [_of_conversation(model, number, *each) for number, each in enumerate(told, start=1)]
+    judged = zip(rows, found, strict=True)
+    verdicts = [_of_conversation(model, number, *each) for number, each in enumerate(judged, start=1)]
     return [*verdicts, _of_all(model, rows, found)]
 
 

@@ -47,8 +47,8 @@ def test_the_model_is_offered_every_tool_with_its_own_schema(person, log_in, lan
     assert list(offered) == [tool.name for tool in FOR_THE_CHAT]
     for tool in FOR_THE_CHAT:
         assert offered[tool.name]["description"] == tool.description
-        # The chat itself says which conversation is left out.
-        own = tool.input_schema["properties"].keys() - {"excludeSession"}
+        # The chat itself says which conversation is left out, and its model need not propose.
+        own = tool.input_schema["properties"].keys() - {"excludeSession", "propose"}
         assert offered[tool.name]["parameters"]["properties"].keys() == own
 
 

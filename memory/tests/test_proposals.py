@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from core.isolation.acting import acting_as
+from intake.chats import projects
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import hooks, index, proposals, records
@@ -321,3 +322,25 @@ def test_a_chat_is_left_out_by_its_own_switch(alice, browser, settings):
     chat = browser.get(f"/c/{turn.conversation_id}/").text
     assert 'data-choice="proposes"' in chat
     assert "data-proposes" in chat
+
+
+def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browser):
+    turn = a_turn(alice, "We take the oak worktop.")
+    source = {"source_conversation": turn.conversation_id, "source_turn": 1, "project_id": "kitchen"}
+    propose(alice, {"content": "The board is 40 mm thick."} | source, {"content": "Cats are grey."})
+    with acting_as(alice):
+        projects.save_project(user=alice, name="kitchen", is_closed=True)
+        assert proposals.count_waiting(alice) == 1
+    assert waiting(alice) == ["Cats are grey."]
+    assert "40 mm" not in page(browser)
+    for query in ({"chat": str(turn.conversation_id)}, {"project": "kitchen"}):
+        assert "40 mm" in page(browser, **query)
+    assert len(send(browser, "get", "?project=kitchen").json()["proposals"]) == 1
+
+
+def test_a_project_takes_its_proposals_along(alice):
+    propose(alice, OAK | {"project_id": "kitchen"})
+    with acting_as(alice):
+        projects.save_project(user=alice, name="kitchen")
+        projects.rename_project(user=alice, name="kitchen", new_name="cellar")
+    assert Proposal.objects.get().project_id == "cellar"
