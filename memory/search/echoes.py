@@ -184,7 +184,9 @@ _BETWEEN_CLAUSES = re.compile(
     r"(?<=[.!?;:])\s+|\n+|,\s+|\s(?:but|so|aber|pero|[-\u2013\u2014])\s|\sand\s(?=I\b)|\sund\s(?=ich\b)"
 )
 # A number that is no time, fraction, sum or part of an identifier; a word; a sign with which a number is a value.
-_TOKEN = re.compile(r"(?<![\w/:=.,-])[0-9]++(?:[.,][0-9]++)*+(?![/:=]|[^\W\d_][0-9])|[^\W\d_]+|[$\u20ac\u00a3%]")
+_TOKEN = re.compile(
+    r"(?<![\w/:=.,-])(?<![=+*/^\u00d7] )[0-9]++(?:[.,][0-9]++)*+(?![/:=]|[^\W\d_][0-9])|[^\W\d_]+|[$\u20ac\u00a3%]"
+)
 _THOUSANDS = re.compile(r"[.,'\u2019](?=[0-9]{3}(?![0-9]))")
 _UNITS = {
     **dict.fromkeys(("$", "dollar", "dollars", "usd"), "dollar"),
