@@ -184,7 +184,9 @@ _BETWEEN_CLAUSES = re.compile(
     r"(?<=[.!?;:])\s+|\n+|,\s+|\s(?:but|so|aber|pero|[-\u2013\u2014])\s|\sand\s(?=I\b)|\sund\s(?=ich\b)"
 )
 # A number that is no time, fraction, sum or part of an identifier; a word; a sign with which a number is a value.
-_TOKEN = re.compile(r"(?<![\w/:=.,-])[0-9]++(?:[.,][0-9]++)*+(?![/:=])|[^\W\d_]+|[$\u20ac\u00a3%]")
+_TOKEN = re.compile(
+    r"(?<![\w/:=.,-])(?<![=+*/^\u00d7] )[0-9]++(?:[.,][0-9]++)*+(?![/:=]|[^\W\d_][0-9])|[^\W\d_]+|[$\u20ac\u00a3%]"
+)
 _THOUSANDS = re.compile(r"[.,'\u2019](?=[0-9]{3}(?![0-9]))")
 _UNITS = {
     **dict.fromkeys(("$", "dollar", "dollars", "usd"), "dollar"),
@@ -277,7 +279,8 @@ def _states_another_number(one: Clause, other: Clause, of_query: Sequence[str], 
         and any(is_alike or (is_asked and _has(unit, of_query)) for unit in units if _has(unit, others))
         for number, units in one[3]
         for another, others in other[3]
-        if not _is_among(number, units, other) and not _is_among(another, others, one)
+        # The later clause may name the earlier number too: "from 240 to 265".
+        if not _is_among(another, others, one)
     )
 
 
@@ -343,8 +346,8 @@ def _is_telling(word: str) -> bool:
 
 
 def _units(words: Sequence[str], place: int) -> set[str]:
-    """The sign or the two words next to a number; none of a day, a year or a version."""
-    before, after = words[max(0, place - 3) : place][::-1], words[place + 1 : place + 5]
+    """The sign or the two words after a number, or else three before it; none of a day, a year or a version."""
+    before, after = words[:place][::-1], words[place + 1 : place + 5]
     number = _number(words[place])
     is_year = len(number) == 4 and number[:2] in ("19", "20")  # noqa: PLR2004 - a year has four digits
     if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():
@@ -357,9 +360,9 @@ def _units(words: Sequence[str], place: int) -> set[str]:
     for word in after:
         if word in _UNITS:
             return {_UNITS[word]}
-        if not _is_telling(word):
+        if word in _CHANGE or not _is_telling(word):
             if word in ("a", "an", "per", "pro", "al", "por"):
                 continue
             break
         units.append(word)
-    return set(units[:2]) or {word for word in [*filter(_is_telling, before)][:1]}
+    return set(units[:2] or islice(filter(_is_telling, before), 3))

@@ -134,6 +134,8 @@ def later_of(query, *messages):
     ("query", "earlier", "later"),
     [
         ("What is my day rate?", "My day rate is 240 pounds", "My day rate is 265 pounds now"),
+        ("day rate", "My day rate is 240 with the van", "Raised it: my day rate with the van is 265 now"),
+        ("day rate", "My day rate is 240", "I increased my day rate from 240 to 265"),
         ("How many cards?", "The gallery has 8 cards", "I added two, so now I have a total of 10 cards in the gallery"),
         (
             "weekly word target",
