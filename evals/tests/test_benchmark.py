@@ -106,17 +106,23 @@ def test_every_page_is_opened_in_a_browser_and_what_it_fetches_is_counted(monkey
     monkeypatch.setattr(pages, "LONG_CHAT", 30)
     monkeypatch.setattr(pages, "CHATS", 3)
     monkeypatch.setattr(pages, "SETTLED_MS", 100)
+    monkeypatch.setattr(pages, "LONG_CHARACTERS", 400)
 
-    call_command("benchmark", "pages", "--runs=1", f"--json={target}")
+    call_command("benchmark", "pages", "--runs=1", "--messages=1", f"--json={target}")
 
-    figures = json.loads(target.read_text())["pages"]
+    written = json.loads(target.read_text())
+    figures, click = written["pages"], written["click"]
     assert {"home", "home, a visitor", "chat of 30 turns", "search", "log in"} <= set(figures)
     for name, measured in figures.items():
         assert measured["fcp_ms"] > 0, name
-        assert measured["bytes"] > 5_000, name
+        assert measured["bytes"] > 2_000, name
         assert measured["cls"] < 0.05, name
-    assert figures["home, a visitor"]["requests"] <= 15
-    assert figures["home"]["requests"] <= 15
+    assert figures["home, a visitor"]["requests"] <= 12
+    assert figures["home"]["requests"] <= 13
+    assert figures["home"]["bytes"] < 90_000
+    assert set(click["parts"]) == set(pages.PARTS)
+    assert click["parts"][click["largest"]] == max(click["parts"].values())
+    assert (click["ms"] > 0, click["bare_ms"] > 0, figures["home"]["of_file"] > 0) == (True, True, True)
     assert database_names() == before
 
 

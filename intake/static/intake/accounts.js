@@ -34,7 +34,6 @@ if (offer && timeZone.value !== ownZone && timeZone.querySelector(`option[value=
 
 const looks = document.querySelector("[data-looks]");
 if (looks) {
-  looks.hidden = false;
   for (const input of looks.querySelectorAll("input")) input.checked = input.value === (document.documentElement.dataset[input.name] ?? "");
   looks.addEventListener("change", ({ target }) => (target.name === "theme" ? chooseTheme(target.value || "system") : chooseLook(target.name, target.value)));
 }
