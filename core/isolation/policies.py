@@ -82,13 +82,13 @@ def _revoke(table: str, roles: Roles) -> str:
 
 PROJECT = "nullif(current_setting('app.project', true), '')"
 _MINE = f"user_id = {USER}"
-_CHATS = f"SELECT id FROM intake_conversations WHERE {_MINE} AND project = {PROJECT}"  # noqa: S608 - constants
+_CHATS = f"SELECT id FROM intake_conversations WHERE {_MINE} AND project = {PROJECT}"  # noqa: S608 - only constants
 # The policies of these tables leave in them what is of the project.
-_FILES = f"SELECT id FROM attachments WHERE {_MINE}"  # noqa: S608 - constants
-_CONTENTS = f"SELECT sha256 FROM attachments WHERE {_MINE}"  # noqa: S608 - constants
-_DOCUMENTS = f"SELECT id FROM memory_documents WHERE {_MINE}"  # noqa: S608 - constants
+_FILES = f"SELECT id FROM attachments WHERE {_MINE}"  # noqa: S608 - only constants
+_CONTENTS = f"SELECT sha256 FROM attachments WHERE {_MINE}"  # noqa: S608 - only constants
+_DOCUMENTS = f"SELECT id FROM memory_documents WHERE {_MINE}"  # noqa: S608 - only constants
 _SOURCES = " UNION ALL ".join(
-    f"SELECT id FROM {table} WHERE {_MINE}"  # noqa: S608 - constants
+    f"SELECT id FROM {table} WHERE {_MINE}"  # noqa: S608 - only constants
     for table in ("intake_conversations", "attachments", "memory_records", "memory_documents")
 )
 _ADD, _WRITE = ("SELECT", "INSERT"), ("SELECT", "INSERT", "UPDATE")

@@ -199,8 +199,8 @@ def test_the_list_of_chats_costs_the_account_page_the_same_statements_however_lo
     few = statements()
     for number in range(5):
         a_turn(alice, f"Chat {number}")
-    # The pinned chats, the others, and which of them are answering.
-    assert (len(few), len(statements())) == (3, 3)
+    # The groups of projects, the pinned chats, the others, and which of them are answering.
+    assert (len(few), len(statements())) == (4, 4)
 
 
 def test_a_missing_page_is_shown_alone_when_the_chats_cannot_be_read(client, monkeypatch):
@@ -367,4 +367,4 @@ def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice):
     with CaptureQueriesContext(connection) as queries:
         page_of(client, conversation)
     # What opens the transaction and says who is asking reads no table.
-    assert len([query for query in queries if " FROM " in query["sql"]]) <= 8
+    assert len([query for query in queries if " FROM " in query["sql"]]) <= 9

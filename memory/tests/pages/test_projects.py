@@ -15,6 +15,7 @@ from intake.chats import projects, reading
 from intake.models import Conversation, Project, User
 from intake.templatetags.recollect import project_key, project_named
 from intake.tests.factories import a_person, a_turn
+from intake.web.pages import PART
 from memory import documents, records
 from memory.models import MemoryDocument, MemoryRecord
 from memory.pages.home import LINES_OF_A_MONTH, year
@@ -202,9 +203,11 @@ def test_an_open_group_lists_its_latest_chats_and_leaves_pinned_ones_above(clien
 def test_the_list_by_day_has_no_chats_of_projects_and_the_page_of_all_chats_has(client, alice):
     a_chat(alice, "In the kitchen", "Kitchen")
     a_chat(alice, "Elsewhere")
-    assert "In the kitchen" not in page(client, "/conversations/", project="")
+    of_none = client.get("/conversations/", {"project": ""}, headers={PART: "main"}).content.decode()
+    assert "Elsewhere" in of_none and "In the kitchen" not in of_none
     assert "In the kitchen" in page(client, "/conversations/")
-    assert "Elsewhere" not in page(client, "/conversations/", project="Kitchen")
+    main = client.get("/conversations/", {"project": "Kitchen"}, headers={PART: "main"}).content.decode()
+    assert "In the kitchen" in main and "Elsewhere" not in main
 
 
 def test_titles_of_a_closed_project_are_found_only_from_inside(client, alice):

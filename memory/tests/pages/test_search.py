@@ -510,7 +510,7 @@ def test_nobody_elses_words_are_found(client):
 
 def test_a_visitor_is_told_how_to_have_a_memory_and_comes_back_to_the_search():
     page = page_of(Client(), q="cello", scope="memory")
-    assert "With an account, everything you ever said here" in page
+    assert "With an account you can search all your chats" in page
     back = "%2Fsearch%2F%3Fq%3Dcello%26scope%3Dmemory"
     assert f"{reverse('intake:register')}?next={back}" in page
     assert f"{reverse('intake:login')}?next={back}" in page
