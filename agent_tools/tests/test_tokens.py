@@ -228,7 +228,17 @@ def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
     client = Client(headers={"authorization": f"Bearer {secret}"})
     assert client.get("/api/v1/tools/").status_code == 200
     (listed,) = session.get(URL).json()["tokens"]
-    assert listed.keys() == {"id", "name", "scopes", "createdAt", "expiresAt", "lastUsedAt", "lastUsedFrom", "project"}
+    assert listed.keys() == {
+        "id",
+        "name",
+        "scopes",
+        "createdAt",
+        "expiresAt",
+        "lastUsedAt",
+        "lastUsedFrom",
+        "project",
+        "bound",
+    }
     assert listed["id"] == body["id"]
     assert secret not in session.get(URL).content.decode()
     assert session.delete(f"{URL}{body['id']}/").status_code == 204

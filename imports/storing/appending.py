@@ -347,10 +347,12 @@ def _relabel(session: _Session, user: User) -> None:
 
     Any other one is where the user has moved the conversation.
     """
-    project = label_of(user=user, label=project_label(session.wanted.project))
+    named = project_label(session.wanted.project)
+    project = label_of(user=user, label=named)
     if not project or session.here is None:
         return
-    folder = project_label(session.wanted.cwd)
+    # A call without a folder: that of a repository is usually called as it is.
+    folder = project_label(session.wanted.cwd) or named.rpartition("/")[2]
     if session.here.project in {"", folder, label_of(user=user, label=folder)} - {project}:
         Conversation.objects.for_user(user).filter(pk=session.here.pk).update(project=project)
 

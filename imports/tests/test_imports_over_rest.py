@@ -16,6 +16,7 @@ from imports.reading.envelopes import OpenedText
 from imports.storing import job, queue, worker
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
+from intake.chats import projects
 from intake.models import ActivityEntry, Conversation, Turn
 from intake.tests.factories import a_person, a_turn
 from memory import documents
@@ -678,3 +679,25 @@ def test_the_account_adds_up_after_every_import(importer, alice):
     assert account["stored"]["turns"] == done["stored"]["turns"]
     again = importer.bring(export(conversations=4, turns=3), **{"except": ["conversation-3"]})["account"]
     assert (again["stored"]["turns"], again["here"]["turns"], again["read"]) == (0, 6, account["read"])
+
+
+def test_an_export_with_two_projects_gives_two_and_a_new_name_holds_for_the_next_one(importer, alice):
+    kept = chatgpt(conversations=4, turns=1)
+    for conversation, letter in zip(kept, "aabb", strict=True):
+        conversation["conversation_template_id"] = f"g-p-{letter * 32}"
+    importer.bring(zipped({"conversations.json": kept[::2]}))
+    found = [(each.name, each.chats) for each in projects.list_projects(user=alice)]
+    assert found == [("ChatGPT project aaaaaaaa", 1), ("ChatGPT project bbbbbbbb", 1)]
+    projects.rename_project(user=alice, name="ChatGPT project aaaaaaaa", new_name="Garden")
+    importer.bring(zipped({"conversations.json": kept}))
+    found = [(each.name, each.chats) for each in projects.list_projects(user=alice)]
+    assert found == [("ChatGPT project bbbbbbbb", 2), ("Garden", 2)]
+
+
+def test_the_notes_of_a_folder_of_claude_code_belong_to_its_project(importer, alice):
+    line = {"type": "user", "uuid": "u", "sessionId": "s", "timestamp": "2025-11-20T06:01:00Z", "cwd": "/home/me/shop"}
+    session = json.dumps({**line, "message": {"role": "user", "content": "Why?"}}) + "\n"
+    folder = "projects/-home-me-shop"
+    importer.bring(zipped({f"{folder}/memory/NOTES.md": "Orders are kept", f"{folder}/s.jsonl": session}))
+    assert list(MemoryDocument.objects.values_list("title", "project")) == [("NOTES", "shop")]
+    assert list(Conversation.objects.values_list("project", flat=True)) == ["shop"]

@@ -17,7 +17,7 @@ from django.dispatch import Signal
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
-from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
+from core.text import LONGEST_PROJECT, Sentence, gettext_noop, pg_text, project_label
 from core.validation import checked
 from intake.accounts import activity
 from intake.chats import changes, deleting
@@ -167,8 +167,9 @@ def move(*, caller: Caller, conversation_ids: Collection[UUID], project: str) ->
 
 def label_of(*, user: User, label: str) -> str:
     """The project to which the label of a folder or repository belongs, or else the label itself."""
-    if not label:
-        return ""
+    # What cannot be stored belongs to nothing; its own check refuses it.
+    if not label or label != pg_text(label):
+        return label
     owner = Project.objects.for_user(user).filter(labels__contains=[label]).values_list("name", flat=True).first()
     return owner or label
 

@@ -3,7 +3,7 @@
 The texts that users or their agents save: MEMORY.md, daily logs, and records.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, NamedTuple, Self
@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from core.text import LONGEST_PROJECT
-from intake.models import User
+from intake.models import Project, User
 from intake.models.conversations import OwnedQuerySet
 
 # --- The corpora of the index; the scope of a search (one user's texts of some corpora and days), and its hits ---
@@ -98,6 +98,8 @@ class Scope:
     only: tuple[UUID, ...] | None = None
     hidden: tuple[UUID, ...] = ()
     includes_replaced: bool = False
+    # What the scope, and those that are made of it, has read of the database.
+    known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_dated(self) -> bool:
@@ -113,7 +115,16 @@ class Scope:
 
     @property
     def hides_closed(self) -> bool:
-        return self.only is None
+        """Whether there are closed projects that the search must leave out, as of its first statement.
+
+        Most people have none. Their condition in each statement would take a fifth of a semantic search.
+        """
+        if self.only is not None:
+            return False
+        if not self.known:
+            closed = Project.objects.for_user(self.user).filter(is_closed=True)
+            self.known["has_closed"] = closed.exists()
+        return self.known["has_closed"]
 
     @property
     def hides_any(self) -> bool:
