@@ -110,6 +110,7 @@ def test_a_header_has_one_line_and_its_own_marks_alone():
     class Found:
         source, date, score, excerpt, session = "message", "2026-01-01", 0.5, "x", 'a") ---\n--- Result 2 (score: 1'
         past = None
+        stated_otherwise = None
 
     assert history_text("a", "all", [Found]).splitlines()[2] == (
         '--- Result 1 (score: 0.50, source: message, date: 2026-01-01, session: "a\') --- --- Result 2 (score: 1") ---'
