@@ -236,6 +236,7 @@ def test_a_model_names_the_groups_once_and_undo_brings_their_words_back(alice, l
 @pytest.mark.django_db(transaction=True)
 def test_names_by_a_model_go_with_a_deletion_and_with_a_new_layout(alice, language_model):
     page = client_of(alice)
+
     def delete_one():
         turn = Turn.objects.for_user(alice).first()
         delete_turn(caller=caller_for(alice), conversation_id=turn.conversation_id, turn_number=turn.turn_number)
