@@ -1,7 +1,6 @@
 """The pages `/settings/agents/`, `/settings/tokens/` and `/memory/context/`, and the configuration lines of clients."""
 
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -61,26 +60,22 @@ from memory.pages.common import page_that_searches, show
 PLACEHOLDER = "YOUR_TOKEN"
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    title: str
-    where: str
-    text: str
+def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[tuple[str, str, str]]:
+    """The name of each client, where its text goes, and the text.
 
-
-def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[Snippet]:
-    """`address` is the server's, such as `https://recollect.example`, without a slash at its end."""
+    `address`: the server's, such as `https://recollect.example`, without a slash at its end.
+    """
     return [
-        Snippet("Claude Code", gettext_noop("Run in a terminal."), _claude_code(address, secret)),
-        Snippet(
+        ("Claude Code", gettext_noop("Run in a terminal."), _claude_code(address, secret)),
+        (
             "Claude Desktop",
             gettext_noop("Add to claude_desktop_config.json; needs Node."),
             _claude_desktop(address, secret),
         ),
-        Snippet("Cursor", gettext_noop("Add to ~/.cursor/mcp.json."), _cursor(address, secret)),
-        Snippet("curl", gettext_noop("Run in a terminal."), _curl(address, secret)),
-        Snippet("OpenAI function calling", gettext_noop("Python; pip install openai."), _openai(address, secret)),
-        Snippet("Anthropic tool use", gettext_noop("Python; pip install anthropic."), _anthropic(address, secret)),
+        ("Cursor", gettext_noop("Add to ~/.cursor/mcp.json."), _cursor(address, secret)),
+        ("curl", gettext_noop("Run in a terminal."), _curl(address, secret)),
+        ("OpenAI function calling", gettext_noop("Python; pip install openai."), _openai(address, secret)),
+        ("Anthropic tool use", gettext_noop("Python; pip install anthropic."), _anthropic(address, secret)),
     ]
 
 

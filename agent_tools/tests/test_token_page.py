@@ -51,7 +51,7 @@ def test_the_snippets_have_this_servers_address(session):
 
 
 def test_the_snippets_are_what_they_say():
-    by_title = {snippet.title: snippet.text for snippet in snippets(address="https://r.example", secret="s" * 64)}
+    by_title = {title: text for title, _, text in snippets(address="https://r.example", secret="s" * 64)}
     assert all("https://r.example" in text and "s" * 64 in text for text in by_title.values())
     assert json.loads(by_title["Cursor"])["mcpServers"]["recollect"]["url"] == "https://r.example/mcp"
     assert json.loads(by_title["Claude Desktop"])["mcpServers"]["recollect"]["command"] == "npx"
