@@ -295,8 +295,17 @@ def list_in_order(*, caller: Caller, after: Position | None = None, is_of_no_pro
     others = chats.filter(pinned_at__isnull=True, **({"project": ""} if is_of_no_project else {}))
     if after is not None:
         return _page(others, after, size=CONVERSATIONS_PER_SCROLL)
-    pinned = chats.filter(pinned_at__isnull=False).order_by("-pinned_at", "-id")[:MAX_PINNED]
-    return _page(others, None, size=CONVERSATIONS_PER_PAGE, pinned=list(pinned))
+    # One statement for both. A union promises no order, so they are sorted here.
+    size = CONVERSATIONS_PER_PAGE
+    first = others.order_by("-last_active_at", "-id")[: size + 1]
+    found = list(
+        chats.filter(pinned_at__isnull=False).order_by("-pinned_at", "-id")[:MAX_PINNED].union(first, all=True)
+    )
+    found.sort(key=lambda chat: (chat.pinned_at or chat.last_active_at, chat.pk), reverse=True)
+    pinned = [chat for chat in found if chat.pinned_at is not None]
+    rows = [chat for chat in found if chat.pinned_at is None]
+    more = Position(rows[size - 1].last_active_at, rows[size - 1].pk) if len(rows) > size else None
+    return ConversationList(rows[:size], more, pinned)
 
 
 def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
@@ -304,11 +313,9 @@ def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
     return ConversationList(list(Conversation.objects.for_caller(caller).kept().filter(pk=conversation_id)), more=None)
 
 
-def _page(
-    found: ConversationQuerySet, after: Position | None, *, size: int, pinned: list[Conversation] | None = None
-) -> ConversationList:
+def _page(found: ConversationQuerySet, after: Position | None, *, size: int) -> ConversationList:
     page = page_of(found, by="last_active_at", after=after, size=size)
-    return ConversationList(page.rows, page.more, pinned or [])
+    return ConversationList(page.rows, page.more)
 
 
 # --- The groups of the side bar: a user's projects with their latest chats ---
