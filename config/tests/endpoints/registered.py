@@ -212,7 +212,7 @@ PAGES = [
         ],
     ),
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
-    endpoint("settings/account/titles/", POST=changes(form={})),
+    endpoint("settings/account/titles/", POST=changes(form={"proposes": "on"})),
     endpoint("settings/account/language/", POST=changes(form={"language": "de"})),
     endpoint("settings/account/home/", POST=changes(form={"hide": "last"})),
     endpoint("about/", GET=answers()),
