@@ -126,6 +126,10 @@ def test_what_a_visitor_said_is_theirs_alone(matrix):
     theirs = {
         route: endpoint for route, endpoint in ENDPOINTS.items() if route in ("", "conversations/") or route[:2] == "c/"
     }
+    # A visitor has no projects, whose groups a page would show.
+    listed = theirs["conversations/"]
+    probes = {"GET": [probe for probe in listed.probes["GET"] if "groups" not in probe.query]}
+    theirs["conversations/"] = replace(listed, probes={**listed.probes, **probes})
     visitors.walk(endpoints=theirs, every_method=True)
     assert not visitors.found, "\n\n".join(visitors.found)
 

@@ -328,7 +328,7 @@ def test_the_preview_says_that_files_have_no_room_and_the_report_which(alice, im
     settings.QUOTA_FILE_BYTES = len(PICTURE) + len(PDF)
     data = a_chatgpt_export(tmp_path / "x.zip").read_bytes()
     id_ = importer.upload(data)
-    assert any("those that come last stay out" in each for each in importer.get(f"{id_}/").json()["notices"])
+    assert any("The last ones stay out" in each for each in importer.get(f"{id_}/").json()["notices"])
     done = importer.bring(data)
     (listed,) = done["skipped"]
     assert listed["where"].endswith(": 1f0b.webp")

@@ -247,7 +247,9 @@ def test_the_list_of_chats_keeps_its_place_over_page_loads(open_page, person):
         page.wait_for_timeout(400)
     top = scroller.evaluate("(list) => (list.scrollTop = list.scrollHeight - list.clientHeight - 300, list.scrollTop)")
     assert top > 1500
-    page.locator("[data-all-chats] a").filter(has_text="Chat number 12").last.evaluate("(link) => link.click()")
+    page.locator("[data-all-chats] [data-conversation-id] a").filter(has_text="Chat number 12").last.evaluate(
+        "(link) => link.click()"
+    )
     page.wait_for_url("**/c/**")
     until(page, f"Math.abs(document.querySelector('[data-sidebar-list]').scrollTop - {top}) < 60")
 
@@ -314,8 +316,10 @@ def test_what_is_selected_has_a_tick_and_a_disabled_button_looks_it(open_page, p
     look = "(button) => [getComputedStyle(button).opacity, getComputedStyle(button).cursor]"
     opacity, cursor = delete.evaluate(look)
     assert (float(opacity) < 0.6, cursor) == (True, "not-allowed")
-    page.locator("[data-all-chats] a").first.click()
-    tick = page.locator("[data-all-chats] a").first.evaluate("(link) => getComputedStyle(link, '::before').content")
+    page.locator("[data-all-chats] [data-conversation-id] a").first.click()
+    tick = page.locator("[data-all-chats] [data-conversation-id] a").first.evaluate(
+        "(link) => getComputedStyle(link, '::before').content"
+    )
     assert tick == '"✓"'
     assert float(delete.evaluate(look)[0]) == 1
     button = page.evaluate(

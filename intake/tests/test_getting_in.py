@@ -338,7 +338,7 @@ def test_after_another_secret_key_a_recovery_code_lets_in_and_the_page_says_why(
     another.post(LOGIN, WORKER)
     refused = another.post(CODE, {"code": code_of(secret)})
     assert refused.status_code == 200
-    assert "SECRET_KEY is another one than when the app was set up" in html.unescape(refused.text)
+    assert "SECRET_KEY has changed since the app was set up" in html.unescape(refused.text)
     assert not is_in(another)
     for expected in (True, False):
         another = Client()

@@ -25,8 +25,9 @@ from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, proposals, records
-from memory.models import Embedding, MapPoint
+from memory.models import Embedding, MapPoint, MemoryMap
 from memory.models.documents import ABOUT_ME
+from memory.overview import drawing
 from memory.tests.attached import read_all
 from memory.tests.overview.drawn import draw
 
@@ -117,6 +118,13 @@ class Resident:
         return caller_for(self.user)
 
 
+def draw_with_a_name(user: User, name: str) -> None:
+    """The user's map, with a group that a model has named."""
+    group = draw(user).clusters[0]
+    layout = bytes(MemoryMap.objects.get(pk=user.pk).layout)
+    drawing.keep_names(user, {group.number: name}, layout=layout, texts={group.number: group.newest[0].id})
+
+
 def move_in(name: str, word: str, *, day: date) -> Resident:
     """A row of this person in every table that names a person, most of them with the word."""
     email_word = f"{word[::-1]}mail"
@@ -172,7 +180,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     browser.force_login(user)
     read_all()
     index.embed_pending()
-    draw(user)
+    draw_with_a_name(user, f"About {word}")
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(

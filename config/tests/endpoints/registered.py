@@ -768,6 +768,7 @@ TASKS = {
     "memory.flush_terms",
     "memory.index_older_attachments",
     "memory.read_attachments",
+    "memory.read_ended_chats",
     "memory.remove_expired_sessions",
     "memory.remove_forgotten_files",
     "memory.remove_old_activity",
