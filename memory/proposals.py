@@ -151,15 +151,15 @@ def decide(
             return ProposalOutput.model_validate(row)
         if row.state != WAITING:
             raise Conflict
+        # What is wrong is refused also where no record is made.
+        held = records.checked_fields(
+            content=row.content if content is None else content,
+            type=row.type if type is None else type,
+            project_id=row.project_id if project_id is None else project_id,
+        )
         if state == ACCEPTED:
-            row.record = _record_of(
-                user,
-                row,
-                content=row.content if content is None else content,
-                type=row.type if type is None else type,
-                project_id=row.project_id if project_id is None else project_id,
-                now=now,
-            )
+            del held["tags"]
+            row.record = _record_of(user, row, now=now, **held)
         row.state, row.decided_at = state, now
         row.save(update_fields=["state", "record", "decided_at"])
     return ProposalOutput.model_validate(row)

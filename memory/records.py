@@ -111,7 +111,7 @@ def create(
     missing or another user's, `QuotaExceeded` and `RateLimited`.
     """
     project_id = project_for(user, project_id)
-    held = _checked(content=content, type=type, project_id=project_id, tags=tags)
+    held = checked_fields(content=content, type=type, project_id=project_id, tags=tags)
     row = MemoryRecord(user=user, created_at=now, **held)
     _set(row, facts or {}, now=now)
     with transaction.atomic():
@@ -127,7 +127,7 @@ def create(
 
 def find_same(*, user: User, content: str, project_id: str) -> RecordOutput | None:
     """The record of the same project that holds and has this very content, if there is one. Raises `InvalidInput`."""
-    held = _checked(content=content, type=DEFAULT_TYPE, project_id=project_id, tags=())
+    held = checked_fields(content=content, type=DEFAULT_TYPE, project_id=project_id, tags=())
     present = MemoryRecord.objects.current(user, today=today_of(user))
     same = present.filter(content=held["content"], project_id=held["project_id"])
     row = same.order_by("created_at", "id").first()
@@ -155,7 +155,7 @@ def rewrite(
         row = _get(user, record_id, is_locked=True)
         if expected is not None and RecordOutput.model_validate(row).state not in expected:
             raise Conflict
-        held = _checked(
+        held = checked_fields(
             content=row.content if content is None else content,
             type=row.type if type is None else type,
             project_id=row.project_id if project_id is None else project_for(user, project_id),
@@ -239,7 +239,8 @@ def delete(*, user: User, record_id: UUID) -> None:
         activity.note(user, Activity.MEMORY_DELETED)
 
 
-def _checked(*, content: str, type: str, project_id: str, tags: Sequence[str]) -> dict[str, Any]:
+def checked_fields(*, content: str, type: str, project_id: str, tags: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a record as they are stored. Raises `InvalidInput`."""
     if len(tags) > MAX_TAGS:
         message = _("At most %(most)s; these are %(count)s.")
         raise InvalidInput(errors={"tags": [Sentence(message, most=MAX_TAGS, count=len(tags))]})

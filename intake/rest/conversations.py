@@ -303,13 +303,13 @@ class ChatsToMove(Input):
 
 
 class ProjectOutput(Output):
-    id: Annotated[UUID | None, Field(description="None for a label that is in use and that nothing is said about.")]
+    id: Annotated[UUID | None, Field(description="Missing for a label in use that has no row.")] = None
     name: str
     colour: str
     instructions: str
     closed: bool
     labels: list[str]
-    created_at: datetime | None
+    created_at: datetime | None = None
     chats: Annotated[int | None, Field(description="In a list: how many chats it has.")] = None
     kept: Annotated[int | None, Field(description="In a list: how many records and documents it has.")] = None
 

@@ -58,7 +58,7 @@ def add_a_passkey(page: Page) -> None:
     page.get_by_role("button", name="Yes, confirm it").click()
     page.goto("/settings/account/factors/")
     page.get_by_role("link", name="Add a passkey").click()
-    page.get_by_label("Name").fill("My laptop")
+    page.get_by_label("Name", exact=True).fill("My laptop")
     page.get_by_role("button", name="Add the passkey").click()
     expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     page.goto("/settings/account/factors/")

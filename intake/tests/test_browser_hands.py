@@ -423,7 +423,7 @@ def test_a_chat_of_an_ended_session_offers_to_log_in_and_leads_back(open_page, p
     page = open_page(path, user=person)
     page.context.clear_cookies()
     page.reload()
-    expect(page.get_by_role("heading")).to_have_text("Log in to see this chat")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Log in to see this chat")
     page.get_by_role("link", name="Log in").click()
     page.get_by_label("Email").fill("person@example.com")
     page.get_by_label("Password", exact=True).fill("password")

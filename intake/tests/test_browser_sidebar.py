@@ -208,7 +208,7 @@ def test_without_a_script_several_are_deleted_after_a_question(open_page, person
     page.get_by_label("Choose First").check()
     page.get_by_label("Choose Third").check()
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("heading")).to_have_text("Delete 2 chats?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Delete 2 chats?")
     page.get_by_role("button", name="Delete").click()
     assert [chat.title for chat in Conversation.objects.all()] == ["Second"]
     page.goto("/conversations/")

@@ -157,6 +157,15 @@ def test_bad_proposals_are_refused_with_the_field_that_is_wrong(alice):
         propose(alice, {"content": "x", "replaces": uuid4()})
 
 
+@pytest.mark.parametrize("state", ["accepted", "rejected", "never"])
+def test_a_wrong_field_is_refused_with_every_decision(alice, state):
+    (found,) = propose(alice)
+    with pytest.raises(InvalidInput) as refusal:
+        decide(alice, found, state, project_id="x" * 201)
+    assert list(refusal.value.errors) == ["project_id"]
+    assert waiting(alice) == [OAK["content"]]
+
+
 def test_no_more_than_two_hundred_wait(alice, monkeypatch):
     monkeypatch.setattr(proposals, "MOST_WAITING", 1)
     propose(alice)
