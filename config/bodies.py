@@ -137,7 +137,7 @@ class BoundedBodies:
             yield held
         finally:
             if held.taken:
-                self._budget.give_back(held.taken, held.address)
+                held.budget.give_back(held.taken, held.address)
 
     async def _answer_in_time(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         """Until the response begins, the deadline is the request's; afterwards a stream's."""

@@ -249,7 +249,12 @@ def refused_of(lines, most):
     return answers
 
 
-def test_bodies_in_flight_have_a_budget_over_all_connections(server, small_budget):
+@pytest.mark.parametrize("uploads", [0, 30])
+def test_bodies_in_flight_have_a_budget_over_all_connections(server, small_budget, settings, uploads):
+    """Also after files, which have a budget of their own: each gives back to it what it took."""
+    settings.ATTACHMENT_BYTES = 50_000
+    for _ in range(uploads):
+        assert httpx2.post(f"{server}/api/v1/attachments/", content=b"x" * 60_000).status_code == 415
     with ExitStack() as stack:
         lines = [unfinished(stack, server, 450_000, f"192.0.2.{number}") for number in range(30)]
         answers = refused_of(lines, 26)
