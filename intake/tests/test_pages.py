@@ -199,8 +199,8 @@ def test_the_list_of_chats_costs_the_account_page_the_same_statements_however_lo
     few = statements()
     for number in range(5):
         a_turn(alice, f"Chat {number}")
-    # The groups of projects, the pinned chats, the others, and which of them are answering.
-    assert (len(few), len(statements())) == (4, 4)
+    # The groups of projects, the chats, and which of them are answering.
+    assert (len(few), len(statements())) == (3, 3)
 
 
 def test_a_missing_page_is_shown_alone_when_the_chats_cannot_be_read(client, monkeypatch):

@@ -173,6 +173,8 @@ ALIKE = 3
 NEVER_SHARE, NEVER_WORDS = 0.6, 2
 # The words after "never" that are compared.
 AFTER_NEVER = 7
+# The words before a number among which its unit may be.
+BEFORE_A_NUMBER = 12
 
 # What others wrote, or no language: code, quoted lines, quotations.
 _NOT_OWN = re.compile(
@@ -347,7 +349,7 @@ def _is_telling(word: str) -> bool:
 
 def _units(words: Sequence[str], place: int) -> set[str]:
     """The sign or the two words after a number, or else three before it; none of a day, a year or a version."""
-    before, after = words[:place][::-1], words[place + 1 : place + 5]
+    before, after = words[max(0, place - BEFORE_A_NUMBER) : place][::-1], words[place + 1 : place + 5]
     number = _number(words[place])
     is_year = len(number) == 4 and number[:2] in ("19", "20")  # noqa: PLR2004 - a year has four digits
     if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():

@@ -156,23 +156,23 @@ def test_hybrid_shows_no_turn_that_was_deleted_past_every_signal():
     assert by_both(alice, "cat").matches == []
 
 
-def test_semantic_asks_the_database_once():
+def test_semantic_asks_the_database_once_beside_the_question_for_closed_projects():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     index.embed_pending()
     with CaptureQueriesContext(connection) as queries:
         search(alice, "cat")
-    assert len(of_rows(queries)) == 1
+    assert len(of_rows(queries)) == 2
 
 
 def test_hybrid_asks_the_database_once_a_leg():
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     index.embed_pending()
-    # Substrings; words; vectors, and how many wait; questions asked before; which of their chats have versions; snippets.
+    # Closed projects; substrings; words; vectors, and how many wait; questions asked before; which of their chats have versions; snippets.
     with CaptureQueriesContext(connection) as queries:
         by_both(alice, "cats")
-    assert len(of_rows(queries)) == 6
+    assert len(of_rows(queries)) == 7
 
 
 def of_rows(queries):
