@@ -283,8 +283,8 @@ def _entries(section: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield heading, tuple(_LINK.sub(r"\1", entry).replace("`", "") for entry in entries)
 
 
-# What is no package of Python: the script that draws diagrams (intake/static/mermaid).
-SHIPPED_FILES = {"@mermaid-js/tiny": ("12.0.0", "MIT")}
+# What a package of Python carries: the script that draws diagrams (`STATICFILES_DIRS`).
+SHIPPED_FILES = {"mermaid": ("11.12.1", "MIT")}
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """The environment, and the site: apps, middleware, templates, sessions, email, logs."""
 
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -150,8 +151,11 @@ USE_TZ = True
 DATABASE_FOLDER = env.str("RECOLLECT_DATA", default="")
 
 STATIC_URL = _OF_PUBLIC_URL["STATIC_URL"]
-# Swagger UI, without the rest of the package that carries it.
-STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
+# Swagger UI and Mermaid, without the rest of the packages that carry them.
+STATICFILES_DIRS = [
+    ("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist"),
+    ("mermaid", Path(str(distribution("sphinx-immaterial").locate_file("sphinx_immaterial/bundles/mermaid")))),
+]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

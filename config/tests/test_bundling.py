@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 
+from config.ops.endpoints import SHIPPED_FILES
 from config.static import ENTRIES, bundle
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
@@ -58,3 +60,8 @@ def test_what_pages_are_served_imports_nothing_but_what_they_fetch_later(entry):
     assert not re.search(r"^import ", served, re.MULTILINE)
     for later in re.findall(r'import\("(.+?)"\)', served):
         assert re.fullmatch(r"\./\w+\.[0-9a-f]{12}\.js", later)
+
+
+def test_the_page_about_recollect_names_the_library_of_diagrams_that_is_served():
+    version, _ = SHIPPED_FILES["mermaid"]
+    assert f'version:"{version}"' in Path(finders.find("mermaid/mermaid.min.js")).read_text()

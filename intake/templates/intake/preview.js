@@ -17,7 +17,7 @@ const ACTIONS = {
     document.head.append(script);
   },
   async diagram({ id, diagram, isDark }) {
-    const settings = { startOnLoad: false, securityLevel: "strict", suppressErrorRendering: true, htmlLabels: false };
+    const settings = { startOnLoad: false, securityLevel: "strict", suppressErrorRendering: true, htmlLabels: false, flowchart: { htmlLabels: false } };
     try {
       mermaid.initialize({ ...settings, theme: isDark ? "dark" : "default", fontFamily: "system-ui, sans-serif" });
       const { svg } = await mermaid.render(`diagram-${id}`, diagram);
