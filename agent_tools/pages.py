@@ -203,6 +203,11 @@ class TokenForm(forms.Form):
         label=_("Project"),
         help_text=_("To which belongs what an agent appends with it, if the agent names no project."),
     )
+    bound = forms.BooleanField(
+        required=False,
+        label=_("Only this project"),
+        help_text=_("It sees nothing else and stores nothing elsewhere. It cannot delete or import."),
+    )
 
 
 @never_cache
@@ -246,9 +251,11 @@ def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
             scopes=[TokenScope(scope) for scope in requested["scopes"]],
             days=requested["days"],
             project=requested["project"],
+            is_bound=requested["bound"],
         )
     except InvalidInput as error:
-        form.add_error(None, in_page_language(error.detail))
+        for field, sentences in (error.errors or {"": [error.detail]}).items():
+            form.add_error(field if field in form.fields else None, in_page_language(sentences[0]))
         return None
 
 

@@ -66,6 +66,23 @@ def test_a_wrong_wish_is_said_and_makes_nothing(session, form):
     assert not AccessToken.objects.exists()
 
 
+def test_a_token_is_bound_to_its_project_on_the_page(session, alice):
+    page = make(session, project="Kitchen", bound="on").content.decode()
+    (token,) = AccessToken.objects.all()
+    assert (token.project, token.is_bound) == ("Kitchen", True)
+    assert "Only the project Kitchen." in page
+    make(session, project="Garden")
+    assert "Project Garden." in session.get(URL).content.decode()
+
+
+@pytest.mark.parametrize(
+    "form", [{"bound": "on"}, {"bound": "on", "project": "Kitchen", "scopes": ["search", "delete"]}]
+)
+def test_a_bound_token_needs_a_project_and_cannot_delete(session, form):
+    assert "field-error" in make(session, **form).content.decode()
+    assert not AccessToken.objects.exists()
+
+
 def test_a_token_is_revoked_by_its_owner_alone(session, alice):
     theirs = create_token(user=a_person("bob@example.com")).id
     for token_id in (theirs, uuid4(), "x"):
