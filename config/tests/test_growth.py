@@ -372,6 +372,7 @@ TEXT_MODULES = (
         "intake.chats.services",
         "recollect_cli.client",
         "memory.pages.searching",
+        "memory.pages.overview",
         "intake.attachments.reading",
     ),
 )

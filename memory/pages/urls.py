@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, files, home, projects, records, searching
+from memory.pages import documents, files, home, overview, projects, records, searching
 
 app_name = "memory"
 
@@ -21,12 +21,12 @@ urlpatterns = [
     path("memory/about/", documents.about, name="about"),
     path("memory/about/edit/", documents.edit_about, name="edit_about"),
     path("memory/about/history/", documents.about_history, name="history_about"),
-    path("memory/timeline/", searching.timeline_page, name="timeline"),
-    path("memory/timeline/<str:month>/", searching.month_page, name="month"),
-    path("memory/map/", searching.map_page, name="map"),
-    path("memory/map/found/", searching.map_found, name="map_found"),
-    path("memory/map/names/", searching.map_names, name="map_names"),
-    path("memory/map/texts/<str:text_id>/", searching.map_text, name="map_text"),
+    path("memory/timeline/", overview.timeline_page, name="timeline"),
+    path("memory/timeline/<str:month>/", overview.month_page, name="month"),
+    path("memory/map/", overview.map_page, name="map"),
+    path("memory/map/found/", overview.map_found, name="map_found"),
+    path("memory/map/names/", overview.map_names, name="map_names"),
+    path("memory/map/texts/<str:text_id>/", overview.map_text, name="map_text"),
     path("memory/notes/", documents.notes, name="notes"),
     path("memory/notes/<str:note_id>/", documents.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", documents.delete_note, name="delete_note"),
