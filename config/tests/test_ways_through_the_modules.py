@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
-from config.asgi import application
+from config import asgi
 from intake.answers import reader
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
@@ -60,7 +60,16 @@ def test_a_hybrid_search_over_rest_runs_through_few_modules():
 def _watched_server(monkeypatch, transactional_db):
     """The whole application in threads that the counter sees."""
     monkeypatch.setattr(reader, "_threads", ThreadPoolExecutor(2))
-    with counted_modules() as counter, serving(application) as address:
+    # What a process prepares beside its first requests is no part of any of them.
+    is_warm, warm_up = threading.Event(), asgi._warm_up
+
+    async def noted() -> None:
+        await warm_up()
+        is_warm.set()
+
+    monkeypatch.setattr(asgi, "_warm_up", noted)
+    with counted_modules() as counter, serving(asgi.application) as address:
+        assert is_warm.wait(60)
         yield counter, address
 
 
