@@ -148,3 +148,13 @@ def test_a_temporary_chat_says_so_goes_when_it_is_left_and_can_be_kept(open_page
     expect(last_turn(page).locator(".said")).to_have_text("To be kept")
     expect(page.locator("[data-conversation-id]")).to_have_count(2)
     expect(page.get_by_text("It is in no list")).to_have_count(0)
+
+
+def test_a_chat_that_has_begun_to_be_kept_offers_no_temporary_one(open_page, person, two_models):
+    two_models(Say(("First.",)))
+    page = open_page(user=person)
+    temporary = page.locator("header.topbar").get_by_role("link", name="Temporary chat")
+    expect(temporary).to_be_visible()
+    say(page, "Hello")
+    answered(page)
+    expect(temporary).to_have_count(0)

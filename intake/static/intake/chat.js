@@ -208,6 +208,8 @@ function begin(turn, { conversationId, turnNumber, turnId, notSent, sent }) {
   const outline = document.querySelector("[data-outline-link]");
   outline.href = `${path}outline/`;
   outline.hidden = false;
+  // What has begun as a kept chat stays one.
+  document.querySelector("[data-temporary-link]:not([aria-current])")?.remove();
   returnTo(path);
 }
 
