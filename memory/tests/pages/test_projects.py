@@ -292,8 +292,9 @@ def test_a_year_is_read_by_one_statement_along_indexes(alice):
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN {queries[0]['sql']}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
+    # Which of the indexes that begin with the user depends on how many rows there are.
     assert "Seq Scan" not in plan
-    assert "idx_memory_records_recent" in plan
+    assert re.search(r"Index (?:Only )?Scan (?:Backward )?(?:using|on) \w*memory_records", plan)
 
 
 def test_the_page_of_a_year_says_when_nothing_was_kept_and_refuses_what_is_no_year(client, alice):
