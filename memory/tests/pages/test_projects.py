@@ -1,5 +1,6 @@
 """Pages of projects and of a year: made, renamed, closed and deleted; what was decided, kept and opened."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
