@@ -181,7 +181,7 @@ def undo(*, user: User, proposal_id: UUID) -> ProposalOutput:
 
 
 def withdraw(*, user: User, proposal_id: UUID) -> None:
-    """Of whom proposed it. Raises `NotFound`, and `Conflict` once it is decided."""
+    """Delete a proposal that its proposer takes back. Raises `NotFound`, and `Conflict` once it is decided."""
     with transaction.atomic():
         row = _locked(user, proposal_id)
         if row.state != WAITING:
@@ -315,9 +315,8 @@ def _renew_vectors(user: User, embedder: Embedder) -> None:
 
 
 # --- The person's own words in a message, and whether they say a sentence ---
-# Text of others gets into a message as code, quotations, forwarded mail, tables, tagged blocks, and whatever follows
-# "this:" or a line of dashes. It is rather left out once too often: a proposal that is missing costs less than a false
-# one.
+# Text of others gets into a message as code, quotations, forwarded mail, tables and tagged blocks, and after "this:" or a
+# line of dashes. In doubt it is left out: a missing proposal costs less than a false one.
 
 SHORTEST_QUOTE = 4
 # A sentence of so many characters that also stands in a file or an earlier answer was copied from there.

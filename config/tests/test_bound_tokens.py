@@ -60,7 +60,7 @@ def rows_of(resident):
     return found
 
 
-# Rows that a write adds to whatever it is about: counted, noted, or of the index.
+# Every write adds rows to these tables: it is counted, recorded and indexed.
 BESIDE_TEXTS = {"intake_activity", "imports", "imported_items", "memory_maps", "pending_terms"}
 
 

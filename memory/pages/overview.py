@@ -175,7 +175,7 @@ def _name_groups(request: HttpRequest) -> str:
     give_connections_back()
     try:
         names = async_to_sync(ask)()
-    except Exception as error:  # whatever a server answers, the groups keep their names
+    except Exception as error:  # the groups keep their names, and the page says that it failed
         logger.warning("The groups of a map were not named (%s)", type(error).__name__)
         return gettext(NO_NAMES)
     texts = {cluster.number: cluster.newest[0].id for cluster in clusters if cluster.newest}

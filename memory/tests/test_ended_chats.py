@@ -54,7 +54,7 @@ def chat(user, *messages, at=NOW - AN_HOUR, **fields):
 
 
 def scripted(*found, asked=None):
-    """A model that writes these proposals, whatever it reads, and keeps its prompts in `asked`."""
+    """A model that always writes these proposals, and keeps its prompts in `asked`."""
 
     def ask(user, model, prompt):
         if asked is not None:
