@@ -205,8 +205,8 @@ def _due(user: User, *, now: datetime) -> "QuerySet[Conversation]":
 
 def _unread(conversation: Conversation) -> tuple[Turn | None, list[Turn]]:
     """The turns of the chosen path that were not read, the earliest first, after the turn before them."""
-    end, most = end_of(conversation), conversation.turn_count
-    path = path_up(conversation.user_id, conversation.pk, end, at_most=most)[::-1]
+    most = conversation.turn_count - conversation.read_up_to + 1
+    path = path_up(conversation.user_id, conversation.pk, end_of(conversation), at_most=most)[::-1]
     unread = [turn for turn in path if turn.turn_number > conversation.read_up_to]
     before = path[: len(path) - len(unread)]
     return (before[-1] if before else None), unread

@@ -315,8 +315,8 @@ def _renew_vectors(user: User, embedder: Embedder) -> None:
 
 
 # --- The person's own words in a message, and whether they say a sentence ---
-# Text of others gets into a message as code, quotations, forwarded mail, tables and tagged blocks, and after "this:" or a
-# line of dashes. In doubt it is left out: a missing proposal costs less than a false one.
+# Text of others gets into a message as code, quotations, forwarded mail, tables and tagged blocks, and after "this:" or
+# a line of dashes. In doubt it is left out: a missing proposal costs less than a false one.
 
 SHORTEST_QUOTE = 4
 # A sentence of so many characters that also stands in a file or an earlier answer was copied from there.
