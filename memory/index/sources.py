@@ -7,18 +7,18 @@ reads. No other code depends on the number of corpora.
 """
 
 import hashlib
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
+from functools import partial
 from itertools import accumulate
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from core.ids import time_of_id
 from intake.models import Attachment, AttachmentText, Turn, User
@@ -136,8 +136,6 @@ def _cut(line: str) -> list[str]:
 
 # --- Reads the texts to index ---
 
-AnyRow = TypeVar("AnyRow", bound=Model)
-
 ONLY_CHUNK = 0
 NOON = time(12)
 # A subquery and not a join, because workers lock the turns that they read.
@@ -186,137 +184,89 @@ class Entry:
     texts: Sequence[Text]
 
 
-class Reader(ABC, Generic[AnyRow]):
-    """Reads the texts of one corpus from their own tables."""
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How the texts of one corpus are read from their own table."""
 
     corpus: Corpus
-    cutting_rules = NOTE_CUTTING_RULES
-    """The version of the rules by which its texts are cut into passages."""
     columns: Mapping[str, str]
     """The fields of a row that identify its texts in the index: for `source_id` and, if needed, `chunk_index`."""
-
-    @abstractmethod
-    def rows(self) -> QuerySet[AnyRow, Any]:
-        """All rows to index."""
-
-    @abstractmethod
-    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AnyRow, Any]:
-        """Those of `rows` that contain the texts with these keys; fewer if some were deleted."""
-
-    @abstractmethod
-    def entry(self, row: AnyRow) -> Entry:
-        """The row's texts."""
-
-    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-        """The positions of a text's passages for this model: first those that together cover it, then its lines."""
-        spans = list(text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens))
-        yield from spans
-        of_text = {(span.start, span.end) for span in spans}
-        yield from (span for span in line_spans(text) if (span.start, span.end) not in of_text)
-
-    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-        """The texts that this model embeds for these passages: a line's after its headings."""
-        headings = {(line.start, line.end): line.headings for line in text.lines}
-        for _, start, end, _ in spans:
-            passage = text.said[start:end]
-            above = headings.get((start, end))
-            yield passage if above is None else _fitting(line_text(passage, above), embedder)
+    rows: Callable[[], QuerySet[Any, Any]]
+    """All rows to index."""
+    rows_of: Callable[[Iterable[SourceKey]], QuerySet[Any, Any]]
+    """Those of `rows` that contain the texts with these keys; fewer if some were deleted."""
+    entry: Callable[[Any], Entry]
+    """The texts of a row."""
+    cutting_rules: int
+    """The version of the rules by which its texts are cut into passages."""
+    spans: Callable[[Text, Embedder], Iterator[PassageSpan]]
+    """The positions of a text's passages for this model."""
+    passages: Callable[[Text, Iterable[PassageSpan], Embedder], Iterator[str]]
+    """The texts that this model embeds for these passages."""
 
 
-class TurnReader(Reader[Turn]):
-    corpus = Corpus.CHAT
-    cutting_rules = CUTTING_RULES
-    columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
-
-    def rows(self) -> QuerySet[Turn, Any]:
-        """See Reader: completed turns of registered users."""
-        ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
-        return ended.exclude(status=Turn.Status.STREAMING)
-
-    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
-        """See Reader."""
-        return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
-
-    def entry(self, row: Turn) -> Entry:
-        """See Reader."""
-        return turn_entry(row)
-
-    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-        """See Reader."""
-        return turn_spans(
-            text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
-        )
-
-    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-        """See Reader."""
-        return turn_passages(
-            spans,
-            text.said,
-            text.answered,
-            token_offsets=embedder.token_offsets,
-            max_tokens=embedder.max_tokens,
-        )
+def _turns() -> QuerySet[Turn, Any]:
+    """Completed turns of registered users."""
+    ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
+    return ended.exclude(status=Turn.Status.STREAMING)
 
 
-class DocumentReader(Reader[MemoryDocument]):
-    """For the daily logs, or for all other documents."""
-
-    columns = {"source_id": "pk"}
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
-
-    def rows(self) -> QuerySet[MemoryDocument, Any]:
-        """See Reader: an empty document has nothing to index."""
-        filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(self.corpus)).exclude(content="")
-        # Only the user's time zone, which is all that a worker may read.
-        own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
-        return filled.select_related("user").only(*own, "user__time_zone")
-
-    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryDocument, Any]:
-        """See Reader."""
-        return self.rows().filter(pk__in={key.source_id for key in keys})
-
-    def entry(self, row: MemoryDocument) -> Entry:
-        """See Reader."""
-        return document_entry(row)
+def _turns_of(keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
+    return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
 
 
-class RecordReader(Reader[MemoryRecord]):
-    corpus = Corpus.RECORD
-    columns = {"source_id": "pk"}
-
-    def rows(self) -> QuerySet[MemoryRecord, Any]:
-        """See Reader."""
-        return MemoryRecord.objects.all()
-
-    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryRecord, Any]:
-        """See Reader."""
-        return self.rows().filter(pk__in={key.source_id for key in keys})
-
-    def entry(self, row: MemoryRecord) -> Entry:
-        """See Reader."""
-        return record_entry(row)
+def _spans_of_turn(text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+    return turn_spans(text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
 
 
-class AttachmentReader(Reader[AttachmentText]):
-    """For the parts of files, each a text by itself: there may be thousands in one file."""
+def _passages_of_turn(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+    return turn_passages(
+        spans,
+        text.said,
+        text.answered,
+        token_offsets=embedder.token_offsets,
+        max_tokens=embedder.max_tokens,
+    )
 
-    corpus = Corpus.ATTACHMENT
-    columns = {"source_id": "attachment", "chunk_index": "number"}
 
-    def rows(self) -> QuerySet[AttachmentText, Any]:
-        """See Reader: of files that a message of a registered user names, outside temporary chats."""
-        named = claimed(Attachment.objects.filter(user=OuterRef("user"), pk=OuterRef("attachment")))
-        return AttachmentText.objects.filter(Exists(named), user__in=REGISTERED)
+def _documents(corpus: Corpus) -> QuerySet[MemoryDocument, Any]:
+    """The daily logs, or all other documents; an empty one has nothing to index."""
+    filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(corpus)).exclude(content="")
+    # Only the user's time zone, which is all that a worker may read.
+    own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
+    return filled.select_related("user").only(*own, "user__time_zone")
 
-    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AttachmentText, Any]:
-        """See Reader."""
-        return self.rows().filter(with_pairs("attachment_id", "number", ((k.source_id, k.chunk_index) for k in keys)))
 
-    def entry(self, row: AttachmentText) -> Entry:
-        """See Reader."""
-        return attachment_entry(row)
+def _with_ids(rows: Callable[[], QuerySet[Any, Any]], keys: Iterable[SourceKey]) -> QuerySet[Any, Any]:
+    return rows().filter(pk__in={key.source_id for key in keys})
+
+
+def _parts_of_files() -> QuerySet[AttachmentText, Any]:
+    """Of files that a message of a registered user names, outside temporary chats."""
+    named = claimed(Attachment.objects.filter(user=OuterRef("user"), pk=OuterRef("attachment")))
+    return AttachmentText.objects.filter(Exists(named), user__in=REGISTERED)
+
+
+def _parts_of(keys: Iterable[SourceKey]) -> QuerySet[AttachmentText, Any]:
+    pairs = ((key.source_id, key.chunk_index) for key in keys)
+    return _parts_of_files().filter(with_pairs("attachment_id", "number", pairs))
+
+
+def _spans(text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+    """First the passages that together cover the text, then its lines."""
+    spans = list(text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens))
+    yield from spans
+    of_text = {(span.start, span.end) for span in spans}
+    yield from (span for span in line_spans(text) if (span.start, span.end) not in of_text)
+
+
+def _passages(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+    """A line's passage comes after its headings."""
+    headings = {(line.start, line.end): line.headings for line in text.lines}
+    for _, start, end, _ in spans:
+        passage = text.said[start:end]
+        above = headings.get((start, end))
+        yield passage if above is None else _fitting(line_text(passage, above), embedder)
 
 
 def claimed(attachments: QuerySet[Attachment, Any]) -> QuerySet[Attachment, Any]:
@@ -328,18 +278,6 @@ def claimed(attachments: QuerySet[Attachment, Any]) -> QuerySet[Attachment, Any]
         is_temporary=False,
     )
     return attachments.filter(Exists(kept))
-
-
-READERS: dict[Corpus, Reader[Any]] = {
-    reader.corpus: reader
-    for reader in (
-        TurnReader(),
-        DocumentReader(Corpus.MEMORY),
-        DocumentReader(Corpus.DAILY_LOG),
-        RecordReader(),
-        AttachmentReader(),
-    )
-}
 
 
 def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
@@ -477,6 +415,48 @@ def attachment_entry(part: AttachmentText) -> Entry:
         said=part.text,
     )
     return Entry(place, [text])
+
+
+_OF_NOTES: "dict[str, Any]" = {"cutting_rules": NOTE_CUTTING_RULES, "spans": _spans, "passages": _passages}
+READERS: Mapping[Corpus, Reader] = {
+    reader.corpus: reader
+    for reader in (
+        Reader(
+            corpus=Corpus.CHAT,
+            columns={"source_id": "conversation_id", "chunk_index": "turn_number"},
+            rows=_turns,
+            rows_of=_turns_of,
+            entry=turn_entry,
+            cutting_rules=CUTTING_RULES,
+            spans=_spans_of_turn,
+            passages=_passages_of_turn,
+        ),
+        *(
+            Reader(
+                corpus=corpus,
+                columns={"source_id": "pk"},
+                rows=rows,
+                rows_of=partial(_with_ids, rows),
+                entry=entry,
+                **_OF_NOTES,
+            )
+            for corpus, rows, entry in (
+                (Corpus.MEMORY, partial(_documents, Corpus.MEMORY), document_entry),
+                (Corpus.DAILY_LOG, partial(_documents, Corpus.DAILY_LOG), document_entry),
+                (Corpus.RECORD, MemoryRecord.objects.all, record_entry),
+            )
+        ),
+        # Each part of a file is a text by itself: there may be thousands in one file.
+        Reader(
+            corpus=Corpus.ATTACHMENT,
+            columns={"source_id": "attachment", "chunk_index": "number"},
+            rows=_parts_of_files,
+            rows_of=_parts_of,
+            entry=attachment_entry,
+            **_OF_NOTES,
+        ),
+    )
+}
 
 
 def content_hash(text: str) -> bytes:

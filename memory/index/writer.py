@@ -202,7 +202,7 @@ def enqueue_missing(*, now: datetime) -> int:
     return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
 
 
-def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) -> int:
+def _enqueue_missing(reader: Reader, *, embedder: Embedder, now: datetime) -> int:
     indexed = 0
     for user_id, pk in _unknown(reader, embedder).values_list("user_id", "pk").iterator(chunk_size=500):
         with transaction.atomic(), about(user_id):
@@ -211,7 +211,7 @@ def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) 
     return indexed
 
 
-def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
+def _unknown(reader: Reader, embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
     of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
     embedded = of_model.filter(cutting_rules=reader.cutting_rules, **place)
