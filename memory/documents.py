@@ -34,7 +34,7 @@ from intake.models import Activity, User
 from memory import index
 from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
-from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, AboutMe, DocumentDay
+from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay
 
 # --- Keeps earlier versions of documents: `documents.replace` stores them, the pages show and compare them ---
 
@@ -368,7 +368,7 @@ def _indexed(user: User, day: DocumentDay, project: str, now: datetime) -> Docum
 
 
 def _check_name(day: DocumentDay, project: str) -> None:
-    if day is ABOUT_ME and project:
+    if day == ABOUT_ME and project:
         raise InvalidInput(errors={"project": [NO_PROJECT_OF_ABOUT]})
     checked(project, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True)
     if isinstance(day, date) and day.year not in YEARS:
@@ -380,13 +380,13 @@ def _kind(day: DocumentDay) -> MemoryDocument.Kind:
     match day:
         case None:
             return MemoryDocument.Kind.MEMORY
-        case AboutMe():
+        case str():
             return MemoryDocument.Kind.ABOUT
     return MemoryDocument.Kind.DAILY_LOG
 
 
 def _date(day: DocumentDay) -> date | None:
-    return None if isinstance(day, AboutMe) else day
+    return None if isinstance(day, str) else day
 
 
 def _without(content: str, text: str, at: int | None) -> str | None:

@@ -15,7 +15,7 @@ from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records
 from memory.backends.embedders import EmbedderUnavailable, get_embedder
-from memory.search.sources import Messages
+from memory.search.sources import MESSAGES
 
 pytestmark = pytest.mark.django_db
 
@@ -296,13 +296,13 @@ def test_without_credentials_it_is_refused():
 
 
 def test_past_the_timeout_the_note_says_which_source_did_not_finish(api, alice, settings, monkeypatch):
-    def slowly(self, asked):
+    def slowly(asked):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
 
     dinner(alice)
     settings.HISTORY_TIMEOUT_SECONDS = 1
-    monkeypatch.setattr(Messages, "find", slowly)
+    monkeypatch.setattr(MESSAGES, "find", slowly)
     answer = call(api, {"query": "restaurant"}).json()
     assert answer["note"] == "The search took longer than 1 seconds: not searched to the end: messages"
     assert answer["text"].endswith(f"\n\nNote: {answer['note']}.")
@@ -310,11 +310,11 @@ def test_past_the_timeout_the_note_says_which_source_did_not_finish(api, alice, 
 
 
 def test_a_database_error_is_search_error(api, monkeypatch):
-    def fail(self, asked):
+    def fail(asked):
         with connection.cursor() as cursor:
             cursor.execute("SELECT secret FROM no_such_table")
 
-    monkeypatch.setattr(Messages, "find", fail)
+    monkeypatch.setattr(MESSAGES, "find", fail)
     response = call(api, {"query": "cat"})
     problem = response.json()
     assert (response.status_code, problem["code"]) == (500, "search_error")
@@ -323,10 +323,10 @@ def test_a_database_error_is_search_error(api, monkeypatch):
 
 
 def test_a_database_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
-    def away(self, asked):
+    def away(asked):
         raise OperationalError("connection refused at /secret/socket")
 
-    monkeypatch.setattr(Messages, "find", away)
+    monkeypatch.setattr(MESSAGES, "find", away)
     response = call(api, {"query": "cat"})
     assert (response.status_code, response.json()["code"], response.json()["retryable"]) == (503, "unavailable", True)
     assert "secret" not in response.content.decode()

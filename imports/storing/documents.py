@@ -339,7 +339,7 @@ def _project_of(item: ImportedDocument, user: User) -> str:
 def _named(place: str, user: User) -> dict[str, Any]:
     """The day and the project of a document as an item names it; the project may have another name since."""
     day, _blank, project = place.partition(" ")
-    named: DocumentDay = ABOUT_ME if day == ABOUT_ME.value else date.fromisoformat(day) if day else None
+    named: DocumentDay = ABOUT_ME if day == ABOUT_ME else date.fromisoformat(day) if day else None
     return {"day": named, "project": label_of(user=user, label=project)}
 
 

@@ -5,8 +5,7 @@ The texts that users or their agents save: MEMORY.md, daily logs, and records.
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 from uuid import UUID
 
 from django.conf import settings
@@ -209,14 +208,9 @@ MAX_PROJECT_LENGTH = LONGEST_PROJECT
 MAX_TAGS = 50
 
 
-class AboutMe(Enum):
-    """The name of the page about the user, in place of a day."""
-
-    ABOUT_ME = "about"
-
-
-ABOUT_ME = AboutMe.ABOUT_ME
-DocumentDay = date | AboutMe | None
+# The name of the page about the user, in place of a day.
+ABOUT_ME: Literal["about"] = "about"
+DocumentDay = date | Literal["about"] | None
 """The key of a document: the day of a log, `ABOUT_ME` for the page about the user, or None for MEMORY.md."""
 
 # A last line without an end is ended first. A text that would be too long changes no row, which the caller sees.
@@ -247,7 +241,7 @@ class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
         match day:
             case None:
                 return self.memory().filter(project=project)
-            case AboutMe():
+            case str():
                 return self.filter(kind=MemoryDocument.Kind.ABOUT)
         return self.daily_logs().filter(date=day, project=project)
 

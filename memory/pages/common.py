@@ -40,7 +40,6 @@ from memory.models.documents import (
     MAX_PROJECT_LENGTH,
     MAX_RECORD_LENGTH,
     MAX_TAGS,
-    AboutMe,
     DocumentDay,
 )
 from memory.records import DEFAULT_TYPE, RecordOutput
@@ -167,7 +166,7 @@ def document_path(day: DocumentDay, doing: str = "", *, project: str = "") -> st
     match day:
         case None:
             return reverse(f"memory:{name}memory", query=query)
-        case AboutMe():
+        case str():
             return reverse(f"memory:{name}about")
     return reverse(f"memory:{name}log", args=[day.isoformat()], query=query)
 

@@ -279,7 +279,7 @@ def _present(user: User, day: DocumentDay, project: str) -> DocumentOutput | Non
 
 def _project_of(request: HttpRequest, day: DocumentDay) -> str:
     """The page about the user belongs to no project."""
-    return "" if day is ABOUT_ME else project_of(request)
+    return "" if day == ABOUT_ME else project_of(request)
 
 
 def _paths(day: DocumentDay, project: str, *doings: str) -> dict[str, str]:

@@ -144,7 +144,7 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
 
     def _project(self, request: Request) -> str:
         project = _project(request)
-        if project and self.document is ABOUT_ME:
+        if project and self.document == ABOUT_ME:
             raise InvalidInput(errors={"project": [NO_PROJECT_OF_ABOUT]})
         return project
 

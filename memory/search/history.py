@@ -39,18 +39,18 @@ from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
+    ATTACHMENTS,
     BEST,
     CORPORA_IN,
-    Attachments,
+    MEMORIES,
+    MESSAGES,
+    SESSIONS,
     HistoryQuestion,
     HistoryScope,
     HistorySource,
     HitText,
     Kind,
-    Memories,
-    Messages,
     Reference,
-    Sessions,
 )
 from memory.search.texts import (
     NOW_BESIDE_SCORE,
@@ -75,12 +75,12 @@ DIFFERENT_THINGS = {Kind.MESSAGE, Kind.SESSION}
 # The number read at a time: the requested results, and some more for those that are dropped.
 SPARE = 5
 SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
-    HistoryScope.ALL: (Memories(), Messages(), Sessions(), Attachments()),
-    HistoryScope.MEMORY: (Memories(),),
-    HistoryScope.DAILY_LOG: (Memories(),),
-    HistoryScope.SESSIONS: (Messages(), Sessions()),
-    HistoryScope.NOTES: (Memories(),),
-    HistoryScope.FILES: (Attachments(),),
+    HistoryScope.ALL: (MEMORIES, MESSAGES, SESSIONS, ATTACHMENTS),
+    HistoryScope.MEMORY: (MEMORIES,),
+    HistoryScope.DAILY_LOG: (MEMORIES,),
+    HistoryScope.SESSIONS: (MESSAGES, SESSIONS),
+    HistoryScope.NOTES: (MEMORIES,),
+    HistoryScope.FILES: (ATTACHMENTS,),
 }
 # What is counted apart in a scope.
 PARTS = {
@@ -207,7 +207,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
     unfinished = [name for name, those in found.items() if those is None]
-    files = asked.of_files if found.get(Attachments.name) is not None else None
+    files = asked.of_files if found.get(ATTACHMENTS.name) is not None else None
     hits = _quoting(found, asked, files)
     ranked, passages = _reading(user, deadline, lambda: _ranked(hits, asked, sources, rerank=request.rerank, now=now))
     is_reranked = False
@@ -269,18 +269,18 @@ def _counts(scope: HistoryScope, hits: Sequence[Hit], cut: Collection[HistorySco
 
 def _cut_scopes(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion) -> set[HistoryScope]:
     """The scopes in which more may be relevant than the sources found, or that were not searched completely."""
-    cut = {HistoryScope.SESSIONS} if len(found.get(Sessions.name) or ()) >= BEST else set()
-    if any(those is None for name, those in found.items() if name != Attachments.name) or asked.is_cut:
+    cut = {HistoryScope.SESSIONS} if len(found.get(SESSIONS.name) or ()) >= BEST else set()
+    if any(those is None for name, those in found.items() if name != ATTACHMENTS.name) or asked.is_cut:
         cut |= {HistoryScope.SESSIONS, HistoryScope.NOTES, HistoryScope.DAILY_LOG}
-    if Attachments.name in found and (found[Attachments.name] is None or asked.of_files.is_cut):
+    if ATTACHMENTS.name in found and (found[ATTACHMENTS.name] is None or asked.of_files.is_cut):
         cut.add(HistoryScope.FILES)
     return cut
 
 
 def _scope_of(hit: Hit) -> HistoryScope:
-    if hit.source == Memories.name:
+    if hit.source == MEMORIES.name:
         return HistoryScope.DAILY_LOG if hit.corpus == Corpus.DAILY_LOG else HistoryScope.NOTES
-    return HistoryScope.FILES if hit.source == Attachments.name else HistoryScope.SESSIONS
+    return HistoryScope.FILES if hit.source == ATTACHMENTS.name else HistoryScope.SESSIONS
 
 
 def _labelled(user: User, results: list[HistoryMatch]) -> list[HistoryMatch]:
@@ -304,7 +304,7 @@ def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, file
         hit
         for name, those in found.items()
         for hit in those or []
-        if (name == Attachments.name) == asked.lacks_quotation
+        if (name == ATTACHMENTS.name) == asked.lacks_quotation
     ]
 
 
@@ -345,11 +345,11 @@ def _ranked(
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     """Of the best messages, versions that were not chosen count a little less."""
-    messages = sorted((hit for hit in hits if hit.source == Messages.name), key=lambda hit: -hit.relevance)
+    messages = sorted((hit for hit in hits if hit.source == MESSAGES.name), key=lambda hit: -hit.relevance)
     passed_over = off_path(user=user, keys=[hit.key for hit in messages[:LOOKED_FOR_VERSIONS]])
     return [
         hit._replace(relevance=hit.relevance * NOT_CHOSEN)
-        if hit.source == Messages.name and hit.key in passed_over
+        if hit.source == MESSAGES.name and hit.key in passed_over
         else hit
         for hit in hits
     ]

@@ -1,19 +1,16 @@
-"""The sources of `search_history`: their interface, notes and messages, and sessions.
+"""The sources of `search_history`: notes and messages, which use the search by terms and meaning, sessions, and files.
 
-The sources of `search_history`: their interface, two that use the search by terms and meaning, and the sessions.
-
-Each source finds hits by its own measure, and reads the texts of the best hits. `Memories` are notes: MEMORY.md,
-the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns
-that contain it literally. `Sessions` are conversations. `Attachments` are parts of files.
+Each source finds hits by its own measure, and reads the texts of the best hits. `MEMORIES` are notes: MEMORY.md,
+the daily logs and the typed records. `MESSAGES` are turns that are similar to the query, in terms or meaning, and turns
+that contain it literally. `SESSIONS` are conversations. `ATTACHMENTS` are parts of files.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import connection
@@ -287,39 +284,30 @@ def is_in_another_language(query: str) -> bool:
     return language_of(query) != ENGLISH or any(each.isalpha() and not each.isascii() for each in query)
 
 
-class HistorySource(ABC):
-    name: ClassVar[str]
+@dataclass(slots=True)
+class HistorySource:
+    """How one source is searched: `find` returns rows of the caller only, in no order; `read` leaves out the texts that
+    were deleted meanwhile.
+    """
+
+    name: str
     """As in `settings.HISTORY_WEIGHTS`, and in the note that says that it was not searched to the end."""
-
-    def is_searched(self, asked: HistoryQuestion) -> bool:
-        """Whether it can have anything."""
-        return True
-
-    @abstractmethod
-    def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """Rows of the caller only, in no order."""
-
-    @abstractmethod
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-        """Without texts that were deleted meanwhile."""
+    find: Callable[[HistoryQuestion], list[Hit]]
+    read: Callable[[Sequence[Key], HistoryQuestion], Mapping[Key, HitText]]
+    is_searched: Callable[[HistoryQuestion], bool] = lambda asked: True
+    """Whether it can have anything."""
 
 
-class Memories(HistorySource):
-    name = "memory"
+def _find_notes(asked: HistoryQuestion) -> list[Hit]:
+    return [hit._replace(source=MEMORIES.name) for hit in asked.hits if hit.corpus != Corpus.CHAT]
 
-    def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """See HistorySource."""
-        return [hit._replace(source=self.name) for hit in asked.hits if hit.corpus != Corpus.CHAT]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-        """See HistorySource."""
-        ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
-        texts = _documents(ids, asked) | _records(ids, asked)
-        return {
-            key: (reference, [_segment(text, passages.get(key))])
-            for key, (reference, text) in texts.items()
-            if key in keys
-        }
+def _read_notes(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
+    ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
+    texts = _documents(ids, asked) | _records(ids, asked)
+    return {
+        key: (reference, [_segment(text, passages.get(key))]) for key, (reference, text) in texts.items() if key in keys
+    }
 
 
 def _segment(text: Text, passage: PassageSpan | None) -> Segment:
@@ -378,21 +366,17 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
 SIDES_OF = {None: slice(2), Speaker.ME: slice(0, 1), Speaker.ASSISTANT: slice(1, 2)}
 
 
-class Messages(HistorySource):
-    name = "messages"
+def _find_messages(asked: HistoryQuestion) -> list[Hit]:
+    return [hit._replace(source=MESSAGES.name) for hit in asked.hits if hit.corpus == Corpus.CHAT]
 
-    def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """See HistorySource."""
-        return [hit._replace(source=self.name) for hit in asked.hits if hit.corpus == Corpus.CHAT]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-        """See HistorySource."""
-        turns = read_turns(asked.user, keys, query=asked.sought, passages=asked.nearest_passages(keys))
-        sides = SIDES_OF[asked.parsed.speaker]
-        return {
-            key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments[sides])
-            for key, at, title, segments in turns
-        }
+def _read_messages(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
+    turns = read_turns(asked.user, keys, query=asked.sought, passages=asked.nearest_passages(keys))
+    sides = SIDES_OF[asked.parsed.speaker]
+    return {
+        key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments[sides])
+        for key, at, title, segments in turns
+    }
 
 
 def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
@@ -400,35 +384,31 @@ def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
     return Reference(kind=Kind.MESSAGE, day=day, conversation_id=key[0], turn_number=key[1], session=session)
 
 
-class Attachments(HistorySource):
+def _has_files(asked: HistoryQuestion) -> bool:
+    """No file is in a chat's title, and none is an answer."""
+    return asked.has_files and not asked.parsed.titles and asked.parsed.speaker is not Speaker.ASSISTANT
+
+
+def _find_files(asked: HistoryQuestion) -> list[Hit]:
     """The parts of files, ranked among themselves as messages and notes are."""
+    return [hit._replace(source=ATTACHMENTS.name) for hit in asked.of_files.hits]
 
-    name = "attachments"
 
-    def is_searched(self, asked: HistoryQuestion) -> bool:
-        """See HistorySource. No file is in a chat's title, and none is an answer."""
-        return asked.has_files and not asked.parsed.titles and asked.parsed.speaker is not Speaker.ASSISTANT
-
-    def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """See HistorySource."""
-        return [hit._replace(source=self.name) for hit in asked.of_files.hits]
-
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-        """See HistorySource."""
-        passages = asked.of_files.nearest_passages(keys)
-        ids = {id_ for id_, _ in keys}
-        files = {file.pk: file for file in Attachment.objects.for_user(asked.user).filter(pk__in=ids)}
-        chats = Conversation.objects.for_user(asked.user).filter(pk__in={f.conversation_id for f in files.values()})
-        titles = dict(chats.values_list("pk", "title"))
-        parts = AttachmentText.objects.for_user(asked.user).filter(with_pairs("attachment_id", "number", keys))
-        return {
-            (part.attachment_id, part.number): (
-                _reference_of_file(files[part.attachment_id], part, titles, asked.user),
-                [Segment(part.text, passage=passage_in(part.text, passages.get((part.attachment_id, part.number))))],
-            )
-            for part in parts
-            if part.attachment_id in files
-        }
+def _read_files(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
+    passages = asked.of_files.nearest_passages(keys)
+    ids = {id_ for id_, _ in keys}
+    files = {file.pk: file for file in Attachment.objects.for_user(asked.user).filter(pk__in=ids)}
+    chats = Conversation.objects.for_user(asked.user).filter(pk__in={f.conversation_id for f in files.values()})
+    titles = dict(chats.values_list("pk", "title"))
+    parts = AttachmentText.objects.for_user(asked.user).filter(with_pairs("attachment_id", "number", keys))
+    return {
+        (part.attachment_id, part.number): (
+            _reference_of_file(files[part.attachment_id], part, titles, asked.user),
+            [Segment(part.text, passage=passage_in(part.text, passages.get((part.attachment_id, part.number))))],
+        )
+        for part in parts
+        if part.attachment_id in files
+    }
 
 
 def _reference_of_file(file: Attachment, part: AttachmentText, titles: Mapping[UUID, str], user: User) -> Reference:
@@ -517,53 +497,50 @@ SELECT id, raw, last_active_at, title
 """
 
 
-class Sessions(HistorySource):
-    name = "sessions"
-
-    def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """See HistorySource."""
-        piece = " ".join(asked.query.split())
-        with connection.cursor() as cursor:
-            cursor.execute(
-                _FIND.format(preview=_PREVIEW, turns=_TURNS, hidden=HIDDEN_SOURCES),
-                {
-                    **asked.scope.parameters(),
-                    "configuration": configurations()[0],
-                    "query": searchable(asked.query),
-                    "piece": piece if len(piece) <= LONGEST else "",
-                    "titles": TITLES,
-                    "previews": PREVIEWS,
-                    "preview_length": PREVIEW_LENGTH,
-                    "weighed": WEIGHED,
-                    "best": BEST,
-                },
-            )
-            rows = [
-                # A question that gave a chat its title is no answer either.
-                (id_, float(raw) * (ECHO if repeats(asked.query, title) else 1.0), at)
-                for id_, raw, at, title in cursor.fetchall()
-            ]
-        rows = _fitting(rows, asked)
-        titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
-        literal = asked.literal_in_time
-        is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
-        return [
-            Hit(
-                (id_, 0),
-                Corpus.CHAT,
-                at,
-                source=self.name,
-                relevance=_relevance(raw),
-                shares_terms=True,
-                is_exact=id_ in titled and is_rare,
-            )
-            for id_, raw, at in rows
+def _find_sessions(asked: HistoryQuestion) -> list[Hit]:
+    piece = " ".join(asked.query.split())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _FIND.format(preview=_PREVIEW, turns=_TURNS, hidden=HIDDEN_SOURCES),
+            {
+                **asked.scope.parameters(),
+                "configuration": configurations()[0],
+                "query": searchable(asked.query),
+                "piece": piece if len(piece) <= LONGEST else "",
+                "titles": TITLES,
+                "previews": PREVIEWS,
+                "preview_length": PREVIEW_LENGTH,
+                "weighed": WEIGHED,
+                "best": BEST,
+            },
+        )
+        rows = [
+            # A question that gave a chat its title is no answer either.
+            (id_, float(raw) * (ECHO if repeats(asked.query, title) else 1.0), at)
+            for id_, raw, at, title in cursor.fetchall()
         ]
+    rows = _fitting(rows, asked)
+    titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
+    literal = asked.literal_in_time
+    is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
+    return [
+        Hit(
+            (id_, 0),
+            Corpus.CHAT,
+            at,
+            source=SESSIONS.name,
+            relevance=_relevance(raw),
+            shares_terms=True,
+            is_exact=id_ in titled and is_rare,
+        )
+        for id_, raw, at in rows
+    ]
 
-    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-        """See HistorySource: a conversation without any answer is the one that asks."""
-        rows = _rows([id_ for id_, _ in keys], asked)
-        return {(row[0], 0): _session_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+
+def _read_sessions(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
+    """A conversation without any answer is the one that asks."""
+    rows = _rows([id_ for id_, _ in keys], asked)
+    return {(row[0], 0): _session_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
 def _fitting(rows: list[tuple[UUID, float, datetime]], asked: HistoryQuestion) -> list[tuple[UUID, float, datetime]]:
@@ -616,3 +593,9 @@ def _whole_words(preview: str) -> str:
     """One line; a word that was cut off in the middle is removed."""
     words = " ".join(preview.split())
     return words if len(preview) < PREVIEW_LENGTH else shortened(words + ELLIPSIS, len(words))
+
+
+MEMORIES = HistorySource("memory", _find_notes, _read_notes)
+MESSAGES = HistorySource("messages", _find_messages, _read_messages)
+SESSIONS = HistorySource("sessions", _find_sessions, _read_sessions)
+ATTACHMENTS = HistorySource("attachments", _find_files, _read_files, _has_files)

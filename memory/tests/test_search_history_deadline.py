@@ -12,11 +12,11 @@ from memory import index
 from memory.search import history as searching
 from memory.search.deadline import OutOfTime, at_most
 from memory.search.history import HistoryRequest, search_history
-from memory.search.sources import HistoryScope, Memories, Messages, Sessions
+from memory.search.sources import MEMORIES, MESSAGES, SESSIONS, HistoryScope
 
 pytestmark = pytest.mark.django_db
 
-SOURCES = {"memory": Memories, "messages": Messages, "sessions": Sessions}
+SOURCES = {"memory": MEMORIES, "messages": MESSAGES, "sessions": SESSIONS}
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def slow_down(monkeypatch, name, *, seconds=60, statements=1):
     """The source asks the database for something that takes so long, and then does its work."""
     find = SOURCES[name].find
 
-    def slowly(self, asked):
+    def slowly(asked):
         with connection.cursor() as cursor:
             for _ in range(statements):
                 cursor.execute("SELECT pg_sleep(%s)", [seconds / statements])
-        return find(self, asked)
+        return find(asked)
 
     monkeypatch.setattr(SOURCES[name], "find", slowly)
 
@@ -85,7 +85,7 @@ def test_when_no_source_finishes_all_are_named(alice, settings, monkeypatch):
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_that_fails_is_a_search_error_that_tells_nothing_of_the_inside(alice, monkeypatch, caplog, name):
-    def fail(self, asked):
+    def fail(asked):
         with connection.cursor() as cursor:
             cursor.execute("SELECT 'secret' FROM no_such_table")
 
@@ -99,31 +99,31 @@ def test_a_source_that_fails_is_a_search_error_that_tells_nothing_of_the_inside(
 
 
 def test_results_that_cannot_be_read_are_a_search_error(alice, monkeypatch):
-    def fail(self, keys, asked):
+    def fail(keys, asked):
         raise KeyError("secret")
 
-    monkeypatch.setattr(Messages, "read", fail)
+    monkeypatch.setattr(MESSAGES, "read", fail)
     with pytest.raises(SearchFailed, match=r"^Search failed: what was found could not be read\.$"):
         search(alice)
 
 
 def test_results_that_are_not_read_in_time_are_a_search_error(alice, monkeypatch, settings):
-    def read(self, keys, asked):
+    def read(keys, asked):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
 
     settings.HISTORY_TIMEOUT_SECONDS = 0.5
     monkeypatch.setattr(searching, "SECONDS_TO_READ", 0.5)
-    monkeypatch.setattr(Messages, "read", read)
+    monkeypatch.setattr(MESSAGES, "read", read)
     with pytest.raises(SearchFailed, match="in time"):
         search(alice)
 
 
 def test_a_database_that_is_away_stays_what_it_is(alice, monkeypatch):
-    def away(self, asked):
+    def away(asked):
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(Messages, "find", away)
+    monkeypatch.setattr(MESSAGES, "find", away)
     with pytest.raises(OperationalError):
         search(alice)
 
@@ -159,11 +159,11 @@ def test_a_connection_goes_back_without_the_limit():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_is_lost_is_a_database_that_is_away(alice, monkeypatch):
-    def lose(self, asked):
+    def lose(asked):
         connection.connection.close()
-        return Sessions().find(asked)
+        return SESSIONS.find(asked)
 
-    monkeypatch.setattr(Messages, "find", lose)
+    monkeypatch.setattr(MESSAGES, "find", lose)
     try:
         with pytest.raises(OperationalError):
             search(alice)

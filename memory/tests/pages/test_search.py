@@ -22,7 +22,7 @@ from memory.pages.searching import marked
 from memory.search.chat_history import TEXTS_BY_TERMS
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
-from memory.search.sources import Messages
+from memory.search.sources import MESSAGES
 
 pytestmark = pytest.mark.django_db
 
@@ -185,10 +185,10 @@ def test_the_nearest_texts_count_as_no_results(client, alice):
 def test_a_source_that_was_not_searched_completely_has_no_zero(client, alice, monkeypatch):
     records.create(user=alice, content="The cello was made in 1921.", now=NOW)
 
-    def slow(self, asked):
+    def slow(asked):
         raise OutOfTime
 
-    monkeypatch.setattr(Messages, "find", slow)
+    monkeypatch.setattr(MESSAGES, "find", slow)
     tabs = tabs_on(page_of(client, q="cello"))
     assert (tabs["Everything"], tabs["Chats"], tabs["Notes"]) == ("1+", "", "1+")
 
@@ -448,10 +448,10 @@ def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
 def test_a_source_that_takes_too_long_is_named_and_the_rest_is_shown(client, alice, monkeypatch):
     records.create(user=alice, content="The cello was made in 1921.", now=NOW)
 
-    def slow(self, asked):
+    def slow(asked):
         raise OutOfTime
 
-    monkeypatch.setattr(Messages, "find", slow)
+    monkeypatch.setattr(MESSAGES, "find", slow)
     page = page_of(client, q="cello")
     assert "Not searched completely: messages." in page
     assert len(results_on(page)) == 1
@@ -472,10 +472,10 @@ def test_an_embedding_model_that_is_away_is_said_and_can_be_tried_again(client, 
 
 
 def test_a_search_that_breaks_is_said_with_the_question_kept(client, monkeypatch):
-    def broken(self, asked):
+    def broken(asked):
         raise KeyError("secret")
 
-    monkeypatch.setattr(Messages, "find", broken)
+    monkeypatch.setattr(MESSAGES, "find", broken)
     page = page_of(client, status=500, q="cello")
     assert "Search failed: messages could not be searched." in page
     assert "secret" not in page
@@ -483,10 +483,10 @@ def test_a_search_that_breaks_is_said_with_the_question_kept(client, monkeypatch
 
 
 def test_a_database_that_is_away_is_a_page_too(client, monkeypatch):
-    def away(self, asked):
+    def away(asked):
         raise OperationalError("connection lost")
 
-    monkeypatch.setattr(Messages, "find", away)
+    monkeypatch.setattr(MESSAGES, "find", away)
     assert "not available right now" in page_of(client, status=503, q="cello")
 
 
