@@ -23,7 +23,7 @@ from django.utils.formats import date_format
 from pgvector.django import CosineDistance
 
 from core.citus.routing import about
-from memory.index.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
+from memory.index.health import CAP, Quantity, count_up_to_cap, estimated_count
 from memory.models import Embedding, EmbeddingQuerySet
 
 NEWEST_FIRST = ("-created_at", "-id")
@@ -70,9 +70,9 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def beyond(self) -> Quantity | None:
         """The approximate total, if not all rows can be paged through."""
-        if self._counted.precision is Precision.EXACT:
+        if self._counted.precision == "exact":
             return None
-        return Quantity(max(estimated_count(self.object_list), CAP), Precision.ABOUT)
+        return Quantity(max(estimated_count(self.object_list), CAP), "about")
 
 
 def measured(ids: Sequence[int]) -> list[Embedding]:

@@ -26,7 +26,7 @@ from agent_tools.tools.wording import (
     known,
     past_in_words,
 )
-from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed
+from core.errors import InvalidInput, NotFound, RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import acting_as
 from core.responses import database_away
 from core.text import Sentence, shortened
@@ -44,7 +44,7 @@ from memory.models.documents import (
     MAX_TAGS,
 )
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
-from memory.search.chat_history import EmbeddingModelAway
+from memory.search.chat_history import MODEL_AWAY
 from memory.search.records import (
     MemorySearchError,
     MemorySearchQuery,
@@ -155,7 +155,7 @@ def _as_recollect_error(error: MemorySearchError) -> RecollectError:
     """The cause for the caller: whether a retry may help."""
     match error.cause:
         case EmbedderError():
-            return EmbeddingModelAway()
+            return Unavailable(MODEL_AWAY)
         case OperationalError() | InterfaceError():
             return database_away(error.cause)
         case cause:

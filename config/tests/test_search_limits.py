@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agent_tools.chat import _call
 from agent_tools.tools import connectors, registry
+from core.errors import Unavailable
 from core.isolation.acting import Caller
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index
@@ -15,8 +16,8 @@ from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embed
 from memory.backends.openai_compatible import OpenAICompatibleEmbedder
 from memory.index import sources as texts
 from memory.search import SearchMode, deadline, literal, search_chat_history, sources
-from memory.search.chat_history import EmbeddingModelAway
-from memory.search.deadline import TooManySearches, searching
+from memory.search.chat_history import MODEL_AWAY
+from memory.search.deadline import TOO_MANY_SEARCHES, searching
 from memory.search.history import HistoryRequest, search_history
 from memory.tests.test_embedders_openai import Endpoint
 
@@ -110,7 +111,7 @@ def test_searches_take_at_most_half_of_the_connections(monkeypatch, settings):
     places = [deadline._places(most).acquire(timeout=1) for _ in range(most)]
     try:
         assert all(places)
-        with pytest.raises(TooManySearches) as refused:
+        with pytest.raises(Unavailable, match=TOO_MANY_SEARCHES) as refused:
             searching(alice, lambda: None, seconds=1)
     finally:
         for _ in places:
@@ -209,7 +210,7 @@ def test_while_the_model_is_left_alone_words_answer_and_the_answer_says_so():
         by_history = registry.get("search_history").call({"query": "cat"}, user=alice)
         assert by_history.note == "Search by meaning is not available right now. These results were found by words only"
         assert {result.source for result in by_history.results} == {"message", "session"}
-        with pytest.raises(EmbeddingModelAway):
+        with pytest.raises(Unavailable, match=MODEL_AWAY):
             search_chat_history(user=alice, query="cat", limit=5)
 
 

@@ -289,7 +289,7 @@ def _recent_active_name() -> str | None:
 def read_active_name() -> str | None:
     from memory.models import EmbeddingModel  # its module imports this one
 
-    return EmbeddingModel.objects.active().values_list("name", flat=True).first()
+    return EmbeddingModel.active().values_list("name", flat=True).first()
 
 
 def require_active(*configured: str) -> None:

@@ -25,7 +25,7 @@ from memory.backends.model_files import (
     load_graph,
 )
 from memory.backends.on_device import AWAKE_MICROSECONDS, Inputs, OnDeviceEmbedder
-from memory.backends.rerankers import Reranker, RerankerMisconfigured
+from memory.backends.rerankers import Reranker, RerankerError
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
 UNKNOWN_TOKEN = 100
@@ -213,7 +213,7 @@ class CrossEncoder(Reranker):
             tokenizer = Tokenizer.from_file(str(vocabulary))
             weights = check_file(find_package(RERANKER) / WEIGHTS, RERANKER_WEIGHTS_SHA256)
         except EmbedderError as error:
-            raise RerankerMisconfigured(str(error)) from error
+            raise RerankerError(str(error)) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         options = onnxruntime.SessionOptions()

@@ -27,10 +27,6 @@ class RerankerError(Exception):
     """No scores could be computed. The message is for people: it never contains a user's text or a key."""
 
 
-class RerankerMisconfigured(RerankerError):
-    """A retry does not help: a file or a setting, named in the message, must change first."""
-
-
 class Reranker(ABC):
     """One instance serves all threads of a process."""
 
@@ -46,7 +42,7 @@ class Reranker(ABC):
         """
 
     def warm_up(self) -> None:  # noqa: B027 (an endpoint loads nothing here)
-        """Load everything that the first query would wait for. Raise RerankerMisconfigured."""
+        """Load everything that the first query would wait for. Raise RerankerError."""
 
 
 _lock = threading.Lock()
@@ -54,7 +50,7 @@ _reranker: Reranker | None = None
 
 
 def get_reranker() -> Reranker | None:
-    """Return the reranker that `settings.RERANKER` names, if any. Raise RerankerMisconfigured if it is invalid."""
+    """Return the reranker that `settings.RERANKER` names, if any. Raise RerankerError if it is invalid."""
     global _reranker  # noqa: PLW0603
     setting: dict[str, Any] | None = settings.RERANKER
     if not setting:
@@ -78,9 +74,9 @@ def _build(setting: dict[str, Any]) -> Reranker:
     try:
         reranker = import_string(setting["BACKEND"])(**setting.get("OPTIONS", {}))
     except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
-        raise RerankerMisconfigured(f"settings.RERANKER cannot be followed: {error}") from error
+        raise RerankerError(f"settings.RERANKER cannot be followed: {error}") from error
     if not isinstance(reranker, Reranker):
-        raise RerankerMisconfigured(f"settings.RERANKER: {setting['BACKEND']} is not a Reranker.")
+        raise RerankerError(f"settings.RERANKER: {setting['BACKEND']} is not a Reranker.")
     return reranker
 
 
@@ -111,7 +107,7 @@ class RerankEndpoint(Reranker):
 
     def __init__(self, *, base_url: str, api_key: str = "", model: str = "") -> None:
         if not base_url.startswith(("http://", "https://")):
-            raise RerankerMisconfigured("RERANKER_BASE_URL must begin with http:// or https://.")
+            raise RerankerError("RERANKER_BASE_URL must begin with http:// or https://.")
         self.name = model or "rerank"
         self._endpoint = Endpoint("The rerank endpoint")
         self._model = model
@@ -160,9 +156,7 @@ def _read(answer: Any, count: int) -> list[float]:
         scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
         return [scores[index] for index in range(count)]
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise RerankerMisconfigured(
-            "The rerank endpoint's answer is no list of scores: check RERANKER_BASE_URL."
-        ) from None
+        raise RerankerError("The rerank endpoint's answer is no list of scores: check RERANKER_BASE_URL.") from None
 
 
 def _log_odds(scores: list[float]) -> list[float]:

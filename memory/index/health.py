@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -36,10 +35,7 @@ ERRORS_SHOWN = 10
 SLOW_AFTER = timedelta(minutes=30)
 
 
-class Precision(StrEnum):
-    EXACT = "exact"
-    AT_LEAST = "at least"
-    ABOUT = "about"
+Precision = Literal["exact", "at least", "about"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +43,18 @@ class Quantity:
     """A number of rows, and its accuracy."""
 
     value: int
-    precision: Precision = Precision.EXACT
+    precision: Precision = "exact"
 
     @classmethod
     def up_to_cap(cls, seen: int) -> "Quantity":
         """For a count that stopped at `CAP + 1`."""
-        return cls(CAP, Precision.AT_LEAST) if seen > CAP else cls(seen)
+        return cls(CAP, "at least") if seen > CAP else cls(seen)
 
     def __str__(self) -> str:
-        if self.precision is Precision.ABOUT:
+        if self.precision == "about":
             # An estimate is not more accurate than three digits.
             return f"about {round(self.value, 3 - len(str(self.value))):,}"
-        return f"{self.value:,}+" if self.precision is Precision.AT_LEAST else f"{self.value:,}"
+        return f"{self.value:,}+" if self.precision == "at least" else f"{self.value:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class IndexHealth:
         left = self.seconds_left
         if left is None or left < SLOW_AFTER.total_seconds():
             return ""
-        more = "at least " if self.waiting.precision is Precision.AT_LEAST else ""
+        more = "at least " if self.waiting.precision == "at least" else ""
         return f"slow: {self.recent.per_second:.2g} texts/s, {more}{_in_words(left)} left"
 
 
@@ -165,9 +161,9 @@ def count_or_estimate(rows: QuerySet[Any, Any]) -> Quantity:
     estimate = estimated_count(rows)
     if estimate <= 2 * CAP:
         counted = count_up_to_cap(rows)
-        if counted.precision is Precision.EXACT:
+        if counted.precision == "exact":
             return counted
-    return Quantity(estimate, Precision.ABOUT)
+    return Quantity(estimate, "about")
 
 
 def _in_words(seconds: float) -> str:
@@ -229,8 +225,7 @@ def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
 def _share(name: str, key: T, rows: QuerySet[Embedding], tallies: "Iterable[Counter[T]]") -> Share:
     """A count that stopped at the limit gives only a minimum for each key."""
     waiting, failed, quarantined = (
-        Quantity(min(tally[key], CAP), Precision.AT_LEAST if tally.total() > CAP else Precision.EXACT)
-        for tally in tallies
+        Quantity(min(tally[key], CAP), "at least" if tally.total() > CAP else "exact") for tally in tallies
     )
     embedded = count_or_estimate(rows.exclude(vector=None))
     return Share(name=name, embedded=embedded, waiting=waiting, failed=failed, quarantined=quarantined)
@@ -239,7 +234,7 @@ def _share(name: str, key: T, rows: QuerySet[Embedding], tallies: "Iterable[Coun
 def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
     _, failed, quarantined = unfilled
     is_cut_short = max(_total(failed), _total(quarantined)) > CAP
-    precision = Precision.AT_LEAST if is_cut_short else Precision.EXACT
+    precision: Precision = "at least" if is_cut_short else "exact"
     # A row without an error: its worker died each time before it could write one.
     stopped = (*failed, *quarantined)
     tally = _tally((error or "The worker died", rows) for _, _, error, rows in stopped)
@@ -299,7 +294,7 @@ class Switch:
         return Embedding.objects.of_model(self.following.name)
 
     def _others(self) -> EmbeddingQuerySet:
-        return Embedding.objects.exclude(model=EmbeddingModel.objects.for_embedder(self.following))
+        return Embedding.objects.exclude(model=EmbeddingModel.named(self.following.name, self.following.dimensions))
 
     def _catch_up(self) -> None:
         """Until every text has its rows, and every row a vector."""
@@ -356,7 +351,7 @@ class Switch:
         self.tell(f"{parts - waiting.count():,} of {parts:,} parts embedded." + (f" ({error})" if error else ""))
 
     def _activate(self) -> None:
-        model = EmbeddingModel.objects.for_embedder(self.following)
+        model = EmbeddingModel.named(self.following.name, self.following.dimensions)
         EmbeddingModel.objects.filter(pk=model.pk).update(activated_at=timezone.now())
         embedders.forget_active_name()
 

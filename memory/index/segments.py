@@ -10,9 +10,8 @@ that another worker holds are skipped. The deletion of a text takes neither lock
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -94,21 +93,14 @@ SELECT (SELECT coalesce(sum(texts), 0) FROM filled), first_lexeme, lexemes, ends
 _BLOCK_COLUMNS = ("user_id", "segment_id", "first_lexeme", "lexemes", "ends", "ordinals", "said", "answered")
 
 
-@dataclass(frozen=True, slots=True)
-class _Statements:
+def _statements(source: str) -> tuple[str, str]:
     """`_WRITE` for one source, as a single server and as a cluster runs it."""
-
-    single: str
-    cluster: str
-
-    @classmethod
-    def of(cls, source: str) -> Self:
-        return cls(_WRITE.format(source=source, result=_WRITTEN), _WRITE.format(source=source, result=_TO_WRITE))
+    return _WRITE.format(source=source, result=_WRITTEN), _WRITE.format(source=source, result=_TO_WRITE)
 
 
 # A text that is being deleted is skipped. A deletion waits for the flush of its text, and then finds it in a segment.
 # The texts are chosen in parts of their own: without statistics, PostgreSQL runs a subquery again for each pending row.
-_FLUSH = _Statements.of(
+_FLUSH = _statements(
     """pending AS MATERIALIZED (
     SELECT text_id
       FROM pending_terms
@@ -142,7 +134,7 @@ _SIZES = "SELECT id, texts FROM term_segments WHERE user_id = %(user_id)s AND co
 _LOCK = """
 SELECT id FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(replaced)s) ORDER BY id FOR UPDATE SKIP LOCKED
 """
-_REPLACE = _Statements.of(
+_REPLACE = _statements(
     """text AS MATERIALIZED (
     SELECT segment.id AS segment_id, held.ordinal AS held_as, held.text_id, held.said_length, held.answered_length,
            (row_number() OVER (ORDER BY held.text_id))::smallint AS ordinal
@@ -359,12 +351,11 @@ def _begin_segment(owner: dict[str, Any]) -> int:
         return int(segment)
 
 
-def _write(statements: _Statements, parameters: dict[str, Any]) -> int:
+def _write(statements: tuple[str, str], parameters: dict[str, Any]) -> int:
     """Fill the new segment, or delete it if it is empty; returns its number of texts."""
     on_cluster = is_cluster(connection)
     with connection.cursor() as cursor:
-        statement = statements.cluster if on_cluster else statements.single
-        cursor.execute(statement, {**parameters, "block_postings": BLOCK_POSTINGS})
+        cursor.execute(statements[on_cluster], {**parameters, "block_postings": BLOCK_POSTINGS})
         (texts, *block), *others = cursor.fetchall()
         blocks = [block, *(other for _, *other in others)] if on_cluster and texts else []
         if block and block[0] is not None:

@@ -155,7 +155,8 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
     texts = [text for entry in entries for text in entry.texts]
     terms.add_many(texts)
     try:
-        model = EmbeddingModel.objects.for_embedder(get_embedder())
+        embedder = get_embedder()
+        model = EmbeddingModel.named(embedder.name, embedder.dimensions)
     except EmbedderError:
         logger.exception("Texts were saved without being queued for indexing")
         return
@@ -233,7 +234,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     if changed and entry.place.chunk_index is None:
         # Rows of another model would refer to chunks that have moved.
         vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
-    model = EmbeddingModel.objects.for_embedder(embedder)
+    model = EmbeddingModel.named(embedder.name, embedder.dimensions)
     rows = Embedding.objects.at(entry.place).filter(model=model)
     known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
     texts = {text.key.chunk_index: text for text in entry.texts}

@@ -9,7 +9,7 @@ any of its vectors, and its other vectors are packed again (`memory.index.vector
 """
 
 from datetime import datetime
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from django.conf import settings
@@ -27,24 +27,6 @@ SLOTS = 10
 SIDES = [(Side.WHOLE, "Both sides"), (Side.USER, "The user's"), (Side.ASSISTANT, "The assistant's")]
 
 
-class NamedModel(Protocol):
-    """The properties of an embedder that identify its row."""
-
-    name: str
-    dimensions: int
-
-
-class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
-    def for_embedder(self, embedder: NamedModel) -> "EmbeddingModel":
-        """The row of this model, created on its first use."""
-        model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
-        return model
-
-    def active(self) -> "models.QuerySet[EmbeddingModel]":
-        """The model of the last switch, which is one statement; before any, the first that was used."""
-        return self.order_by(F("activated_at").desc(nulls_last=True), "pk")[:1]
-
-
 class EmbeddingModel(models.Model):
     """A model that made vectors: vectors of different models are never compared."""
 
@@ -54,13 +36,22 @@ class EmbeddingModel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     activated_at = models.DateTimeField(null=True, blank=True, help_text="When it took another model's place.")
 
-    objects = EmbeddingModelManager()
-
     class Meta:
         db_table = "embedding_models"
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def named(cls, name: str, dimensions: int) -> "EmbeddingModel":
+        """The row of this model, created on its first use."""
+        model, _ = cls.objects.get_or_create(name=name, defaults={"dimensions": dimensions})
+        return model
+
+    @classmethod
+    def active(cls) -> "models.QuerySet[EmbeddingModel]":
+        """The model of the last switch, which is one statement; before any, the first that was used."""
+        return cls.objects.order_by(F("activated_at").desc(nulls_last=True), "pk")[:1]
 
 
 class EmbeddingQuerySet(OwnedQuerySet["Embedding"]):
@@ -234,10 +225,9 @@ SIDE = 32_767
 class MemoryMap(models.Model):
     """The map of one user: the layout for placing new texts, and the progress of the drawing."""
 
-    class Method(models.TextChoices):
-        SVD = "svd"
-        # No longer made: such a map of an earlier version is drawn anew.
-        TSNE = "tsne", "t-SNE"
+    SVD = "svd"
+    # The second is no longer made: such a map of an earlier version is drawn anew.
+    METHODS = [(SVD, "Svd"), ("tsne", "t-SNE")]
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, db_constraint=False
@@ -246,7 +236,7 @@ class MemoryMap(models.Model):
     due_at = models.DateTimeField(help_text="It is not drawn before: what takes long is drawn seldom.")
     claimed_until = models.DateTimeField(null=True, help_text="A worker draws it.")
     drawn_at = models.DateTimeField(null=True)
-    method = models.CharField(max_length=8, choices=Method, default=Method.SVD)
+    method = models.CharField(max_length=8, choices=METHODS, default=SVD)
     model = models.ForeignKey("memory.EmbeddingModel", null=True, on_delete=models.PROTECT, db_index=False)
     layout = models.BinaryField(default=b"", help_text="Axes and clusters, as memory.overview.layout writes them.")
     laid_out = models.PositiveIntegerField(default=0, help_text="How many points the layout was made of.")
@@ -289,13 +279,12 @@ class TellingWord(models.Model):
     It is spelled as in the text `text`, and is deleted with that text, so that no word of a deleted text is shown.
     """
 
-    class Kind(models.TextChoices):
-        MONTH = "month"
-        CLUSTER = "cluster"
+    MONTH, CLUSTER = "month", "cluster"
+    KINDS = [(MONTH, "Month"), (CLUSTER, "Cluster")]
 
     pk = models.CompositePrimaryKey("user_id", "kind", "bucket", "rank")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    kind = models.CharField(max_length=8, choices=Kind)
+    kind = models.CharField(max_length=8, choices=KINDS)
     bucket = models.IntegerField(help_text="A month as 202603, or a cluster's number.")
     rank = models.PositiveSmallIntegerField()
     word = models.TextField()

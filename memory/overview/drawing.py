@@ -174,7 +174,7 @@ def _points_of(user_id: int) -> Points:
 def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
     if not texts:
         return _no_points(), None
-    of_another_kind = present.model is None or present.model.name != model or present.method != MemoryMap.Method.SVD
+    of_another_kind = present.model is None or present.model.name != model or present.method != MemoryMap.SVD
     deleted = present.placed - len(known.ids)
     changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
     if of_another_kind or changed or (deleted > 0 and len(texts) <= FEW_TEXTS):
@@ -243,7 +243,7 @@ def _store(user_id: int, points: Points, known: Points, *, keeps_names: bool) ->
         TellingWord(
             user_id=user_id, kind=kind, bucket=bucket, rank=rank, word=one.word, texts=one.texts, text_id=one.text_id
         )
-        for kind, by_bucket in ((TellingWord.Kind.MONTH, by_month), (TellingWord.Kind.CLUSTER, by_cluster))
+        for kind, by_bucket in ((TellingWord.MONTH, by_month), (TellingWord.CLUSTER, by_cluster))
         for bucket, ones in by_bucket.items()
         for rank, one in enumerate(ones)
     ]
@@ -281,7 +281,7 @@ def _finish(
     now = timezone.now()
     fields: dict[str, Any] = {}
     if layout is not None:
-        fields = {"layout": layout.write(), "laid_out": len(points.ids), "method": MemoryMap.Method.SVD}
+        fields = {"layout": layout.write(), "laid_out": len(points.ids), "method": MemoryMap.SVD}
     MemoryMap.objects.filter(pk=present.pk).update(
         **fields,
         model=EmbeddingModel.objects.filter(name=model).first(),
@@ -308,7 +308,7 @@ def keep_names(user: User, names: Mapping[int, str], *, layout: bytes, texts: Ma
             return False
         forget_names(user)
         held = set(IndexedText.objects.for_user(user).filter(pk__in=texts.values()).values_list("pk", flat=True))
-        kind = TellingWord.Kind.CLUSTER
+        kind = TellingWord.CLUSTER
         rows = [
             TellingWord(user=user, kind=kind, bucket=number, rank=NAMED, word=name, texts=0, text_id=texts[number])
             for number, name in names.items()

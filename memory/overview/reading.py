@@ -282,7 +282,7 @@ def read_atlas(*, user: User, now: datetime) -> MapOutput:
     return MapOutput(state=state, texts=texts, placed=placed, drawn_at=drawn_at, clusters=clusters)
 
 
-def words_by_bucket(user: User, kind: TellingWord.Kind) -> dict[int, list[TellingWord]]:
+def words_by_bucket(user: User, kind: str) -> dict[int, list[TellingWord]]:
     words: dict[int, list[TellingWord]] = defaultdict(list)
     found = TellingWord.objects.filter(user=user, kind=kind)
     # The text says where the word stands: a word of a closed project tells of it.
@@ -351,7 +351,7 @@ def read_text(*, user: User, text_id: int) -> MapTextOutput:
 
 
 def _clusters(user: User) -> list[ClusterOutput]:
-    words = words_by_bucket(user, TellingWord.Kind.CLUSTER)
+    words = words_by_bucket(user, TellingWord.CLUSTER)
     newest = _fetch(_NEWEST, {"user_id": user.pk, "newest": NEWEST})
     texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
     by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
@@ -478,7 +478,7 @@ def read_timeline(*, user: User, now: datetime) -> TimelineOutput:
     counts: dict[date, dict[str, int]] = defaultdict(dict)
     for year, month, corpus, count in _fetch(_COUNTS, {"user_id": user.pk, "zone": user.zone.key}):
         counts[date(year, month, 1)][corpus] = count
-    words = words_by_bucket(user, TellingWord.Kind.MONTH)
+    words = words_by_bucket(user, TellingWord.MONTH)
     months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
     drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
     return TimelineOutput(months=months, is_drawing=bool(months) and not drawn)

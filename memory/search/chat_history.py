@@ -81,11 +81,8 @@ NOT_CHOSEN = 0.85
 LOOKED_FOR_VERSIONS = 50
 
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
+MODEL_AWAY = _("Search by meaning is not available right now. Try again shortly.")
 WORDS_ALONE = "Search by meaning is not available right now. These results were found by words only"
-
-
-class EmbeddingModelAway(Unavailable):
-    default_detail = _("Search by meaning is not available right now. Try again shortly.")
 
 
 class SearchMode(StrEnum):
@@ -156,7 +153,8 @@ def search_chat_history(
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`), a hybrid search goes by terms alone and says so.
 
-    Raises `EmbeddingModelAway` and `TooManySearches` (both retryable), and `SearchFailed` when the time is up.
+    Raises `Unavailable` (retryable) without the embedding model or with too many searches, and `SearchFailed`
+    when the time is up.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     try:
@@ -457,17 +455,17 @@ def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
     """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
 
-    It may ask an endpoint, so it must not run in a transaction. Raises `EmbeddingModelAway`.
+    It may ask an endpoint, so it must not run in a transaction. Raises `Unavailable`.
     """
     try:
         embedder = get_embedder()
         return embedder, embedder.embed_query(query)
     except EmbedderLeftAlone as error:
         if needs_vector:
-            raise EmbeddingModelAway from error
+            raise Unavailable(MODEL_AWAY) from error
         return embedder, None
     except EmbedderError as error:
-        raise EmbeddingModelAway from error
+        raise Unavailable(MODEL_AWAY) from error
 
 
 def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:

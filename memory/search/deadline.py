@@ -34,8 +34,7 @@ USUAL_POOL = 16
 _SET = "SELECT set_config('statement_timeout', %s, true)"
 
 
-class TooManySearches(Unavailable):
-    default_detail = _("Too many searches are running at the moment. Try again shortly.")
+TOO_MANY_SEARCHES = _("Too many searches are running at the moment. Try again shortly.")
 
 
 class OutOfTime(Exception):
@@ -57,12 +56,12 @@ class Deadline:
 def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     """Run `work`, a part of a search that only queries the database, as the user, in a transaction of its own.
 
-    It never asks a network endpoint. Raises `TooManySearches` (retryable) if half of the pool is searching, and
+    It never asks a network endpoint. Raises `Unavailable` (retryable) if half of the pool is searching, and
     `OutOfTime` after so many seconds.
     """
     places = _places(_most_at_once())
     if not places.acquire(timeout=WAIT_SECONDS):
-        raise TooManySearches
+        raise Unavailable(TOO_MANY_SEARCHES)
     try:
         done = read_as(user, partial(_in_time, work, seconds, is_alone=not connection.in_atomic_block))
     finally:
@@ -99,14 +98,14 @@ def _places(count: int) -> BoundedSemaphore:
 def at_most(seconds: float) -> Iterator[None]:
     """A transaction whose statements end by then. Raises `OutOfTime`."""
     kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
-    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
+    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_limit(Deadline(seconds))):
         yield
 
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     """The same within a transaction that ends with it."""
-    with _as_out_of_time(), connection.execute_wrapper(_Limit(Deadline(seconds))):
+    with _as_out_of_time(), connection.execute_wrapper(_limit(Deadline(seconds))):
         yield
 
 
@@ -120,23 +119,23 @@ def _as_out_of_time() -> Iterator[None]:
         raise
 
 
-class _Limit:
+def _limit(deadline: Deadline) -> Callable[..., Any]:
     """Sets the limit before a statement, unless the present one is about right."""
+    present = inf
 
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-        self._set = inf
-
-    def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        left = self._deadline.left
+    def run(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        nonlocal present
+        left = deadline.left
         if left <= 0:
             raise OutOfTime
-        if self._set - left > TOLERANCE:
+        if present - left > TOLERANCE:
             # Beside Django's cursor, which would recurse here. A limit of 0 would be none.
             with context["connection"].wrap_database_errors:
                 context["connection"].connection.execute(_SET, [str(max(1, int(left * 1000)))])
-            self._set = left
+            present = left
         return execute(sql, params, many, context)
+
+    return run
 
 
 @contextmanager

@@ -200,7 +200,8 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`) it goes by words alone.
 
-    Raises `EmbeddingModelAway` and `TooManySearches` (retryable), and `SearchFailed` when a source fails.
+    Raises `Unavailable` (retryable) without the embedding model or with too many searches, and `SearchFailed`
+    when a source fails.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     asked, window = _asked(request, user, now, deadline)

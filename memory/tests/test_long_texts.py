@@ -134,7 +134,7 @@ def fill(user, made, *, passages_each=1, first=1, further=False):
     """A text for every `passages_each` of the vectors."""
     numbers = range(first, first + len(made) // passages_each)
     source_id = a_place(user, turns=numbers)
-    model = EmbeddingModel.objects.for_embedder(get_embedder())
+    model = EmbeddingModel.named(get_embedder().name, get_embedder().dimensions)
     Embedding.objects.bulk_create(
         Embedding(
             user=user,

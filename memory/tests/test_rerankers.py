@@ -15,7 +15,7 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import index as indexing
 from memory import records
 from memory.backends.minilm import BATCH, CrossEncoder
-from memory.backends.rerankers import RerankEndpoint, RerankerError, RerankerMisconfigured, get_reranker
+from memory.backends.rerankers import RerankEndpoint, RerankerError, get_reranker
 from memory.models.documents import Hit
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
@@ -230,13 +230,13 @@ def test_a_failing_endpoint_is_told_of_without_anybodys_words(endpoint, answer):
 
 
 def test_an_address_without_its_scheme_is_refused():
-    with pytest.raises(RerankerMisconfigured, match="RERANKER_BASE_URL"):
+    with pytest.raises(RerankerError, match="RERANKER_BASE_URL"):
         RerankEndpoint(base_url="reranker:8080")
 
 
 def test_a_setting_that_cannot_be_followed_is_told(settings):
     settings.RERANKER = {"BACKEND": "memory.backends.rerankers.NoSuchThing"}
-    with pytest.raises(RerankerMisconfigured, match=r"settings\.RERANKER"):
+    with pytest.raises(RerankerError, match=r"settings\.RERANKER"):
         get_reranker()
 
 

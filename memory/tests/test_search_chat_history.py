@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from core.errors import Unavailable
 from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn
@@ -14,7 +15,7 @@ from memory import index
 from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
-from memory.search.chat_history import UNKNOWN_CHARACTERS, EmbeddingModelAway
+from memory.search.chat_history import MODEL_AWAY, UNKNOWN_CHARACTERS
 from memory.search.query import identifiers, parse_query
 from testing.emptying import delete_past_signals
 
@@ -96,7 +97,7 @@ def test_a_model_that_is_away_is_said_so(monkeypatch):
         raise EmbedderUnavailable("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
-    with pytest.raises(EmbeddingModelAway):
+    with pytest.raises(Unavailable, match=MODEL_AWAY):
         search(a_person(), "cat")
 
 

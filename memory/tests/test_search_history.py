@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from core.errors import Unavailable
 from core.isolation.acting import Caller
 from intake.chats import services
 from intake.chats.deleting import delete_turn
@@ -15,7 +16,7 @@ from memory import documents, records
 from memory import index as indexing
 from memory.backends.embedders import EmbedderUnavailable, get_embedder
 from memory.search import sources
-from memory.search.chat_history import EmbeddingModelAway
+from memory.search.chat_history import MODEL_AWAY
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope
 from testing.emptying import delete_past_signals
@@ -504,7 +505,7 @@ def test_an_embedding_model_that_is_away_is_said_so(alice, monkeypatch):
         raise EmbedderUnavailable("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
-    with pytest.raises(EmbeddingModelAway):
+    with pytest.raises(Unavailable, match=MODEL_AWAY):
         search(alice, "cat")
 
 

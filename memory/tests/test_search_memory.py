@@ -330,7 +330,7 @@ def test_a_search_costs_two_queries_whatever_it_finds(alice, django_assert_num_q
 def fill(user, count, seed):
     """So many records with vectors, straight into the tables."""
     vectors = normalised(np.random.default_rng(seed).normal(size=(count, 384)))
-    model = EmbeddingModel.objects.for_embedder(get_embedder())
+    model = EmbeddingModel.named(get_embedder().name, get_embedder().dimensions)
     rows = MemoryRecord.objects.bulk_create(
         MemoryRecord(user=user, content=f"Record {number}", type="even" if number % 2 == 0 else "odd")
         for number in range(count)

@@ -243,7 +243,7 @@ def test_search_finds_everything_at_every_moment_of_a_switch_by_command(next_con
     monkeypatch.setattr(embedders, "ACTIVE_NAME_SECONDS", 0.01)
     call_command("switch_embedding_model")
     assert set(during) == {("fake", 5)}
-    assert EmbeddingModel.objects.active().get().name == "next"
+    assert EmbeddingModel.active().get().name == "next"
     assert len(found(alice, "message about the ferry")) == 5
     said = capsys.readouterr().out
     assert "5 of 5 parts embedded.\nnext is active.\n" in said

@@ -19,7 +19,7 @@ def directions(count, *, seed, dimensions=384):
 
 def fill(user, vectors, *, model=None):
     """A row for each, in this order and each said an hour after the one before; in no block."""
-    model = model or EmbeddingModel.objects.for_embedder(get_embedder())
+    model = model or EmbeddingModel.named(get_embedder().name, get_embedder().dimensions)
     source_id = a_place(user, turns=range(1, len(vectors) + 1))
     return Embedding.objects.bulk_create(
         Embedding(

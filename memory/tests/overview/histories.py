@@ -128,7 +128,7 @@ def _embed(rows: list[IndexedText], centres: list[int], *, seed: int) -> None:
         "noises": [str([round(float(x) * 0.85, 4) for x in v]) for v in directions(NOISES, seed=seed + 1)],
         "texts": [row.pk for row in rows],
         "of_centre": [centre + 1 for centre in centres],
-        "model": EmbeddingModel.objects.for_embedder(get_embedder()).pk,
+        "model": EmbeddingModel.named(get_embedder().name, get_embedder().dimensions).pk,
         "noise_count": NOISES,
     }
     with connection.cursor() as cursor:

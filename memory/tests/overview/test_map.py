@@ -195,11 +195,11 @@ def test_a_map_is_drawn_by_one_worker_at_a_time(alice):
 def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(alice):
     talk(alice)
     draw(alice)
-    MemoryMap.objects.update(method=MemoryMap.Method.TSNE, laid_out=1)
+    MemoryMap.objects.update(method="tsne", laid_out=1)
     a_turn(alice, "How do I water the tomatoes in bed 99 of the garden?")
     draw(alice)
     drawn = MemoryMap.objects.get(user=alice)
-    assert (drawn.method, drawn.laid_out) == (MemoryMap.Method.SVD, 25)
+    assert (drawn.method, drawn.laid_out) == (MemoryMap.SVD, 25)
 
 
 # --- Names by a language model ---
