@@ -84,21 +84,6 @@ class _Budget:
             del self.by_address[address]
 
 
-@dataclass(slots=True)
-class _Held:
-    """The part of the budget that one body has taken."""
-
-    budget: _Budget
-    address: str
-    taken: int = 0
-
-    def grow_to(self, length: int) -> None:
-        """A short body takes nothing: connections alone bound their number."""
-        if length > settings.SHORT_BODY_BYTES and length > self.taken:
-            self.budget.take(length - self.taken, self.address)
-            self.taken = length
-
-
 class BoundedBodies:
     """Passes complete bodies to an application, so that none of its threads waits for a slow client.
 
@@ -117,10 +102,10 @@ class BoundedBodies:
             await self.application(scope, receive, send)
             return
         send = _counted(scope, _named(scope, send))
-        with self._holding(scope) as held:
+        with self._holding(scope) as hold:
             try:
                 _check_head(scope)
-                body = await _read(scope, receive, held)
+                body = await _read(scope, receive, hold)
             except RequestAborted:
                 return
             except RecollectError as error:
@@ -131,13 +116,23 @@ class BoundedBodies:
                 await self._answer_in_time(scope, _replay(body, receive, size=size), send)
 
     @contextmanager
-    def _holding(self, scope: ConnectionScope) -> Iterator[_Held]:
-        held = _Held(self._uploads if _is_upload(scope) else self._budget, address_of(scope))
+    def _holding(self, scope: ConnectionScope) -> Iterator[Callable[[int], None]]:
+        """Yields a function that takes the bytes of one body from the budget, as long as it is by now."""
+        budget = self._uploads if _is_upload(scope) else self._budget
+        address, taken = address_of(scope), 0
+
+        def hold(length: int) -> None:
+            """A short body takes nothing: connections alone bound their number."""
+            nonlocal taken
+            if length > settings.SHORT_BODY_BYTES and length > taken:
+                budget.take(length - taken, address)
+                taken = length
+
         try:
-            yield held
+            yield hold
         finally:
-            if held.taken:
-                held.budget.give_back(held.taken, held.address)
+            if taken:
+                budget.give_back(taken, address)
 
     async def _answer_in_time(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         """Until the response begins, the deadline is the request's; afterwards a stream's."""
@@ -230,7 +225,7 @@ def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
     return most, too_large(), settings.BODY_SECONDS * TIMES_LONGER_FOR_A_FILE
 
 
-async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:
+async def _read(scope: ConnectionScope, receive: Receive, hold: Callable[[int], None]) -> Body:
     """The body from its beginning; a file that is uploaded lies on the disk.
 
     Raises `TooLarge`, `TooSlow`, `Unavailable` or `RequestAborted`.
@@ -251,7 +246,7 @@ async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> Body:
                 has_more = message.get("more_body", False)
                 if length > most:
                     raise too_long
-                held.grow_to(length)
+                hold(length)
                 body.write(message.get("body", b""))
     except TimeoutError:
         body.close()

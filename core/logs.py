@@ -75,31 +75,26 @@ class OneLine(logging.Filter):
         return True
 
 
-class _Formatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        # A copy, because other handlers format the same record.
-        record = copy(record)
-        record.msg, record.args = _message(record), None
-        record.exc_text = None
-        return super().format(record)
-
-    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the library's name
-        return "\n".join(_described(ei[1])) if ei[1] is not None else ""
-
-
-class LineFormatter(_Formatter):
+class LineFormatter(logging.Formatter):
     """`2026-02-25 17:20:30,123 WARNING memory.index.writer [3f2a…]: No worker could be woken`."""
 
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name}{about}: {message}", style="{")
 
     def format(self, record: logging.LogRecord) -> str:
+        # A copy, because other handlers format the same record.
+        record = copy(record)
+        record.msg, record.args = _message(record), None
+        record.exc_text = None
         name = request_id.get()
         record.about = f" [{name}]" if name else ""
         return super().format(record)
 
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the library's name
+        return "\n".join(_described(ei[1])) if ei[1] is not None else ""
 
-class JsonFormatter(_Formatter):
+
+class JsonFormatter(LineFormatter):
     """Writes one object per line: `time` (UTC), `level`, `logger`, `message`, optionally `request_id`, `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:

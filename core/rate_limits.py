@@ -159,24 +159,23 @@ return 0
 
 
 class StreamLease:
-    """One open stream. It ends with `end`, or when nothing refers to it any more."""
+    """One open stream. It ends with `end`, with the response that has it, or when nothing refers to it any more."""
+
+    _events: AsyncIterator[bytes]
 
     def __init__(self, end: Callable[[], None]) -> None:
         self.end = weakref.finalize(self, end)
 
-
-class CountedStream:
-    """The events of a stream. Django closes it with the response, however that ends."""
-
-    def __init__(self, events: AsyncIterator[bytes], lease: StreamLease) -> None:
+    def over(self, events: AsyncIterator[bytes]) -> "StreamLease":
+        """The lease as the body of a response. Django closes it with the response, however that ends."""
         self._events = events
-        self._lease = lease
+        return self
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return aiter(self._events)
 
     def close(self) -> None:
-        self._lease.end()
+        self.end()
 
 
 class OpenStreams:

@@ -11,8 +11,7 @@ no state, because appends never conflict.
 from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from difflib import SequenceMatcher
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -44,13 +43,8 @@ KEPT = 50
 AROUND = 2
 
 
-class Change(Enum):
-    """One line of a comparison; `GAP` stands for unchanged lines, and has no text."""
-
-    KEPT = "kept"
-    REMOVED = "removed"
-    ADDED = "added"
-    GAP = "gap"
+# Of one line of a comparison; a gap stands for unchanged lines, and has no text.
+Change = Literal["kept", "removed", "added", "gap"]
 
 
 def keep(document: MemoryDocument) -> None:
@@ -88,16 +82,16 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
     end = 0
     for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(AROUND):
         if group[0][1] > end:
-            yield (Change.GAP, "")
+            yield ("gap", "")
         end = group[-1][2]
         for tag, old_start, old_stop, new_start, new_stop in group:
             if tag == "equal":
-                yield from ((Change.KEPT, line) for line in old[old_start:old_stop])
+                yield from (("kept", line) for line in old[old_start:old_stop])
                 continue
-            yield from ((Change.REMOVED, line) for line in old[old_start:old_stop])
-            yield from ((Change.ADDED, line) for line in new[new_start:new_stop])
+            yield from (("removed", line) for line in old[old_start:old_stop])
+            yield from (("added", line) for line in new[new_start:new_stop])
     if 0 < end < len(old):
-        yield (Change.GAP, "")
+        yield ("gap", "")
 
 
 # --- MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction

@@ -19,7 +19,7 @@ from agent_tools.tools.chat_history import (
 )
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
-from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 
 pytestmark = pytest.mark.django_db
 
@@ -168,7 +168,7 @@ def test_a_session_with_csrf_is_enough_and_without_it_is_not(alice):
 
 def test_an_embedding_model_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
     def away(_):
-        raise EmbedderUnavailable("The endpoint answered 503.")
+        raise EmbedderError("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     response = call(api, {"query": "cat"})

@@ -14,7 +14,7 @@ from intake.chats import services
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records
-from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 from memory.search.sources import MESSAGES
 
 pytestmark = pytest.mark.django_db
@@ -334,7 +334,7 @@ def test_a_database_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
 
 def test_an_embedding_model_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
     def away(_):
-        raise EmbedderUnavailable("The endpoint answered 503.")
+        raise EmbedderError("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     response = call(api, {"query": "cat"})

@@ -12,7 +12,7 @@ from agent_tools.tools import registry
 from agent_tools.tools.memory import search_memory
 from intake.tests.factories import NOW, a_person
 from memory import index, records
-from memory.backends.embedders import EmbedderMisconfigured, EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 from memory.search.records import MemorySearchResult
 
 pytestmark = pytest.mark.django_db
@@ -222,7 +222,7 @@ def test_without_credentials_it_is_refused():
     assert call(Client(), {"query": "cat"}).status_code == 401
 
 
-@pytest.mark.parametrize("error", [EmbedderUnavailable("503"), EmbedderMisconfigured("no file at /secret")])
+@pytest.mark.parametrize("error", [EmbedderError("503"), EmbedderError("no file at /secret")])
 def test_an_embedding_model_that_is_away_is_503_and_worth_a_retry(api, monkeypatch, error):
     def away(_):
         raise error

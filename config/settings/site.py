@@ -24,11 +24,8 @@ class SecretFiles(FileAwareMapping):  # type: ignore[misc]  # without types
         return str(super().__getitem__(key)).rstrip("\r\n")
 
 
-class EnvWithFiles(environ.Env):  # type: ignore[misc]  # without types
-    ENVIRON = SecretFiles()
-
-
-env = EnvWithFiles()
+env = environ.Env()
+env.ENVIRON = SecretFiles()
 # A test run ignores these files, so that it never uses a person's keys or database.
 READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
 if READS_ENV_FILES:

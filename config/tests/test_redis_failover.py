@@ -11,7 +11,7 @@ from celery import current_app
 from config.stack.paths import choose_account, programs
 from core import rate_limits, resilience
 from core.errors import RateLimited
-from core.resilience import SentinelAddress, broker_settings
+from core.resilience import broker_settings, sentinels_of
 from intake.answers.sharing import entry_of
 from intake.chats.running import stream_key
 from intake.models import Turn
@@ -164,10 +164,10 @@ def written(primary, turn):
 
 
 def test_an_address_of_sentinels_is_read_whole_or_refused_with_its_form():
-    address = SentinelAddress.parse("redis+sentinel://me:p%40ss@one:26380,[::1],three/house")
-    assert address.places == (("one", 26380), ("::1", 26379), ("three", 26379))
-    assert (address.name, address.login) == ("house", {"username": "me", "password": "p@ss"})
-    assert SentinelAddress.parse("redis://one:6379/0") is None
+    places, *rest = sentinels_of("redis+sentinel://me:p%40ss@one:26380,[::1],three/house")
+    assert places == (("one", 26380), ("::1", 26379), ("three", 26379))
+    assert rest == ["house", {"username": "me", "password": "p@ss"}]
+    assert sentinels_of("redis://one:6379/0") is None
     for wrong in ("redis+sentinel://one:26379", "redis+sentinel:///house", "redis+sentinel://one/house/0"):
         with pytest.raises(ValueError, match="host:port,host:port/name"):
-            SentinelAddress.parse(wrong)
+            sentinels_of(wrong)

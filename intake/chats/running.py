@@ -81,7 +81,7 @@ def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
     """
     if not attempts:
         return []
-    if resilience.SentinelAddress.parse(settings.REDIS_URL):
+    if resilience.sentinels_of(settings.REDIS_URL):
         return None
     try:
         client = _client()

@@ -22,7 +22,7 @@ from rest_framework.views import APIView
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.rate_limits import CountedStream, StreamLease
+from core.rate_limits import StreamLease
 from core.text import in_language, page_language
 from core.validation import Output, validate
 from intake.accounts import activity
@@ -130,10 +130,10 @@ def download_of(
     return StreamingHttpResponse(stream, content_type=content_type, headers=headers)
 
 
-def _stream(request: Request, user: User, pieces: Iterator[bytes], lease: StreamLease) -> CountedStream:
+def _stream(request: Request, user: User, pieces: Iterator[bytes], lease: StreamLease) -> StreamLease:
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
-    return CountedStream(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True), lease)
+    return lease.over(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True))
 
 
 def choice(values: list[str], choices: tuple[str, ...]) -> str:

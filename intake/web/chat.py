@@ -29,7 +29,7 @@ from core import rate_limits, responses
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
-from core.rate_limits import CountedStream, StreamLease
+from core.rate_limits import StreamLease
 from core.responses import as_recollect_error, problem_response
 from core.text import LONGEST_PROJECT, page_language, project_label
 from core.validation import LONGEST_REFERENCE, body_of, checked, parse_json, stated, text_limit, validate
@@ -103,7 +103,7 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
 
 def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:
     """The lease is that of `rate_limits.begin_stream`, and ends with the response."""
-    response = StreamingHttpResponse(CountedStream(events, lease), content_type="text/event-stream")
+    response = StreamingHttpResponse(lease.over(events), content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
     # Some proxies buffer a response; this header asks them not to.
     response["X-Accel-Buffering"] = "no"

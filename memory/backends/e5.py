@@ -16,7 +16,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 
 from memory.backends.e5_file import E5File
-from memory.backends.embedders import Calibration, EmbedderMisconfigured, RankingWeights, Span
+from memory.backends.embedders import Calibration, EmbedderError, RankingWeights, Span
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.model_files import E5, E5_GRAPH, E5_SHA256, check_file, find_package, load_graph
 from memory.backends.on_device import ConcatenatedEmbedder, Inputs, OnDeviceEmbedder
@@ -98,7 +98,7 @@ class E5Embedder(OnDeviceEmbedder):
         try:
             return E5File(check_file(self._path, E5_SHA256))
         except ValueError as error:
-            raise EmbedderMisconfigured(f"{error}") from error
+            raise EmbedderError(f"{error}") from error
 
     @cached_property
     def _tokenizer(self) -> sentencepiece.SentencePieceProcessor:

@@ -43,27 +43,22 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class EmbedderError(Exception):
-    """No vector could be made. The message is for people: it never contains a user's text or a key."""
+    """No vector could be made: the model is away or busy, or a file or a setting, named in the message, is wrong.
+
+    The message is for people: it never contains a user's text or a key.
+    """
 
 
-class EmbedderUnavailable(EmbedderError):
-    """The model is unavailable, too busy or too slow at the moment: try again."""
-
-
-class EmbedderLeftAlone(EmbedderUnavailable):
+class EmbedderLeftAlone(EmbedderError):
     """The endpoint did not answer several times in a row and is not asked at the moment."""
 
 
-class EmbedderSlow(EmbedderUnavailable):
+class EmbedderSlow(EmbedderError):
     """The model did not answer in time. Fewer texts at once may help."""
 
 
 class EmbedderRefused(EmbedderError):
     """The model does not accept one of these texts; the others may succeed separately."""
-
-
-class EmbedderMisconfigured(EmbedderError):
-    """A retry does not help: a file or a setting, named in the message, must change first."""
 
 
 class RankingWeights(NamedTuple):
@@ -165,10 +160,10 @@ class Embedder(ABC):
         """
 
     def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
-        """Check, without loading anything, that the model's files exist. Raise EmbedderMisconfigured."""
+        """Check, without loading anything, that the model's files exist. Raise EmbedderError."""
 
     def warm_up(self, *, for_documents: bool = False) -> None:  # noqa: B027
-        """Load everything that the first query, or the first document, would wait for. Raise EmbedderMisconfigured."""
+        """Load everything that the first query, or the first document, would wait for. Raise EmbedderError."""
 
 
 def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
@@ -214,10 +209,8 @@ __all__ = [
     "Embedder",
     "EmbedderError",
     "EmbedderLeftAlone",
-    "EmbedderMisconfigured",
     "EmbedderRefused",
     "EmbedderSlow",
-    "EmbedderUnavailable",
     "configured_embedders",
     "get_embedder",
     "get_next_embedder",
@@ -242,7 +235,7 @@ _chosen: ContextVar[Embedder | None] = ContextVar("embedder", default=None)
 def get_embedder() -> Embedder:
     """Return the active model's embedder, which made the index and embeds queries and new texts.
 
-    Raise EmbedderMisconfigured if the settings are invalid, or name other models than the active one.
+    Raise EmbedderError if the settings are invalid, or name other models than the active one.
     """
     if (chosen := _chosen.get()) is not None:
         return chosen
@@ -268,7 +261,7 @@ def get_next_embedder() -> Embedder | None:
 
 
 def configured_embedders() -> list[Embedder]:
-    """All configured embedders, `EMBEDDER` first. Raise EmbedderMisconfigured."""
+    """All configured embedders, `EMBEDDER` first. Raise EmbedderError."""
     others = [name for name in ("EMBEDDER_NEXT", "EMBEDDER_BEFORE") if getattr(settings, name)]
     return [_configured(name) for name in ("EMBEDDER", *others)]
 
@@ -293,10 +286,10 @@ def read_active_name() -> str | None:
 
 
 def require_active(*configured: str) -> None:
-    """Raise EmbedderMisconfigured if none of these models made the index: search could not read it."""
+    """Raise EmbedderError if none of these models made the index: search could not read it."""
     name = read_active_name()
     if name is not None and name not in configured:
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             f"The index was made with the embedding model {name}, and the settings name {' and '.join(configured)}: "
             "name it again in EMBEDDING_…, and put another one into EMBEDDING_NEXT_… to switch to."
         )
@@ -339,9 +332,9 @@ def _build(name: str) -> Embedder:
         backend = import_string(setting["BACKEND"])
         embedder = backend(**setting.get("OPTIONS", {}))
     except (ImportError, KeyError, TypeError, ImproperlyConfigured) as error:
-        raise EmbedderMisconfigured(f"settings.{name} cannot be followed: {error}") from error
+        raise EmbedderError(f"settings.{name} cannot be followed: {error}") from error
     if not isinstance(embedder, Embedder):
-        raise EmbedderMisconfigured(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
+        raise EmbedderError(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
     if embedder.calibration is None:
         logger.warning("Search is not tuned for %s: its scale is measured on each user's own vectors", embedder.name)
     return embedder

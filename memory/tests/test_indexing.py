@@ -16,9 +16,9 @@ from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import index
 from memory.backends.embedders import (
+    EmbedderError,
     EmbedderRefused,
     EmbedderSlow,
-    EmbedderUnavailable,
     FakeEmbedder,
     get_embedder,
     using,
@@ -97,7 +97,7 @@ def test_a_turn_is_recorded_and_found_by_its_words_while_there_is_no_model(monke
     conversation = Conversation.objects.create(user=alice)
 
     def away(*_):
-        raise EmbedderUnavailable("The tokenizer is away.")
+        raise EmbedderError("The tokenizer is away.")
 
     with monkeypatch.context() as patched:
         patched.setattr("memory.index.writer.cut", away)
@@ -276,7 +276,7 @@ def test_of_one_persons_rows_the_newest_is_taken_first(embedder, settings):
 def test_a_model_that_is_away_costs_no_attempt_and_is_asked_again(monkeypatch, embedder):
     a_turn(a_person(), "I adopted a cat")
     with monkeypatch.context() as patch:
-        patch.setattr(embedder, "embed_documents", _raise(EmbedderUnavailable("The endpoint answered 503.")))
+        patch.setattr(embedder, "embed_documents", _raise(EmbedderError("The endpoint answered 503.")))
         assert index.embed_pending(until=later(1)).failed == 1
     row = Embedding.objects.get()
     assert (row.attempts, row.last_error, row.state) == (0, "The endpoint answered 503.", "waiting")

@@ -12,7 +12,7 @@ from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
-from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder
+from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
 from memory.search.chat_history import MODEL_AWAY, UNKNOWN_CHARACTERS
@@ -94,7 +94,7 @@ def test_vectors_of_another_model_are_never_compared():
 
 def test_a_model_that_is_away_is_said_so(monkeypatch):
     def away(_):
-        raise EmbedderUnavailable("The endpoint answered 503.")
+        raise EmbedderError("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     with pytest.raises(Unavailable, match=MODEL_AWAY):

@@ -14,7 +14,7 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
 from memory import documents, records
 from memory import index as indexing
-from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 from memory.search import sources
 from memory.search.chat_history import MODEL_AWAY
 from memory.search.history import HistoryRequest, search_history
@@ -502,7 +502,7 @@ def test_a_turn_deleted_past_every_signal_is_no_result(alice):
 
 def test_an_embedding_model_that_is_away_is_said_so(alice, monkeypatch):
     def away(_):
-        raise EmbedderUnavailable("The endpoint answered 503.")
+        raise EmbedderError("The endpoint answered 503.")
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     with pytest.raises(Unavailable, match=MODEL_AWAY):

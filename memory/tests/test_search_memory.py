@@ -13,7 +13,7 @@ from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, records, search_memory
 from memory import index as indexing
-from memory.backends.embedders import EmbedderUnavailable, FakeEmbedder, get_embedder, normalised
+from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder, normalised
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
 from memory.records import RecordOutput
 from memory.search import build_filter
@@ -138,7 +138,7 @@ def test_tags_are_filtered_by_any_of_them(alice):
 
 
 def test_a_failing_embedding_becomes_a_memory_search_error_with_its_cause(alice, monkeypatch):
-    away = EmbedderUnavailable("The endpoint answered 503.")
+    away = EmbedderError("The endpoint answered 503.")
 
     def fail(_):
         raise away

@@ -72,10 +72,10 @@ def test_a_worker_flushes_terms_with_its_own_rights(alice):
 
 
 def test_terms_are_flushed_after_vectors_are_made_and_while_the_model_is_away(alice, monkeypatch):
-    from memory.backends.embedders import EmbedderUnavailable, get_embedder
+    from memory.backends.embedders import EmbedderError, get_embedder
 
     def away(_):
-        raise EmbedderUnavailable("The endpoint answered 503.")
+        raise EmbedderError("The endpoint answered 503.")
 
     monkeypatch.setattr(flush_terms, "apply_async", lambda **_: flush_terms())
     a_turn(alice, "I adopted a cat")

@@ -11,7 +11,7 @@ from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, index
-from memory.backends.embedders import EmbedderMisconfigured
+from memory.backends.embedders import EmbedderError
 from memory.index.segments import flush
 from memory.models import Embedding, IndexedText, PendingTerms
 from memory.tests.indexed import postings, words
@@ -132,7 +132,7 @@ def test_a_turn_is_found_by_its_words_even_while_the_model_cannot_be_loaded(monk
     from memory.index import writer
 
     def broken():
-        raise EmbedderMisconfigured("No model.")
+        raise EmbedderError("No model.")
 
     monkeypatch.setattr(writer, "get_embedder", broken)
     a_turn(a_person(), "cat", "")

@@ -16,7 +16,7 @@ from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, records
-from memory.backends.embedders import EmbedderUnavailable, get_embedder
+from memory.backends.embedders import EmbedderError, get_embedder
 from memory.pages.narrowing import range_in_words
 from memory.pages.searching import marked
 from memory.search.chat_history import TEXTS_BY_TERMS
@@ -459,7 +459,7 @@ def test_a_source_that_takes_too_long_is_named_and_the_rest_is_shown(client, ali
 
 def test_an_embedding_model_that_is_away_is_said_and_can_be_tried_again(client, monkeypatch):
     def away(text):
-        raise EmbedderUnavailable
+        raise EmbedderError
 
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     response = client.get(SEARCH, {"q": "cello", "scope": "memory"})
