@@ -10,7 +10,7 @@ from config.ops.endpoints import about, healthz, index_page, metrics, security_t
 from imports.urls import import_urls
 from intake.web import account
 from intake.web.chat import answering, changed_chats, chat, stop_turn, turn_events
-from memory.rest import memory_urls
+from memory.urls import memory_urls
 
 # --- The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document ---
 
@@ -51,7 +51,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("memory/context/", pages.context, name="context"),
     path("memory/context/change/", pages.change_context, name="change_context"),
-    path("", include("memory.pages.urls")),
+    path("", include("memory.urls")),
     path("", include("imports.urls")),
     path("", include("intake.urls")),
     path("", include("intake.accounts.routes")),

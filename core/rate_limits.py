@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import limits
 from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
 from django.http import HttpRequest
 from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
@@ -433,3 +434,15 @@ def _network(text: str) -> str | None:
             return str(address.ipv4_mapped)
         return str(ipaddress.ip_network((int(address), 64), strict=False).network_address)
     return str(address)
+
+
+@register
+def check_rate_limits(**kwargs: Any) -> list[CheckMessage]:
+    errors: list[CheckMessage] = []
+    for name, text in settings.RATE_LIMITS.items():
+        try:
+            parse_rate(text or "1/second")
+        except ValueError as error:
+            hint = f"Correct RATE_LIMIT_{name.upper()}, or leave it empty for no limit."
+            errors.append(Error(str(error), hint=hint, id="core.E005"))
+    return errors

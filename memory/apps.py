@@ -8,6 +8,6 @@ class MemoryConfig(AppConfig):
 
     def ready(self) -> None:
         from intake import ports
-        from memory import checks, hooks, receivers  # noqa: F401
+        from memory import hooks, receivers  # noqa: F401
 
         ports.memory.register(lambda: hooks)

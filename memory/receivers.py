@@ -1,9 +1,14 @@
-"""Signal receivers: index a registered user's turn when it has ended, and remove deleted texts from the index."""
+"""Signal receivers: index a registered user's turn when it has ended, and remove deleted texts from the index.
+
+And the check of the embedding model, which `manage.py check --database default` runs.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import connections
 from django.db.models import Model, QuerySet
 from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
@@ -15,8 +20,9 @@ from intake.chats.deleting import turns_deleted
 from intake.chats.projects import label_changed
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
+from memory.backends.embedders import EmbedderError, configured_embedders, require_active
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
-from memory.models import Corpus, MemoryDocument, MemoryRecord, Proposal
+from memory.models import Corpus, EmbeddingModel, MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import Place
 
 
@@ -124,3 +130,25 @@ def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:
 def _deleted(origin: Model | QuerySet[Any]) -> type[Model]:
     """The kind of the row or rows with which the deletion started."""
     return origin.model if isinstance(origin, QuerySet) else type(origin)
+
+
+# --- Checks that the configured embedding model is the one that made the index; with another one, search would fail ---
+# A web process or a worker that does not start reports it too.
+
+
+HINT = (
+    "Put the old values back, or name the new model in EMBEDDING_NEXT_…, start again, and run "
+    "`manage.py switch_embedding_model`."
+)
+
+
+@register(Tags.database)
+def check_embedding_model(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    tables = connections["default"].introspection.table_names() if "default" in (databases or ()) else []
+    if EmbeddingModel._meta.db_table not in tables:
+        return []
+    try:
+        require_active(*(embedder.name for embedder in configured_embedders()))
+    except EmbedderError as error:
+        return [Error(str(error), hint=HINT, id="memory.E001")]
+    return []

@@ -28,7 +28,7 @@ from psycopg_pool import PoolTimeout
 
 from config import VERSION
 from config.ops.variables import CHOSEN, names_set, variables
-from core.isolation import schema
+from core.isolation import checks
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
 from intake.agent.language_models import is_recall_mode, kept_models, opened_key, small_windows
@@ -162,7 +162,7 @@ def _look_at_the_schema(report: Report) -> None:
             f"{migration.app_label}.{migration.name}"
             for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())
         ]
-        differences = [] if pending else schema.differences()
+        differences = [] if pending else checks.differences()
     except DatabaseError as error:
         report.say("Migrations", "cannot be read")
         report.complain(f"The migrations cannot be read ({_kind(error)}).", "Run `manage.py migrate`.")

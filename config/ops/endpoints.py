@@ -32,10 +32,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from config import VERSION
 from config.ops.doctor import REDIS_AWAY, queue_lengths
-from config.ops.sbom import LICENCE, licence_names
+from config.ops.release import LICENCE, licence_names
 from config.stack import PROGRAM, RUN
 from core.isolation.acting import acting_as_staff
-from core.isolation.schema import reads_a_login
+from core.isolation.checks import reads_a_login
 from core.logs import PENDING_VECTORS, POOL, QUEUE_SECONDS
 from intake import passwords
 from intake.web.middleware import not_found

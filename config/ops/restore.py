@@ -23,8 +23,7 @@ from psycopg import sql
 from config.ops import backup
 from config.ops.backup import CARRIED, run_each
 from core.isolation.acting import acting_as
-from core.isolation.checks import connected_as_owner
-from core.isolation.schema import TableColumn, applied_migrations, migration_hashes, tables_found
+from core.isolation.checks import TableColumn, applied_migrations, connected_as_owner, migration_hashes, tables_found
 from intake.accounts.adapters import is_readable
 from intake.models import Turn, User
 from memory.search.chat_history import SearchMode, search_chat_history

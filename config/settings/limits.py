@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from config.settings.oauth import *
+from config.settings.accounts import *
 
 # Limits: how often a client may call, and how much it may send
 

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from config import VERSION
-from config.ops import sbom
+from config.ops import release
 
 ROOT = Path(settings.BASE_DIR)
 DIGEST = "a" * 64
@@ -107,15 +107,15 @@ def test_what_is_installed_has_its_licence_and_what_is_for_another_platform_says
 
 
 def test_another_version_than_the_locks_is_named_as_it_is_installed_and_without_hashes():
-    locked = sbom.parse(f"django==1.0 \\\n    --hash=sha256:{DIGEST}\n", name="server.txt")
-    found = sbom.strangers(locked)
-    old, new = sbom.document("server", [*locked, *found])["components"]
+    locked = release.parse(f"django==1.0 \\\n    --hash=sha256:{DIGEST}\n", name="server.txt")
+    found = release.strangers(locked)
+    old, new = release.document("server", [*locked, *found])["components"]
     assert (old["version"], old["scope"], len(old["hashes"])) == ("1.0", "optional", 1)
     assert (new["version"], new["scope"], "hashes" in new) == (version("django"), "required", False)
 
 
 def test_a_local_version_is_escaped_in_its_package_url():
-    assert sbom.LockedPackage("Torch_Lib", "2.1+cpu").purl == "pkg:pypi/torch-lib@2.1%2Bcpu"
+    assert release.LockedPackage("Torch_Lib", "2.1+cpu").purl == "pkg:pypi/torch-lib@2.1%2Bcpu"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_local_version_is_escaped_in_its_package_url():
 )
 def test_a_lock_that_does_not_say_all_is_refused(text, message):
     with pytest.raises(CommandError, match=message):
-        sbom.parse(text, name="server.txt")
+        release.parse(text, name="server.txt")
 
 
 def test_it_goes_into_a_file_or_says_why_not(tmp_path):

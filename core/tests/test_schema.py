@@ -4,33 +4,33 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from core.isolation import schema
+from core.isolation import checks
 from core.isolation.checks import connected_as_owner
 
 
 def test_no_recorded_migration_has_changed_and_every_one_is_recorded():
     """If this fails for a new file, run `manage.py record_migrations`; undo any change to another file."""
-    assert schema.migration_hashes() == schema.recorded_hashes()
+    assert checks.migration_hashes() == checks.recorded_hashes()
 
 
 def test_only_the_hashes_of_new_migrations_are_recorded(tmp_path, monkeypatch, settings):
     settings.BASE_DIR = tmp_path
-    monkeypatch.setattr(schema, "RECORDED", tmp_path / "hashes")
+    monkeypatch.setattr(checks, "RECORDED", tmp_path / "hashes")
     folder = tmp_path / "notes" / "migrations"
     folder.mkdir(parents=True)
     (folder / "0001_notes.py").write_text("first")
-    assert schema.record_new_migrations() == ["notes/migrations/0001_notes.py"]
-    before = schema.recorded_hashes()
+    assert checks.record_new_migrations() == ["notes/migrations/0001_notes.py"]
+    before = checks.recorded_hashes()
     (folder / "0001_notes.py").write_text("edited")
     (folder / "0002_titles.py").write_text("second")
-    assert schema.record_new_migrations() == ["notes/migrations/0002_titles.py"]
-    assert schema.recorded_hashes()["notes/migrations/0001_notes.py"] == before["notes/migrations/0001_notes.py"]
-    assert schema.recorded_hashes() != schema.migration_hashes()
+    assert checks.record_new_migrations() == ["notes/migrations/0002_titles.py"]
+    assert checks.recorded_hashes()["notes/migrations/0001_notes.py"] == before["notes/migrations/0001_notes.py"]
+    assert checks.recorded_hashes() != checks.migration_hashes()
 
 
 @pytest.mark.django_db
 def test_the_tables_of_this_version_fit_its_models():
-    assert schema.differences() == []
+    assert checks.differences() == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -61,12 +61,12 @@ def test_the_tables_of_this_version_fit_its_models():
     ],
 )
 def test_each_kind_of_difference_is_refused_in_one_sentence(change, undo, said):
-    length = schema.tables_expected()["users"]["language"].type.partition("(")[2].rstrip(")")
+    length = checks.tables_expected()["users"]["language"].type.partition("(")[2].rstrip(")")
     with connected_as_owner(), connection.cursor() as cursor:
         cursor.execute(change)
     try:
         with pytest.raises(CommandError, match="does not fit this version") as refusal:
-            schema.refuse_unless_fitting()
+            checks.refuse_unless_fitting()
         assert said in str(refusal.value)
         assert len(str(refusal.value).splitlines()) == 1
         with pytest.raises(CommandError, match="does not fit this version"):

@@ -18,8 +18,17 @@ from sentencepiece import sentencepiece_model_pb2 as _model_pb2
 from memory.backends.e5_file import E5File
 from memory.backends.embedders import Calibration, EmbedderError, RankingWeights, Span
 from memory.backends.minilm import MiniLMEmbedder
-from memory.backends.model_files import E5, E5_GRAPH, E5_SHA256, check_file, find_package, load_graph
-from memory.backends.on_device import ConcatenatedEmbedder, Inputs, OnDeviceEmbedder
+from memory.backends.on_device import (
+    E5,
+    E5_GRAPH,
+    E5_SHA256,
+    ConcatenatedEmbedder,
+    Inputs,
+    OnDeviceEmbedder,
+    check_file,
+    find_package,
+    load_graph,
+)
 
 messages: Any = _model_pb2  # generated, without types
 

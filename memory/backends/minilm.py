@@ -14,17 +14,19 @@ from tokenizers import Encoding, Tokenizer
 
 from core.resilience import step_back
 from memory.backends.embedders import TUNED, EmbedderError, Span
-from memory.backends.model_files import (
+from memory.backends.on_device import (
+    AWAKE_MICROSECONDS,
     MINILM,
     MINILM_GRAPH,
     RERANKER,
     TOKENIZER_SHA256,
     WEIGHTS_SHA256,
+    Inputs,
+    OnDeviceEmbedder,
     check_file,
     find_package,
     load_graph,
 )
-from memory.backends.on_device import AWAKE_MICROSECONDS, Inputs, OnDeviceEmbedder
 from memory.backends.rerankers import Reranker, RerankerError
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text

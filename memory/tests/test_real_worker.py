@@ -109,7 +109,7 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
 
 @pytest.mark.parametrize(("content", "complaint"), [(None, "model.safetensors"), (b"tampered", "model.safetensors")])
 def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path, content, complaint):
-    from memory.backends.model_files import MINILM, find_package
+    from memory.backends.on_device import MINILM, find_package
 
     (tmp_path / "tokenizer.json").symlink_to(find_package(MINILM) / "model/tokenizer.json")
     if content is not None:

@@ -19,10 +19,10 @@ from memory.backends.embedders import (
     require_active,
     using,
 )
-from memory.checks import check_embedding_model
 from memory.index.health import PartsRefused, Switch
 from memory.index.sources import SourceKey, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.receivers import check_embedding_model
 from memory.search.chat_history import search_chat_history
 from testing.examiner import as_a_worker
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from config.ops import backup, restore
 from config.ops.backup import passphrase
-from core.isolation.schema import applied_migrations, tables_found
+from core.isolation.checks import applied_migrations, tables_found
 
 
 class Command(BaseCommand):

@@ -10,9 +10,8 @@ from django.db import DatabaseError, OperationalError, connection
 
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as_owner
+from core.isolation.checks import connected_as_owner, refuse_unless_fitting, unfitting
 from core.isolation.policies import apply_bound_policies
-from core.isolation.schema import refuse_unless_fitting, unfitting
 
 
 class Command(migrate.Command):

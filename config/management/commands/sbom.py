@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from config.ops import sbom
+from config.ops import release
 
 
 class Command(BaseCommand):
@@ -22,12 +22,12 @@ class Command(BaseCommand):
         parser.add_argument("--lock", choices=["server", "local"], help="default: the one that is installed")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        lock = options["lock"] or sbom.lock_of_this_installation()
-        packages = sbom.read_lock(lock)
-        strangers = sbom.strangers(packages)
+        lock = options["lock"] or release.lock_of_this_installation()
+        packages = release.read_lock(lock)
+        strangers = release.strangers(packages)
         for package in strangers:
             self.stderr.write(f"{package.name} {package.version} is installed, which is not the lock's version.")
-        text = json.dumps(sbom.document(lock, [*packages, *strangers]), indent=2, ensure_ascii=False)
+        text = json.dumps(release.document(lock, [*packages, *strangers]), indent=2, ensure_ascii=False)
         self._write(options["file"], text + "\n")
 
     def _write(self, file: str, text: str) -> None:

@@ -1,8 +1,16 @@
-"""The addresses of the memory pages."""
+"""The addresses of the memory pages, and those of documents and records under `/api/v1/`."""
 
-from django.urls import path
+from typing import TYPE_CHECKING, Any
 
-from memory.pages import documents, files, home, overview, projects, records, searching
+from django.urls import URLPattern, path
+
+from memory.pages import documents, home, overview, projects, records, searching
+from memory.rest.documents import AboutViewSet, DailyLogTakeBackViewSet, DailyLogViewSet, MemoryViewSet
+from memory.rest.overview import OverviewViewSet
+from memory.rest.records import RecordViewSet
+
+if TYPE_CHECKING:
+    from rest_framework.decorators import ViewSetAction
 
 app_name = "memory"
 
@@ -30,8 +38,8 @@ urlpatterns = [
     path("memory/notes/", documents.notes, name="notes"),
     path("memory/notes/<str:note_id>/", documents.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", documents.delete_note, name="delete_note"),
-    path("memory/files/", files.files, name="files"),
-    path("memory/files/<str:file_id>/delete/", files.delete_file, name="delete_file"),
+    path("memory/files/", documents.files, name="files"),
+    path("memory/files/<str:file_id>/delete/", documents.delete_file, name="delete_file"),
     path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that an invalid date or a malformed id gets the same answer as one that does not exist.
     path("memory/logs/<str:date>/", documents.log, name="log"),
@@ -49,3 +57,39 @@ urlpatterns = [
     path("memory/records/<str:record_id>/bring-back/", records.bring_back_record, name="bring_back_record"),
     path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
 ]
+
+DOCUMENT: "dict[str, str | ViewSetAction[Any]] | None" = {"get": "retrieve", "put": "update", "delete": "destroy"}
+
+
+def memory_urls() -> list[URLPattern]:
+    return [
+        path("memory/documents/memory/", MemoryViewSet.as_view(DOCUMENT)),
+        path("memory/documents/about/", AboutViewSet.as_view(DOCUMENT)),
+        path("memory/documents/memory/append/", MemoryViewSet.as_view({"post": "append"})),
+        path("memory/documents/daily-logs/", DailyLogViewSet.as_view({"get": "look"})),
+        # Any text, so that an invalid date gets this API's answer and not the framework's page.
+        path("memory/documents/daily-logs/<str:date>/", DailyLogViewSet.as_view(DOCUMENT)),
+        path(
+            "memory/documents/daily-logs/<str:date>/append/",
+            DailyLogViewSet.as_view({"post": "append"}),
+        ),
+        path(
+            "memory/documents/daily-logs/<str:date>/take-back/",
+            DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
+        ),
+        path("memory/timeline/", OverviewViewSet.as_view({"get": "timeline"})),
+        path("memory/timeline/<str:month>/", OverviewViewSet.as_view({"get": "month"})),
+        path("memory/map/", OverviewViewSet.as_view({"get": "map"})),
+        path("memory/map/points/", OverviewViewSet.as_view({"get": "points"})),
+        path("memory/map/points/<str:text_id>/", OverviewViewSet.as_view({"get": "text"})),
+        path("memory/proposals/", RecordViewSet.as_view({"get": "look_at_proposals"})),
+        path(
+            "memory/proposals/<str:proposal_id>/decision/",
+            RecordViewSet.as_view({"patch": "decide", "delete": "undecide"}),
+        ),
+        path("memory/records/", RecordViewSet.as_view({"get": "look", "post": "create"})),
+        path(
+            "memory/records/<str:record_id>/",
+            RecordViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+        ),
+    ]
