@@ -1,14 +1,23 @@
-"""Runs uvicorn, for `make up` and for a container (`python -m config.serving HOST PORT`)."""
+"""Runs uvicorn, for a container (`python -m config.serving HOST PORT`) and for `make up` (with the word `up` after it).
+
+For `make up` it runs migrations and collects static files first.
+"""
 
 import os
 import socket
 import sys
 from types import FrameType
 
+import django
 import uvicorn
+from django.core.management import CommandError, call_command
+
+from config.stack import REFUSED, WEB_PROCESSES
 
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
+# A user who presses Ctrl-C waits less long than an operator who restarts a busy server.
+SECONDS_AT_CTRL_C = 3
 # The default of uvicorn's own command.
 STARTUP_FAILURE = 3
 # Connections that wait to be accepted; uvicorn's default.
@@ -78,6 +87,24 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
     return listener
 
 
+def serve_up(host: str, port: int) -> None:
+    """Serve for `make up`, once the tables and the static files are those of this version."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+    django.setup()
+    # In this process and not in an earlier one, because loading Django takes longer than both together.
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+    except CommandError as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        sys.exit(REFUSED)
+    call_command("collectstatic", interactive=False, verbosity=0)
+    is_one_of_several = (os.environ.get(WEB_PROCESSES) or "1") != "1"
+    serve(host, port, graceful_seconds=SECONDS_AT_CTRL_C, shares_address=is_one_of_several)
+
+
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.production")
-    serve(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[3:] == ["up"]:
+        serve_up(sys.argv[1], int(sys.argv[2]))
+    else:
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.production")
+        serve(sys.argv[1], int(sys.argv[2]))

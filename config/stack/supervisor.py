@@ -276,7 +276,7 @@ class Supervisor:
             raise StackError("The sample data could not be loaded: start without DEMO=1, or see the lines above.")
 
     def _start_web(self, name: str) -> None:
-        self._start_program(name, "config.stack.web", self._address.host, str(self._address.port))
+        self._start_program(name, "config.serving", self._address.host, str(self._address.port), "up")
 
     def _start_program(self, name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
         log = self._begin_log(name)

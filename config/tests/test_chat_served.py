@@ -23,7 +23,7 @@ from django.conf import settings as project
 from django.db import connection
 from django.db.models.functions import Length
 
-from config.stack.web import GRACEFUL_SECONDS
+from config.serving import SECONDS_AT_CTRL_C
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_person
 from memory.models import IndexedText
@@ -68,7 +68,7 @@ class Web:
         self.process = None
 
     def start(self):
-        command = [sys.executable, "-m", "config.stack.web", "127.0.0.1", str(self.port)]
+        command = [sys.executable, "-m", "config.serving", "127.0.0.1", str(self.port), "up"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=project.BASE_DIR, env=self.environment, stdout=log, stderr=subprocess.STDOUT
@@ -295,7 +295,7 @@ def test_a_server_that_is_stopped_closes_the_models_stream_and_keeps_what_was_wr
         read_until(line, b"word0005")
         asked_at = time.monotonic()
         web.end()
-    assert wait_until(lambda: model.closed_at) - asked_at < GRACEFUL_SECONDS + 1
+    assert wait_until(lambda: model.closed_at) - asked_at < SECONDS_AT_CTRL_C + 1
     turn = Turn.objects.get()
     assert turn.status == "interrupted"
     assert turn.assistant_message.startswith("word0000 word0001 word0002 word0003 word0004 word0005")

@@ -133,7 +133,7 @@ def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_pa
     var.mkdir()
     (var / "data-folder").write_text(f"{data}\n")
     with running(var, output) as address:
-        (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
+        (web,) = [each for each in find_marked(var) if "config.serving" in each.cmdline()]
         # On a full disk PostgreSQL accepts no new connection.
         with superuser(data) as connection:
             fill(disk)
@@ -213,7 +213,7 @@ def test_two_copies_a_process_that_hangs_and_a_broker_that_cannot_start(tmp_path
             assert found.run and not found.is_healthy and found.program == "web"
             other = stack("up", "--port", address.rpartition(":")[2], var=tmp_path / "other")
             assert_one_sentence(other, "is taken")
-            (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
+            (web,) = [each for each in find_marked(var) if "config.serving" in each.cmdline()]
             web.send_signal(signal.SIGSTOP)
             wait_until(
                 lambda: f"web has not answered for {HANGS_SECONDS} s and is started again" in output.read_text(), 120

@@ -152,7 +152,7 @@ def running_product(
             "importer": lambda: True,
         }
         commands = {
-            **{name: (["config.stack.web", "127.0.0.1", str(port)], given) for name, port in ports.items()},
+            **{name: (["config.serving", "127.0.0.1", str(port), "up"], given) for name, port in ports.items()},
             "worker": ([*WORKER, "--loglevel=WARNING", *worker_options], as_worker),
             "beat": (BEAT, as_worker),
         }

@@ -44,7 +44,7 @@ def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault
     assert told["of those begun in the 10 s after it was back"].startswith("0 of ")
     assert "FAIL" not in "".join(told.values())
     running = [" ".join(child.cmdline()) for child in psutil.Process().children()]
-    assert not [command for command in running if "celery" in command or "config.stack.web" in command]
+    assert not [command for command in running if "celery" in command or "config.serving" in command]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys
     assert told["answers that held another's"] == told["answers that were not what they must be"] == "0  pass (none)"
     assert "FAIL" not in "".join(told.values())
     running = [" ".join(child.cmdline()) for child in psutil.Process().children()]
-    assert not [command for command in running if "celery" in command or "config.stack.web" in command]
+    assert not [command for command in running if "celery" in command or "config.serving" in command]
 
 
 def split(line):
