@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from threading import Lock
@@ -213,13 +212,8 @@ _known: dict[str, set[str]] = {}
 _lock = Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """`done` and `failed` count items; `has_all` says whether all of them were tried."""
-
-    done: int = 0
-    failed: int = 0
-    has_all: bool = True
+Round = tuple[int, int, bool]
+"""How many items were done, how many failed, and whether all of them were tried."""
 
 
 def for_each(
@@ -258,7 +252,7 @@ def for_each(
             break
     with _lock:
         _known[task] = kinds
-    return Round(done, failed, has_all)
+    return done, failed, has_all
 
 
 def steps(task: str, *work: Callable[[], object]) -> Round:

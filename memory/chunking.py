@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 TextStretch = tuple[int, int]
 """Start (inclusive) and end (exclusive), in characters."""
@@ -248,12 +248,7 @@ _ANY_WORD = re.compile(r"\w+")
 _FIRST_PARAGRAPH, _FIRST_ITEM = 8, 9
 
 
-class _Kind(IntEnum):
-    HEADING = 0
-    PARAGRAPH = 1
-    ITEM = 2
-    ROW = 3
-    TABLE_HEAD = 4
+_Kind = Literal["heading", "paragraph", "item", "row", "table head"]
 
 
 class NoteLine(NamedTuple):
@@ -286,17 +281,17 @@ def note_lines(text: str, *, title: str = "") -> Iterator[NoteLine]:
     is_in_table = False
     for start, end, kind, level in _blocks(text):
         # What follows a table is not under its first row.
-        above = level if kind is _Kind.ROW or not is_in_table else min(level, _FIRST_PARAGRAPH)
-        is_in_table = kind in (_Kind.ROW, _Kind.TABLE_HEAD)
+        above = level if kind == "row" or not is_in_table else min(level, _FIRST_PARAGRAPH)
+        is_in_table = kind in ("row", "table head")
         while outline and outline[-1][0] >= above:
             outline.pop()
         own = " ".join(text[start:end].split())
-        if kind not in (_Kind.HEADING, _Kind.TABLE_HEAD):
+        if kind not in ("heading", "table head"):
             headings = HEADING_JOINT.join(heading for _, heading in outline[-MOST_HEADINGS:])
             for first, last in _sentences(text, start, end):
                 if headings or len(_ANY_WORD.findall(text[first:last])) >= FEWEST_WORDS:
                     yield NoteLine(first, last, headings)
-        if own and kind is not _Kind.ROW and (kind is not _Kind.PARAGRAPH or own.endswith(":")):
+        if own and kind != "row" and (kind != "paragraph" or own.endswith(":")):
             outline.append((level, own[:HEADING_LENGTH].strip(" :*_`")))
 
 
@@ -314,10 +309,10 @@ def _blocks(text: str) -> list[_Block]:
             is_open = False
         elif is_open and (last := _continued(blocks[-1], line, start)):
             blocks[-1] = last
-            is_open = last.kind is not _Kind.HEADING
+            is_open = last.kind != "heading"
         elif block := _begun(line, start):
             blocks.append(block)
-            is_open = block.kind is not _Kind.HEADING
+            is_open = block.kind != "heading"
         start += len(line) + 1
     return blocks
 
@@ -325,12 +320,12 @@ def _blocks(text: str) -> list[_Block]:
 def _continued(last: _Block, line: str, start: int) -> _Block | None:
     """The last block together with this line, which has no blank line before it; None if the line begins another."""
     content = line.strip()
-    if last.kind is _Kind.ROW:
+    if last.kind == "row":
         is_rule = set(content) <= set("|:- ") and "-" in content
-        return last._replace(kind=_Kind.TABLE_HEAD, level=_FIRST_PARAGRAPH) if is_rule else None
-    if last.kind is _Kind.PARAGRAPH and set(content) in ({"="}, {"-"}):
-        return last._replace(kind=_Kind.HEADING, level=1 if "=" in content else 2)
-    if last.kind is _Kind.TABLE_HEAD or content[0] == "|" or _HEADING_MARK.match(line) or _ITEM_MARK.match(line):
+        return last._replace(kind="table head", level=_FIRST_PARAGRAPH) if is_rule else None
+    if last.kind == "paragraph" and set(content) in ({"="}, {"-"}):
+        return last._replace(kind="heading", level=1 if "=" in content else 2)
+    if last.kind == "table head" or content[0] == "|" or _HEADING_MARK.match(line) or _ITEM_MARK.match(line):
         return None
     return last._replace(end=start + len(line.rstrip()))
 
@@ -340,18 +335,18 @@ def _begun(line: str, start: int) -> _Block | None:
     end = start + len(line.rstrip())
     if heading := _HEADING_MARK.match(line):
         return _Block(
-            start + heading.end(), start + len(line.rstrip().rstrip("#").rstrip()), _Kind.HEADING, len(heading[1])
+            start + heading.end(), start + len(line.rstrip().rstrip("#").rstrip()), "heading", len(heading[1])
         )
     content = line.strip()
     if set(content) <= set("-*_=|: "):
         return None
     if item := _ITEM_MARK.match(line):
-        return _Block(start + item.end(), end, _Kind.ITEM, _FIRST_ITEM + 2 * _width(item[1]))
+        return _Block(start + item.end(), end, "item", _FIRST_ITEM + 2 * _width(item[1]))
     first = start + line.index(content)
     if content[0] == "|":
         cells = content.strip("| \t")
-        return _Block(first + content.index(cells), first + content.index(cells) + len(cells), _Kind.ROW, _FIRST_ITEM)
-    return _Block(first, end, _Kind.PARAGRAPH, _FIRST_PARAGRAPH + 2 * _width(line[: first - start]))
+        return _Block(first + content.index(cells), first + content.index(cells) + len(cells), "row", _FIRST_ITEM)
+    return _Block(first, end, "paragraph", _FIRST_PARAGRAPH + 2 * _width(line[: first - start]))
 
 
 def _width(indent: str) -> int:

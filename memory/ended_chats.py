@@ -128,13 +128,13 @@ def read_due(*, until: datetime, now: datetime) -> bool:
     read: list[bool] = []
     # In any order, so that no user's long chats keep the others waiting.
     users = list(agreed.order_by("?")[:USERS_AT_ONCE])
-    whole = for_each(
+    _, failed, has_all = for_each(
         "memory.read_ended_chats",
         users,
         lambda user: read.append(read_next(user, now=now)),
         seconds=seconds_until(until),
     )
-    return any(read) or (not whole.has_all and not whole.failed)
+    return any(read) or not (has_all or failed)
 
 
 def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from config.tests.endpoints.house import files_of, let_in
 from core.isolation import acting
-from core.isolation.acting import ActingAsAnother, Caller, PersonalChange, acting_as, acting_as_staff, change_for_each
+from core.isolation.acting import ActingAsAnother, Caller, acting_as, acting_as_staff, change_for_each
 from core.isolation.checks import personal_models
 from imports.tests.factories import an_import
 from intake.accounts import activity, registration
@@ -192,7 +192,7 @@ def test_one_message_with_several_peoples_changes_makes_each_as_its_own_person(a
     everything = "UPDATE intake_conversation_turns SET assistant_message = %s"
     with as_the_application():
         # Without a word of whose rows: it is the policies that choose.
-        mine = [PersonalChange(user.pk, everything, [user.email]) for user in (alice, bob)]
+        mine = [(user.pk, everything, [user.email]) for user in (alice, bob)]
         assert change_for_each(mine) == [1, 1]
         assert not Turn.objects.exists()
         with pytest.raises(ActingAsAnother), acting_as(alice):
@@ -215,7 +215,7 @@ def test_on_a_cluster_no_message_has_a_setting_and_something_else(alice, bob, mo
 
     with as_the_application(), connection.execute_wrapper(recorded):
         monkeypatch.setattr(acting, "is_cluster", lambda connection: True)
-        changes = [PersonalChange(user.pk, mine, [user.email, user.pk]) for user in (alice, bob)]
+        changes = [(user.pk, mine, [user.email, user.pk]) for user in (alice, bob)]
         assert change_for_each(changes) == [1, 1]
     assert sent.count(mine) == 2
     assert not [message for message in sent if "SET LOCAL" in message and ";" in message]

@@ -96,12 +96,8 @@ class ActingAsAnother(RuntimeError):
     """Code that acts as one user tried to act as another: a bug, stopped before any row is shown."""
 
 
-class PersonalChange(NamedTuple):
-    """One statement, without a semicolon, that changes rows of one user."""
-
-    user_id: int
-    statement: str
-    parameters: Sequence[Any]
+PersonalChange = tuple[int, str, Sequence[Any]]
+"""A user's id, and one statement, without a semicolon, with its parameters, that changes rows of this user."""
 
 
 class _Identity(NamedTuple):
@@ -209,8 +205,8 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
     if getattr(database, "acting", None) is not None:
         raise ActingAsAnother(f"Acting as {database.acting}, and asked to act as several.")
     statements: list[tuple[str, Sequence[Any]]] = []
-    for change in changes:
-        statements += [_set_person(change.user_id), (change.statement, change.parameters)]
+    for user_id, statement, parameters in changes:
+        statements += [_set_person(user_id), (statement, parameters)]
     statements.append(_set_person(None))
     # Citus sends the nodes the whole message that a setting stands in: there each statement is a message.
     on_cluster = is_cluster(database)
@@ -218,8 +214,8 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
     counts: list[int] = []
     with node_loss_as_unavailable(database), transaction.atomic(), database.cursor() as cursor:
         for message in messages:
-            parameters = [each for _, its in message for each in its]
-            cursor.execute("; ".join(statement for statement, _ in message), parameters)
+            every = [each for _, its in message for each in its]
+            cursor.execute("; ".join(statement for statement, _ in message), every)
             counts.append(cursor.rowcount)
             while cursor.nextset():
                 counts.append(cursor.rowcount)

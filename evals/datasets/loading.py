@@ -119,7 +119,7 @@ def embed_all(*, report: Report) -> None:
     Raises `CommandError` if some vectors cannot be made: figures without them would mislead.
     """
     with as_worker():
-        while index.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
+        while index.embed_pending(until=timezone.now() + REPORT_EVERY):
             embedded = Embedding.objects.exclude(vector=None).count()
             report(f"{embedded:,} of {Embedding.objects.count():,} parts embedded.")
         segments.flush()

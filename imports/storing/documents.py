@@ -297,7 +297,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
     day, project = _day_of(item, user), _project_of(item, user)
     there = documents.beginning(user=user, day=day, project=project, length=MAX_DOCUMENT_LENGTH)
     new = _new_lines(item, entry, user)
-    place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
+    place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day)
     entry.place = f"{place} {project}" if project else place
     if not new:
         # So that existing lines are not added again once the user removes them.

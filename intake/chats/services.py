@@ -183,8 +183,8 @@ def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
 
     Returns the saved turns: those that are still open for their attempts, and not locked by another transaction.
     """
-    changes = [
-        PersonalChange(
+    changes: list[PersonalChange] = [
+        (
             part.user_id,
             _SAVE_PROGRESS,
             [*part.columns(), now, part.user_id, part.user_id, part.turn_id, part.attempt],

@@ -1,10 +1,9 @@
 """Turns a saved text into terms and vectors: `writer` runs in the transaction of the save, `worker` in the workers."""
 
-from memory.index.worker import Filled, claim, embed_pending, fill, has_pending, quarantine_exhausted
+from memory.index.worker import claim, embed_pending, fill, has_pending, quarantine_exhausted
 from memory.index.writer import enqueue, enqueue_missing, forget, index, index_new, refresh
 
 __all__ = [
-    "Filled",
     "claim",
     "embed_pending",
     "enqueue",

@@ -337,11 +337,11 @@ class Switch:
         reported_at = timezone.now()
         while self._rows().waiting().exists():
             index.quarantine_exhausted(now=timezone.now())
-            filled = index.embed_pending(until=timezone.now() + TELL)
+            embedded = index.embed_pending(until=timezone.now() + TELL)
             if timezone.now() - reported_at >= TELL or not self._rows().waiting().exists():
                 self._tell_progress()
                 reported_at = timezone.now()
-            if not filled.embedded:
+            if not embedded:
                 self.sleep(WAIT_SECONDS)
 
     def _tell_progress(self) -> None:

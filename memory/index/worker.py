@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any
@@ -98,26 +97,15 @@ CLAIM_TRIES = 5
 Batch = dict[Embedding, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """The result of one pass over the pending rows."""
-
-    embedded: int = 0
-    failed: int = 0
-
-    def __add__(self, other: "Filled") -> "Filled":
-        return Filled(self.embedded + other.embedded, self.failed + other.failed)
-
-
-def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Fill the vectors that wait, until none does or the time is up.
+def embed_pending(*, until: datetime | None = None) -> int:
+    """Fill the vectors that wait, until none does or the time is up. Returns how many it filled.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
     brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
     embedder = get_embedder()
-    total = Filled()
+    total = 0
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
         batch = _next_batch(embedder)
         made = beside.submit(_embed, batch, embedder)
@@ -173,8 +161,8 @@ class Batches:
 batches = Batches()
 
 
-def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
-    """Make the vectors of claimed rows and store them."""
+def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> int:
+    """Make the vectors of claimed rows and store them. Returns how many it stored."""
     batch = _with_texts(rows, embedder)
     return _settle(batch, _embed(batch, embedder))
 
@@ -207,7 +195,7 @@ def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
         return error
 
 
-def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
+def _settle(batch: Batch, made: Matrix | Exception) -> int:
     rows = list(batch)
     match made:
         case EmbedderRefused():
@@ -219,8 +207,8 @@ def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
             count_failure(rows, made, now=timezone.now())
         case _:
             vectors.store(rows, made, now=timezone.now())
-            return Filled(embedded=len(rows))
-    return Filled(failed=len(rows))
+            return len(rows)
+    return 0
 
 
 def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:

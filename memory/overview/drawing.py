@@ -107,7 +107,8 @@ MapDrawing = tuple[Points, Layout | None]
 def draw_due(*, until: datetime) -> int:
     """Draw the maps that are due, until none is left or the time is up; returns their number."""
     # A map that fails keeps its claim, and so waits while the others are drawn.
-    return for_each("memory.draw_maps, maps", _claimed(until), draw).done
+    done, *_ = for_each("memory.draw_maps, maps", _claimed(until), draw)
+    return done
 
 
 def _claimed(until: datetime) -> Iterator[int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -38,11 +38,8 @@ from memory.search.time_windows import moments_of
 SNIPPET = 220
 
 
-class Source(NamedTuple):
-    """A chat, a document or a record, as the index names it."""
-
-    corpus: str
-    source_id: UUID
+Source = tuple[str, UUID]
+"""A chat, a document or a record, as the index names it: by its corpus and its id."""
 
 
 class PlaceOutput(Shape):
@@ -78,12 +75,12 @@ def texts_of(user: User, ids: Sequence[int]) -> list[MapTextOutput]:
     rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
     keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
     loaded = {text.key: text for text in load(keys.values()) if text.user_id == user.pk}
-    references = references_of(user, {Source(row.corpus, row.source_id): row.said_at for row in rows.values()})
+    references = references_of(user, {(row.corpus, row.source_id): row.said_at for row in rows.values()})
     shown = []
     for text_id in ids:
         text = loaded.get(keys[text_id]) if text_id in keys else None
         row = rows.get(text_id)
-        reference = references.get(Source(row.corpus, row.source_id)) if row else None
+        reference = references.get((row.corpus, row.source_id)) if row else None
         if row is None or text is None or reference is None:
             continue
         corpus, title, place = reference
@@ -114,23 +111,23 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
     `sources`: with the time by which each is listed.
     """
     by_corpus: dict[str, list[UUID]] = defaultdict(list)
-    for source in sources:
-        by_corpus[source.corpus].append(source.source_id)
+    for corpus, source_id in sources:
+        by_corpus[corpus].append(source_id)
     day_of = {source: user.local_time(at).date() for source, at in sources.items()}
     found: dict[Source, tuple[Corpus, str, Reference]] = {}
     chats = Conversation.objects.for_user(user).filter(pk__in=by_corpus[Corpus.CHAT])
     for pk, title in chats.values_list("pk", "title"):
-        source = Source(Corpus.CHAT, pk)
+        source = (Corpus.CHAT, pk)
         named = " ".join(title.split()) or UNTITLED
         place = Reference(kind=Kind.SESSION, day=day_of[source], conversation_id=pk, session=named)
         found[source] = Corpus.CHAT, named, place
     ids = by_corpus[Corpus.MEMORY] + by_corpus[Corpus.DAILY_LOG]
     for document in MemoryDocument.objects.for_user(user).filter(pk__in=ids).defer("content"):
-        source = Source(document.corpus, document.pk)
+        source = (document.corpus, document.pk)
         found[source] = document.corpus, *_of_document(document, source, day_of)
     records = MemoryRecord.objects.for_user(user).filter(pk__in=by_corpus[Corpus.RECORD])
     for pk, beginning in records.values_list("pk", Left("content", SNIPPET)):
-        source = Source(Corpus.RECORD, pk)
+        source = (Corpus.RECORD, pk)
         found[source] = (
             Corpus.RECORD,
             first_line(beginning) or UNTITLED,
@@ -488,10 +485,10 @@ def read_month(*, user: User, first: date, skip: int = 0) -> MonthListOutput:
     since, until = moments_of(first, last_day(first), user.zone)
     parameters = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
     rows = _fetch(_SOURCES, {**parameters, "limit": PAGE + 1, "skip": skip})
-    found = references_of(user, {Source(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
+    found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
     for corpus, source_id, count, at, first_turn in rows[:PAGE]:
-        if (named := found.get(Source(corpus, source_id))) is not None:
+        if (named := found.get((corpus, source_id))) is not None:
             kind, title, reference = named
             if kind == Corpus.CHAT:
                 reference = replace(reference, turn_number=first_turn)

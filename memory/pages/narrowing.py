@@ -12,10 +12,10 @@ from intake.chats.reading import list_groups
 from intake.models import User
 from memory.pages.common import SCOPES, SearchForm
 from memory.search.history import MAX_RESULTS, Counts
-from memory.search.query import Query, Speaker, parse_query, without_operator
+from memory.search.query import Query, parse_query, without_operator
 from memory.search.sources import HistoryScope
 
-SPEAKERS = {Speaker.ME: gettext_noop("said by you"), Speaker.ASSISTANT: gettext_noop("in answers")}
+SPEAKERS = {"me": gettext_noop("said by you"), "assistant": gettext_noop("in answers")}
 
 Tab = tuple[str, str, str, bool]
 """The scope as in the address, or nothing for everything; the name; the count in words; and whether it is chosen."""
@@ -123,7 +123,7 @@ def _in_words(operator: Query) -> str:
             label = gettext("without “%(words)s”") % {"words": words}
         case Query(titles=(title,)):
             label = gettext("in chats named “%(title)s”") % {"title": title}
-        case Query(speaker=Speaker() as speaker):
+        case Query(speaker=str() as speaker):
             label = gettext(SPEAKERS[speaker])
         case Query(before=date() as day):
             label = gettext("before %(day)s") % {"day": date_format(day, "DATE_FORMAT")}

@@ -124,21 +124,16 @@ class Piece:
     headings: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownText:
-    """An excerpt as one text, with its pieces."""
-
-    excerpt: Excerpt
-    pieces: list[Piece]
-
-    @property
-    def own_words(self) -> str:
-        """The words of the text itself, for comparing it with others."""
-        return "\n".join(piece.own.text for piece in self.pieces)
+def own_words(pieces: Iterable[Piece]) -> str:
+    """The words of the text itself, for comparing it with others."""
+    return "\n".join(piece.own.text for piece in pieces)
 
 
-def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> ShownText:
-    """One line or more per segment, at most `length` characters in all; a short one leaves its rest to others."""
+def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> tuple[Excerpt, list[Piece]]:
+    """One text and its pieces: one line or more per segment, at most `length` characters in all.
+
+    A short segment leaves its rest to others.
+    """
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
     cuts = [
@@ -156,7 +151,7 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
         text += ("\n" if text else "") + segment.before + line_text("", piece.headings)
         highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
         text += excerpt.text + segment.after
-    return ShownText(Excerpt(text, highlights), pieces)
+    return Excerpt(text, highlights), pieces
 
 
 def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:

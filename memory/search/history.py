@@ -35,7 +35,7 @@ from memory.search.chat_history import (
 )
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.echoes import restated, telling_sides
-from memory.search.excerpts import Excerpt, Piece, matching, show
+from memory.search.excerpts import Excerpt, Piece, matching, own_words, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
@@ -465,8 +465,8 @@ def _distinct(
     shown: Iterator[tuple[HistoryMatch, str, Stated | None]],
 ) -> Iterator[tuple[HistoryMatch, Stated | None]]:
     better: list[tuple[Kind, Fingerprint]] = []
-    for result, own_words, stated in shown:
-        kind, fingerprint = result.reference.kind, Fingerprint.of(own_words)
+    for result, words, stated in shown:
+        kind, fingerprint = result.reference.kind, Fingerprint.of(words)
         if not any(
             {kind, other_kind} != DIFFERENT_THINGS and fingerprint.share_in(other) > REPEATS
             for other_kind, other in better
@@ -492,10 +492,10 @@ def _shown(
                 stated = (hit.key, hit.at, segments[0].text) if is_message else None
                 segments = telling_sides(hit, segments)
                 # Of a message only the matching sides are shown.
-                shown = show(matching(segments, matcher) if is_message else segments, matcher)
+                excerpt, pieces = show(matching(segments, matcher) if is_message else segments, matcher)
                 far = asked.is_far(hit)
-                match = HistoryMatch(reference, hit.score, hit.relevance, shown.excerpt, shown.pieces, is_far=far)
-                yield match, shown.own_words, stated
+                match = HistoryMatch(reference, hit.score, hit.relevance, excerpt, pieces, is_far=far)
+                yield match, own_words(pieces), stated
 
 
 def _read(

@@ -141,8 +141,8 @@ class Narrowing:
 
     def fits(self, said: str, answered: str = "") -> bool:
         """Whether the sides of a text by the speaker fulfil all operators but those about its place."""
-        said = "" if self.query.speaker is Speaker.ASSISTANT else said
-        answered = "" if self.query.speaker is Speaker.ME else answered
+        said = "" if self.query.speaker == "assistant" else said
+        answered = "" if self.query.speaker == "me" else answered
         if not (said or answered).strip():
             return False
         if self.query.has_code and not (_CODE.search(said) or _CODE.search(answered)):
@@ -180,9 +180,9 @@ def newest_in(scope: Scope, conversations: frozenset[UUID] | None) -> list[Hit]:
 def _is_by(speaker: Speaker | None, hit: Hit) -> bool:
     """Whether the query's terms are on the speaker's side, if the text has any."""
     match speaker:
-        case Speaker.ME:
+        case "me":
             return not hit.lexical or hit.user_lexical > 0
-        case Speaker.ASSISTANT:
+        case "assistant":
             return hit.corpus == Corpus.CHAT and (not hit.lexical or hit.lexical > hit.user_lexical)
     return True
 

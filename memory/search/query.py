@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
+from typing import Literal
 
 from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, preferred_times
 
@@ -38,9 +38,7 @@ _FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
 _AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 
-class Speaker(StrEnum):
-    ME = "me"
-    ASSISTANT = "assistant"
+Speaker = Literal["me", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def _narrowed(parsed: Query, name: str, value: str) -> Query | None:
     day = _day(value)
     match name, value.lower():
         case "from", ("me" | "assistant") as speaker:
-            return replace(parsed, speaker=Speaker(speaker))
+            return replace(parsed, speaker="me" if speaker == "me" else "assistant")
         case "in", _:
             return replace(parsed, titles=(*parsed.titles, value))
         case "has", "code":

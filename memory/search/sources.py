@@ -32,7 +32,7 @@ from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
 from memory.search.literal import FEW, LITERAL, LiteralHits, Narrowing, find_literal, with_literal
-from memory.search.query import Query, Speaker
+from memory.search.query import Query
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
 
 T = TypeVar("T")
@@ -363,7 +363,7 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
 
 
 # Of the user's message and the answer.
-SIDES_OF = {None: slice(2), Speaker.ME: slice(0, 1), Speaker.ASSISTANT: slice(1, 2)}
+SIDES_OF = {None: slice(2), "me": slice(0, 1), "assistant": slice(1, 2)}
 
 
 def _find_messages(asked: HistoryQuestion) -> list[Hit]:
@@ -386,7 +386,7 @@ def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
 
 def _has_files(asked: HistoryQuestion) -> bool:
     """No file is in a chat's title, and none is an answer."""
-    return asked.has_files and not asked.parsed.titles and asked.parsed.speaker is not Speaker.ASSISTANT
+    return asked.has_files and not asked.parsed.titles and asked.parsed.speaker != "assistant"
 
 
 def _find_files(asked: HistoryQuestion) -> list[Hit]:

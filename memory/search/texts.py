@@ -19,7 +19,7 @@ from memory.backends.rerankers import RerankerError, get_reranker
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
 from memory.index.terms import ENGLISH, configuration_of, indexed_form, language_of
 from memory.models.documents import Hit, Key
-from memory.search.excerpts import Highlight, Matcher, Segment, matching, show
+from memory.search.excerpts import Highlight, Matcher, Segment, matching, own_words, show
 from memory.search.fusion import SHARPNESS
 
 # The part of a message that is read; of a longer one, around the literal query, or the found passage.
@@ -185,7 +185,7 @@ def _is_english(query: str) -> bool:
 def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
     """For each text the words that its excerpt shows."""
     matcher = Inflections(query).matcher_for(segment.text for segments in texts for segment in segments)
-    return [show(matching(list(segments), matcher), matcher).own_words for segments in texts]
+    return [own_words(show(matching(list(segments), matcher), matcher)[1]) for segments in texts]
 
 
 def with_clear_first(before: Sequence[Hit], again: Sequence[Hit]) -> list[Hit]:

@@ -11,7 +11,7 @@ from memory import documents, index, records
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
 from memory.search.literal import Narrowing
-from memory.search.query import Query, Speaker, parse_query, without_operator
+from memory.search.query import Query, parse_query, without_operator
 
 
 def read(query):
@@ -30,8 +30,8 @@ NOTHING = {name: getattr(Query(""), name) for name in Query.__slots__}
         ("the roof", {"text": "the roof"}),
         ('who said "never again"', {"text": "who said never again", "quotations": ("never again",)}),
         ('roof -leak -"old  tiles"', {"text": "roof", "excluded": ("leak", "old tiles")}),
-        ("roof from:Me", {"text": "roof", "speaker": Speaker.ME}),
-        ("FROM:assistant", {"speaker": Speaker.ASSISTANT}),
+        ("roof from:Me", {"text": "roof", "speaker": "me"}),
+        ("FROM:assistant", {"speaker": "assistant"}),
         ('in:"Roof repair" in:2026', {"titles": ("Roof repair", "2026")}),
         (
             "before:2026-03-01 after:2026-01-31 roof has:code",

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from memory.search.excerpts import EXCERPT_LENGTH, Matcher, Segment, cut, matching, show
+from memory.search.excerpts import EXCERPT_LENGTH, Matcher, Segment, cut, matching, own_words, show
 
 LOREM = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore " * 40
 
@@ -146,27 +146,27 @@ def test_whatever_the_text_the_excerpt_is_of_it_and_within_its_length(seed):
 def test_only_the_sides_of_a_turn_that_match_are_shown():
     matcher = Matcher.of("sushi")
     parts = [Segment("I love sushi", before="User: "), Segment("Noted.", before="Assistant: ")]
-    shown = show(matching(parts, matcher), matcher)
-    assert shown.excerpt.text == "User: I love sushi"
-    assert marked(shown.excerpt) == ["sushi"]
-    assert shown.own_words == "I love sushi"
+    shown, pieces = show(matching(parts, matcher), matcher)
+    assert shown.text == "User: I love sushi"
+    assert marked(shown) == ["sushi"]
+    assert own_words(pieces) == "I love sushi"
 
 
 def test_both_sides_that_match_share_the_room():
     matcher = Matcher.of("sushi")
     parts = [Segment(f"sushi {LOREM}", before="User: "), Segment(f"{LOREM} sushi", before="Assistant: ")]
-    shown = show(matching(parts, matcher), matcher)
-    assert 450 < len(shown.excerpt.text) <= 500
-    user, assistant = shown.excerpt.text.split("\n")
+    shown, _ = show(matching(parts, matcher), matcher)
+    assert 450 < len(shown.text) <= 500
+    user, assistant = shown.text.split("\n")
     assert user.startswith("User: sushi lorem")
     assert assistant.startswith("Assistant: …") and assistant.endswith("sushi")
-    assert marked(shown.excerpt) == ["sushi", "sushi"]
+    assert marked(shown) == ["sushi", "sushi"]
 
 
 def test_a_short_side_leaves_its_room_to_the_other():
     matcher = Matcher.of("sushi")
-    shown = show([Segment("sushi?", before="User: "), Segment(f"sushi {LOREM}", before="Assistant: ")], matcher)
-    assert 470 < len(shown.excerpt.text) <= 500
+    shown, _ = show([Segment("sushi?", before="User: "), Segment(f"sushi {LOREM}", before="Assistant: ")], matcher)
+    assert 470 < len(shown.text) <= 500
 
 
 def test_when_neither_side_matches_both_are_shown_but_none_that_is_blank():
@@ -177,6 +177,6 @@ def test_when_neither_side_matches_both_are_shown_but_none_that_is_blank():
 
 def test_nothing_is_marked_in_words_of_ours():
     matcher = Matcher.of("user")
-    shown = show([Segment("A user of it", before="User: ", after=" (user)")], matcher)
-    assert shown.excerpt.text == "User: A user of it (user)"
-    assert shown.excerpt.highlights == [(8, 12)]
+    shown, _ = show([Segment("A user of it", before="User: ", after=" (user)")], matcher)
+    assert shown.text == "User: A user of it (user)"
+    assert shown.highlights == [(8, 12)]
