@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import product
 
 # Of every deployment, and what two of them change. A test run's values are its own.
-OF_ALL = ("site", "accounts", "oauth", "limits", "search", "base")
+OF_ALL = ("site", "accounts", "limits", "search", "base")
 MODULES = (*OF_ALL, "local", "production")
 TYPES = {
     "str": "text",
