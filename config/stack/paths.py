@@ -7,7 +7,7 @@ import pwd
 import secrets
 import shutil
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,24 +31,13 @@ LEAST_FREE_BYTES = 48 * 2**20
 DATA_FOLDER, BELONGS_TO = "data-folder", "belongs-to"
 
 
-@dataclass(frozen=True)
-class Account:
-    """The account that the servers run as."""
-
-    uid: int
-    gid: int
-
-
-def choose_account() -> Account | None:
+def choose_account() -> pwd.struct_passwd | None:
     """Return the unprivileged account to drop to under root, None elsewhere: the servers run as the current user."""
     if os.geteuid() != 0:
         return None
     for name in UNPRIVILEGED:
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return Account(entry.pw_uid, entry.pw_gid)
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
     raise StackError("Root may not run the database and there is no account named postgres or nobody: add one of them.")
 
 
@@ -181,15 +170,15 @@ def socket_dir(root: Path) -> Path:
     return SHARED_TEMPORARY_DIR / f"recollect-{os.geteuid()}-{_short_hash(root)}"
 
 
-def make_private(folder: Path, account: Account | None = None) -> None:
+def make_private(folder: Path, account: pwd.struct_passwd | None = None) -> None:
     """Make `folder` for `account` alone (mode 0700); one that exists is checked and never changed."""
-    owner = account.uid if account else os.geteuid()
+    owner = account.pw_uid if account else os.geteuid()
     try:
         _make_parent(folder.parent)
         if not folder.exists():
             folder.mkdir(mode=PRIVATE)
             if account:
-                os.chown(folder, account.uid, account.gid)
+                os.chown(folder, account.pw_uid, account.pw_gid)
         status = folder.lstat()
     except OSError as error:
         raise StackError(f"{folder} cannot be made ({error.strerror}): make {folder.parent} writable.") from error
@@ -197,18 +186,18 @@ def make_private(folder: Path, account: Account | None = None) -> None:
         raise StackError(f"{folder} must be a folder of its owner's alone (mode 0700): move away what is there.")
 
 
-def write_secret(path: Path, text: str, account: Account | None = None) -> None:
+def write_secret(path: Path, text: str, account: pwd.struct_passwd | None = None) -> None:
     """Write a file of mode 0600 for `account`, replaced in one step."""
     partial = path.with_name(f"{path.name}.new")
     partial.unlink(missing_ok=True)
     partial.touch(mode=0o600)
     partial.write_text(text)
     if account:
-        os.chown(partial, account.uid, account.gid)
+        os.chown(partial, account.pw_uid, account.pw_gid)
     partial.replace(path)
 
 
-def programs(account: Account | None) -> Path:
+def programs(account: pwd.struct_passwd | None) -> Path:
     """Return the folder with both server packages, which the servers' account can read and execute.
 
     This is the installation, except under root: the virtual environment may be in a private home, whose permissions

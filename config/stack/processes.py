@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pwd import struct_passwd
 from typing import Protocol
 
 import psutil
 
 from config.stack import REFUSED, StackError
-from config.stack.paths import BASE_DIR, Account, reason
+from config.stack.paths import BASE_DIR, reason
 
 # In the environment of every process that a supervisor starts; the value is the supervisor's folder.
 MARK = "RECOLLECT_SUPERVISED_IN"
@@ -31,7 +32,12 @@ SHOWN_LEVELS = (" ERROR ", " CRITICAL ", "PANIC: ")
 
 
 def start_server(
-    command: Sequence[str | Path], *, folder: Path, log: Path, account: Account | None, standard_input: bytes = b""
+    command: Sequence[str | Path],
+    *,
+    folder: Path,
+    log: Path,
+    account: struct_passwd | None,
+    standard_input: bytes = b"",
 ) -> subprocess.Popen[bytes]:
     """Start a server in its own session, in `folder`, as `account`, without our environment."""
     with log.open("ab") as output:
@@ -44,8 +50,8 @@ def start_server(
             stderr=output,
             start_new_session=True,
             umask=0o077,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
         )
     if process.stdin:

@@ -47,8 +47,8 @@ def run_as_the_servers(command, root, **environment):
         env={"PATH": os.defpath, "TZ": "UTC", **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        user=account.uid if account else None,
-        group=account.gid if account else None,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
         extra_groups=[] if account else None,
     )
 
@@ -70,7 +70,7 @@ class Standby:
         self.superuser_url = urlsplit(primary.superuser_url)._replace(path="/recollect", query=f"host={root}").geturl()
         make_private(root, choose_account())
         shutil.copy2(DEPLOY / "standby.sh", root)
-        shutil.chown(root / "standby.sh", *([choose_account().uid] if choose_account() else [os.geteuid()]))
+        shutil.chown(root / "standby.sh", *([choose_account().pw_uid] if choose_account() else [os.geteuid()]))
         write_secrets(root, database_replication_password=PASSWORD)
         self.process = None
 
