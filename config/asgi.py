@@ -40,7 +40,6 @@ from starlette.routing import Mount, Route  # noqa: E402
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
-from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
@@ -279,7 +278,8 @@ async def _warm_up() -> None:
     begun = time.monotonic()
     await asyncio.to_thread(import_module, "intake.answers.hub")
     await import_module("intake.answers.hub").warm_up()
-    await asyncio.to_thread(document, JSON)
+    urls = await asyncio.to_thread(import_module, "config.urls")
+    await asyncio.to_thread(urls.document, urls.JSON)
     # All permanent objects exist now: exclude them from later garbage collections, which delay every request.
     gc.freeze()
     logger.info("Warmed up after %.1f s", time.monotonic() - begun)

@@ -1,16 +1,108 @@
-"""The root URLs: pages, the API under /api/v1/, the admin."""
+"""The root URLs: pages, the API under /api/v1/ with its OpenAPI document, the admin."""
+
+import hashlib
+import threading
+from functools import lru_cache
+from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import URLPattern, URLResolver, include, path
+from django.utils.cache import get_conditional_response, patch_vary_headers
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.permissions import AllowAny
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
 
 from agent_tools import pages
 from agent_tools.urls import token_urls, tool_urls
-from config.api_document import ApiDocumentView, read_api
 from config.ops.endpoints import about, healthz, index_page, metrics, security_txt
+from core.errors import InvalidInput
+from core.rate_limits import RequestThrottle
 from imports.urls import import_urls
 from intake.web import account
 from intake.web.chat import answering, changed_chats, chat, stop_turn, turn_events
 from memory.urls import memory_urls
+
+# --- Serves the OpenAPI document at /api/v1/schema/, and shows it in a browser at /api/docs/ ---
+# The document changes only with the program. A process builds it once and sends the same bytes to every client; a
+# client that has them already gets 304.
+
+JSON, YAML = "application/vnd.oai.openapi+json", "application/vnd.oai.openapi"
+# By `?format=`.
+FORMATS = {"json": JSON, "yaml": YAML}
+# By `Accept`; the first one that a client accepts.
+OFFERED = {JSON: JSON, "application/json": JSON, YAML: YAML, "application/yaml": YAML}
+# Any cache may keep it, but must check each time whether it is still current.
+CACHE_CONTROL = "public, no-cache"
+
+_building = threading.Lock()
+
+
+def document(media_type: str) -> tuple[bytes, str]:
+    """The document in one of `FORMATS`, and its entity tag. Concurrent first requests wait for one that builds it."""
+    with _building:
+        return _rendered(media_type)
+
+
+@lru_cache(maxsize=len(FORMATS))
+def _rendered(media_type: str) -> tuple[bytes, str]:
+    renderer = OpenApiJsonRenderer() if media_type == JSON else OpenApiYamlRenderer()
+    # drf-spectacular declares no types here.
+    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    body: bytes = renderer.render(schema)
+    return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+class _FailuresInJson(BaseContentNegotiation):
+    """DRF's own view would refuse the media types of OpenAPI, for which it has no renderer."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> tuple[BaseRenderer, str]:
+        return JSONRenderer(), JSONRenderer.media_type
+
+
+class ApiDocumentView(APIView):
+    """The same for all callers: it reads no session and no token, and does not query the database."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+    throttle_classes = [RequestThrottle]
+    content_negotiation_class = _FailuresInJson
+    schema = None
+
+    def get(self, request: Request) -> HttpResponse:
+        media_type = _requested(request)
+        body, etag = document(media_type)
+        response = get_conditional_response(request, etag=etag) or HttpResponse(body, content_type=media_type)
+        response["ETag"] = etag
+        response["Cache-Control"] = CACHE_CONTROL
+        patch_vary_headers(response, ["Accept"])
+        return response
+
+
+def _requested(request: Request) -> str:
+    """The media type. Raises `InvalidInput` for an unknown `?format=`."""
+    name = request.query_params.get("format")
+    if name is None:
+        found = request.get_preferred_type([*OFFERED])
+        return OFFERED.get(found or YAML, YAML)
+    if name not in FORMATS:
+        raise InvalidInput(errors={"format": [f"This is one of {', '.join(FORMATS)}."]})
+    return FORMATS[name]
+
+
+@login_not_required
+@require_safe
+def read_api(request: HttpRequest) -> HttpResponse:
+    """`/api/docs/`: Swagger UI on the document."""
+    return render(request, "agent_tools/api.html")
+
 
 # --- The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document ---
 

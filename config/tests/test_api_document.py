@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
-from config import api_document
+from config import urls
 
 SCHEMA = "/api/v1/schema/"
 
@@ -19,20 +19,20 @@ SCHEMA = "/api/v1/schema/"
 @pytest.mark.parametrize(
     ("query", "accept", "media_type"),
     [
-        ("", "*/*", api_document.JSON),
-        ("", "text/html,application/xhtml+xml,*/*;q=0.8", api_document.JSON),
-        ("", "application/json", api_document.JSON),
-        ("", "application/vnd.oai.openapi", api_document.YAML),
-        ("", "application/yaml", api_document.YAML),
-        ("", "image/png", api_document.YAML),
-        ("?format=json", "application/yaml", api_document.JSON),
-        ("?format=yaml", "application/json", api_document.YAML),
+        ("", "*/*", urls.JSON),
+        ("", "text/html,application/xhtml+xml,*/*;q=0.8", urls.JSON),
+        ("", "application/json", urls.JSON),
+        ("", "application/vnd.oai.openapi", urls.YAML),
+        ("", "application/yaml", urls.YAML),
+        ("", "image/png", urls.YAML),
+        ("?format=json", "application/yaml", urls.JSON),
+        ("?format=yaml", "application/json", urls.YAML),
     ],
 )
 def test_it_comes_as_what_is_asked_for(query, accept, media_type):
     answer = Client().get(f"{SCHEMA}{query}", headers={"accept": accept})
     assert (answer.status_code, answer["Content-Type"]) == (200, media_type)
-    read = json.loads if media_type == api_document.JSON else yaml.safe_load
+    read = json.loads if media_type == urls.JSON else yaml.safe_load
     assert read(answer.content)["openapi"] == "3.1.0"
     assert "Accept" in answer["Vary"]
 
@@ -60,9 +60,9 @@ def test_many_who_ask_at_once_have_it_built_once(monkeypatch):
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(SchemaGenerator, "get_schema", get_schema)
-    api_document._rendered.cache_clear()
+    urls._rendered.cache_clear()
     with ThreadPoolExecutor(8) as pool:
-        bodies = set(pool.map(lambda _: api_document.document(api_document.JSON)[0], range(8)))
+        bodies = set(pool.map(lambda _: urls.document(urls.JSON)[0], range(8)))
     assert (len(built), len(bodies)) == (1, 1)
 
 

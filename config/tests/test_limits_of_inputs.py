@@ -23,7 +23,7 @@ from django.test import Client
 
 from agent_tools.tests.mcp_messages import call
 from agent_tools.tools import mcp_registry
-from config import api_document
+from config import urls
 from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
 from config.tests.endpoints import house
 from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.django_db
 
 # The format itself bounds the length of such a value, and a value of another format is refused.
 BOUNDED_FORMATS = {"date", "date-time", "uuid", "binary"}
-DOCUMENT = json.loads(api_document.document(api_document.JSON)[0])
+DOCUMENT = json.loads(urls.document(urls.JSON)[0])
 METHODS = {"get", "put", "post", "delete", "patch"}
 
 
