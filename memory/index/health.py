@@ -22,7 +22,7 @@ from django.utils import timezone
 from core.citus.routing import about
 from memory import index
 from memory.backends import embedders
-from memory.backends.embedders import Embedder, using
+from memory.backends.embedders import Embedder, EmbedderError, using
 from memory.index import vectors
 from memory.index.sources import SourceKey
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -250,6 +250,8 @@ def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
 # The interval of progress messages, and the wait before texts that cannot be embedded now are retried.
 TELL = timedelta(seconds=10)
 WAIT_SECONDS = 1.0
+# A search by meaning would no longer find these.
+REFUSED = "The next model could not embed {:,} parts. The admin shows them; --despite-refused switches all the same."
 # Rows deleted in one transaction.
 BATCH = 5_000
 
@@ -257,14 +259,6 @@ PLACE_COLUMNS = ("user_id", "corpus", "source_id", "chunk_index")
 IndexedPlace = tuple[int, Corpus, UUID, int]
 # With the time of the row that shows the change.
 Outdated = tuple[IndexedPlace, datetime]
-
-
-class PartsRefused(Exception):
-    """The next model refused some passages, which a search by meaning would no longer find."""
-
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
-        super().__init__(f"The next model could not embed {parts:,} parts.")
 
 
 @dataclass
@@ -277,13 +271,13 @@ class Switch:
     _refreshed: set[Outdated] = field(default_factory=set)
 
     def run(self, *, despite_refused: bool = False) -> None:
-        """Raise PartsRefused, and change nothing, unless every passage has a vector (or `despite_refused`)."""
+        """Raise EmbedderError, and change nothing, unless every passage has a vector (or `despite_refused`)."""
         if embedders.read_active_name() != self.following.name:
             # With missing terms, the next model's indexing would treat the active one's rows as outdated.
             index.enqueue_missing(now=timezone.now())
             self._catch_up()
             if (refused := self._rows().quarantined().count()) and not despite_refused:
-                raise PartsRefused(refused)
+                raise EmbedderError(REFUSED.format(refused))
             self._activate()
             self.tell(f"{self.following.name} is active.")
             self.sleep(2 * embedders.ACTIVE_NAME_SECONDS)

@@ -19,7 +19,7 @@ from memory.backends.embedders import (
     require_active,
     using,
 )
-from memory.index.health import PartsRefused, Switch
+from memory.index.health import Switch
 from memory.index.sources import SourceKey, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.receivers import check_embedding_model
@@ -132,7 +132,7 @@ def test_a_part_that_the_next_model_refuses_leaves_everything_as_it_is(next_conf
 
     with monkeypatch.context() as broken:
         broken.setattr(next_configured, "embed_documents", refuse)
-        with pytest.raises(PartsRefused):
+        with pytest.raises(EmbedderError, match="could not embed 1 parts"):
             switch(next_configured)
     assert get_embedder().name == "fake"
     assert found(alice, "adopted a cat") == ["I adopted a cat"]

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from core.isolation.checks import connected_as_worker
 from memory.backends.embedders import EmbedderError, get_next_embedder
-from memory.index.health import PartsRefused, Switch
+from memory.index.health import Switch
 
 AFTERWARDS = "Now name it in EMBEDDING_… instead of EMBEDDING_NEXT_…, and start everything again."
 NOTHING_ELSE = "Everything is searched by it now. There is nothing else to do."
@@ -38,8 +38,6 @@ class Command(BaseCommand):
                 Switch(following, tell=self._tell).run(despite_refused=despite_refused)
         except EmbedderError as error:
             raise CommandError(f"{error}") from error
-        except PartsRefused as error:
-            raise CommandError(f"{error} The admin shows them; --despite-refused switches all the same.") from error
         self.stdout.write(AFTERWARDS if settings.EMBEDDER_NEXT else NOTHING_ELSE)
 
     def _tell(self, sentence: str) -> None:
