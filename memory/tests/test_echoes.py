@@ -108,7 +108,7 @@ def test_of_an_answered_question_the_answer_is_shown(alice):
     index.embed_pending()
     history = search_history(HistoryRequest(query=QUESTION), user=alice, now=NOW)
     shown = next(result for result in history.results if result.reference.turn_number)
-    assert shown.text == "Assistant: Your worktop is the one of oak."
+    assert shown.excerpt.text == "Assistant: Your worktop is the one of oak."
 
 
 def test_a_question_with_the_query_word_for_word_is_no_exact_match(alice):
