@@ -184,6 +184,23 @@ class Entry:
     texts: Sequence[Text]
 
 
+def _spans(text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+    """First the passages that together cover the text, then its lines."""
+    spans = list(text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens))
+    yield from spans
+    of_text = {(span.start, span.end) for span in spans}
+    yield from (span for span in line_spans(text) if (span.start, span.end) not in of_text)
+
+
+def _passages(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+    """A line's passage comes after its headings."""
+    headings = {(line.start, line.end): line.headings for line in text.lines}
+    for _, start, end, _ in spans:
+        passage = text.said[start:end]
+        above = headings.get((start, end))
+        yield passage if above is None else _fitting(line_text(passage, above), embedder)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reader:
     """How the texts of one corpus are read from their own table."""
@@ -197,11 +214,11 @@ class Reader:
     """Those of `rows` that contain the texts with these keys; fewer if some were deleted."""
     entry: Callable[[Any], Entry]
     """The texts of a row."""
-    cutting_rules: int
+    cutting_rules: int = NOTE_CUTTING_RULES
     """The version of the rules by which its texts are cut into passages."""
-    spans: Callable[[Text, Embedder], Iterator[PassageSpan]]
+    spans: Callable[[Text, Embedder], Iterator[PassageSpan]] = _spans
     """The positions of a text's passages for this model."""
-    passages: Callable[[Text, Iterable[PassageSpan], Embedder], Iterator[str]]
+    passages: Callable[[Text, Iterable[PassageSpan], Embedder], Iterator[str]] = _passages
     """The texts that this model embeds for these passages."""
 
 
@@ -237,8 +254,13 @@ def _documents(corpus: Corpus) -> QuerySet[MemoryDocument, Any]:
     return filled.select_related("user").only(*own, "user__time_zone")
 
 
-def _with_ids(rows: Callable[[], QuerySet[Any, Any]], keys: Iterable[SourceKey]) -> QuerySet[Any, Any]:
-    return rows().filter(pk__in={key.source_id for key in keys})
+def _of_rows(corpus: Corpus, rows: Callable[[], QuerySet[Any, Any]], entry: Callable[[Any], Entry]) -> Reader:
+    """The reader of documents or records, whose texts are named by the row's id."""
+
+    def rows_of(keys: Iterable[SourceKey]) -> QuerySet[Any, Any]:
+        return rows().filter(pk__in={key.source_id for key in keys})
+
+    return Reader(corpus=corpus, columns={"source_id": "pk"}, rows=rows, rows_of=rows_of, entry=entry)
 
 
 def _parts_of_files() -> QuerySet[AttachmentText, Any]:
@@ -250,23 +272,6 @@ def _parts_of_files() -> QuerySet[AttachmentText, Any]:
 def _parts_of(keys: Iterable[SourceKey]) -> QuerySet[AttachmentText, Any]:
     pairs = ((key.source_id, key.chunk_index) for key in keys)
     return _parts_of_files().filter(with_pairs("attachment_id", "number", pairs))
-
-
-def _spans(text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-    """First the passages that together cover the text, then its lines."""
-    spans = list(text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens))
-    yield from spans
-    of_text = {(span.start, span.end) for span in spans}
-    yield from (span for span in line_spans(text) if (span.start, span.end) not in of_text)
-
-
-def _passages(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-    """A line's passage comes after its headings."""
-    headings = {(line.start, line.end): line.headings for line in text.lines}
-    for _, start, end, _ in spans:
-        passage = text.said[start:end]
-        above = headings.get((start, end))
-        yield passage if above is None else _fitting(line_text(passage, above), embedder)
 
 
 def claimed(attachments: QuerySet[Attachment, Any]) -> QuerySet[Attachment, Any]:
@@ -417,7 +422,6 @@ def attachment_entry(part: AttachmentText) -> Entry:
     return Entry(place, [text])
 
 
-_OF_NOTES: "dict[str, Any]" = {"cutting_rules": NOTE_CUTTING_RULES, "spans": _spans, "passages": _passages}
 READERS: Mapping[Corpus, Reader] = {
     reader.corpus: reader
     for reader in (
@@ -431,21 +435,9 @@ READERS: Mapping[Corpus, Reader] = {
             spans=_spans_of_turn,
             passages=_passages_of_turn,
         ),
-        *(
-            Reader(
-                corpus=corpus,
-                columns={"source_id": "pk"},
-                rows=rows,
-                rows_of=partial(_with_ids, rows),
-                entry=entry,
-                **_OF_NOTES,
-            )
-            for corpus, rows, entry in (
-                (Corpus.MEMORY, partial(_documents, Corpus.MEMORY), document_entry),
-                (Corpus.DAILY_LOG, partial(_documents, Corpus.DAILY_LOG), document_entry),
-                (Corpus.RECORD, MemoryRecord.objects.all, record_entry),
-            )
-        ),
+        _of_rows(Corpus.MEMORY, partial(_documents, Corpus.MEMORY), document_entry),
+        _of_rows(Corpus.DAILY_LOG, partial(_documents, Corpus.DAILY_LOG), document_entry),
+        _of_rows(Corpus.RECORD, MemoryRecord.objects.all, record_entry),
         # Each part of a file is a text by itself: there may be thousands in one file.
         Reader(
             corpus=Corpus.ATTACHMENT,
@@ -453,7 +445,6 @@ READERS: Mapping[Corpus, Reader] = {
             rows=_parts_of_files,
             rows_of=_parts_of,
             entry=attachment_entry,
-            **_OF_NOTES,
         ),
     )
 }
