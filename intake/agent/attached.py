@@ -13,7 +13,7 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
 from core.text import cut
 from intake.agent.models import tokens_of
-from intake.attachments import pictures
+from intake.attachments import services
 from intake.attachments.services import PICTURES, attachments_of, bytes_of, get
 from intake.models import Attachment, AttachmentText, Turn
 
@@ -85,7 +85,7 @@ def bytes_of_picture(caller: Caller, attachment_id: str) -> bytes | None:
 def scaled(data: bytes) -> BinaryContent | None:
     """A picture in the size that models read; None if it cannot be decoded. It takes up to a second."""
     try:
-        smaller, media_type = pictures.scaled(data, pictures.MODEL_PIXELS)
+        smaller, media_type = services.scaled(data, services.MODEL_PIXELS)
     except InvalidInput:
         return None
     return BinaryContent(data=smaller, media_type=media_type)
