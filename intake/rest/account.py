@@ -1,7 +1,4 @@
-"""The API of the account: models, export, deletion; and the base of every view that acts as its caller.
-
-`/api/v1/account/`: export and deletion of the account.
-"""
+"""The API of the account: models, export, deletion; and the base of every view that acts as its caller."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
@@ -18,11 +15,12 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.rate_limits import CountedStream, StreamLease
+from core.rate_limits import DEFAULT_LIMIT, CountedStream, StreamLease
 from core.text import in_language, page_language
 from core.validation import Output, validate
 from intake.accounts import activity
@@ -169,8 +167,10 @@ FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
 }
 
 
-class AccountExportView(APIView):
-    throttle_scope = "export"
+class AccountViewSet(ViewSet):
+    @property
+    def throttle_scope(self) -> str:
+        return "export" if self.action == "export" else DEFAULT_LIMIT
 
     @extend_schema(
         operation_id="export_account",
@@ -185,7 +185,7 @@ class AccountExportView(APIView):
             **problems(400, 401, 429, 503),
         },
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
+    def export(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person, sent while it is read. Any of the files can be imported again."""
         refuse_without_recent_proof(request)
         now = timezone.now()
@@ -196,14 +196,12 @@ class AccountExportView(APIView):
             request=request, user=user, pieces=pieces(user=user, now=now), name=name, content_type=content_type
         )
 
-
-class AccountView(APIView):
     @extend_schema(
         operation_id="delete_account",
         request=PasswordConfirmation,
         responses={200: AccountDeleted, **problems(400, 401, 413, 415, 429, 503)},
     )
-    def delete(self, request: Request) -> Response:
+    def destroy(self, request: Request) -> Response:
         """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
         user = person_of(request)
         confirmation = validate(PasswordConfirmation, request.data)
