@@ -10,9 +10,9 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.accounts import activity
+from intake.chats.arranging import label_changed
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted
-from intake.chats.projects import label_changed
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
