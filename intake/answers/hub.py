@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from core.isolation.acting import Caller, acting_as
 from intake import ports
 from intake.agent import loop, models
-from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.context import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import (
     NOWHERE,
     AnswerLog,

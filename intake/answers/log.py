@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from core import resilience
 from core.errors import NotFound
 from core.text import kept, restored
-from intake.agent.prompt import WRITTEN, AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.chats.running import ANY_ATTEMPT, KEPT_SECONDS, TIMEOUT_SECONDS, lease_key, stop_key, stream_key
 from intake.models import Turn
 

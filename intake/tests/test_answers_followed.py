@@ -10,7 +10,7 @@ from django.apps import apps
 from django.conf import settings as project
 from django.utils.module_loading import import_string
 
-from intake.agent.prompt import TextWritten
+from intake.agent.context import TextWritten
 from intake.answers.log import AnswerLog, Ending, EventPublisher, entry_of
 from intake.chats.running import forget, stream_key
 from intake.models import Turn

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from core.text import Sentence, in_language
-from intake.agent.prompt import TextWritten, ToolCalled, ToolReturned
+from intake.agent.context import TextWritten, ToolCalled, ToolReturned
 from intake.answers.hub import take
 from intake.answers.log import COMPACTED_FROM, AnswerLog, Ending, EventId, entry_of, fields_of
 from intake.answers.reader import read
