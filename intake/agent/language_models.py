@@ -1,9 +1,7 @@
-"""The language models to choose from, their windows, and the choices of a chat.
+"""The language models to choose from, configured or listed by their servers, their windows, and the choices of a chat.
 
-Lists the language models to choose from: configured ones, and those that their servers list. How many tokens each reads
-is a setting, or what its server says (`intake/agent/model_servers.py`), or known of its family, or assumed.
-
-This module loads no vendor's package, so a page can offer the models quickly.
+How many tokens each reads is a setting, or what its server says (`intake/agent/model_servers.py`), or known of its
+family, or assumed. This module loads no vendor's package, so a page can offer the models quickly.
 """
 
 import logging
