@@ -58,7 +58,7 @@ def _as(caller: Caller, handler: Handler) -> Handler:
     return acting
 
 
-# --- `/api/v1/models/`: the language models that the caller may choose from ---
+# --- `/api/v1/models/`: the language models that the caller may choose from, in JSON ---
 
 
 class ModelOutput(Output):
@@ -85,17 +85,6 @@ class ModelOutput(Output):
 class ModelListOutput(Output):
     models: Annotated[list[ModelOutput], Field(description="Empty in recall mode, which has no language model.")]
     default: Annotated[str | None, Field(description="What answers the caller's chats where none is chosen.")] = None
-
-
-class ModelListView(ActsAsCaller):
-    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
-    def get(self, request: Request) -> Response:
-        """The language models: those that the settings name, and those that their servers list."""
-        caller = caller_of(request)
-        default = default_for(caller)
-        language = page_language(request.headers)
-        models = [ModelOutput.of(each, language=language) for each in offered(caller)]
-        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
 
 # --- Streams files while they are created, in pieces, without holding a database connection in between ---
@@ -157,7 +146,7 @@ def _step(user: User, pieces: Iterator[bytes]) -> bytes:
         connections.close_all()
 
 
-# --- `/api/v1/account/` ---
+# --- `/api/v1/account/` and `/api/v1/models/` ---
 
 # By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
@@ -171,6 +160,15 @@ class AccountViewSet(ViewSet):
     @property
     def throttle_scope(self) -> str:
         return "export" if self.action == "export" else DEFAULT_LIMIT
+
+    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
+    def models(self, request: Request) -> Response:
+        """The language models: those that the settings name, and those that their servers list."""
+        caller, language = caller_of(request), page_language(request.headers)
+        with acting_as(caller):
+            default = default_for(caller)
+            models = [ModelOutput.of(each, language=language) for each in offered(caller)]
+        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
     @extend_schema(
         operation_id="export_account",

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.rest.account import AccountViewSet, ModelListView
+from intake.rest.account import AccountViewSet
 from intake.rest.attachments import AttachmentsViewSet
 from intake.rest.conversations import (
     ConversationExportView,
@@ -54,7 +54,7 @@ urlpatterns = [
     path("projects/", ProjectViewSet.as_view({"get": "look", "post": "create"})),
     path("projects/move/", ProjectViewSet.as_view({"post": "move"}), name="move_conversations"),
     path("projects/<str:project_id>/", ProjectViewSet.as_view({"patch": "partial_update", "delete": "destroy"})),
-    path("models/", ModelListView.as_view()),
+    path("models/", AccountViewSet.as_view({"get": "models"})),
     path("account/export/", AccountViewSet.as_view({"get": "export"}), name="download_account"),
     path("account/", AccountViewSet.as_view({"delete": "destroy"})),
 ]

@@ -256,14 +256,16 @@ def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
     """
     is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
     summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
-    where = {"turn_number": turn.turn_number, "call_id": call["id"]}
+    undo_path = None
+    if is_kept:
+        undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
     return {
         "what": in_words(call),
         "brief": in_brief(summary or "", is_error=is_error),
         "called": as_called(call),
         "summary": summary,
         "stored": call.get("stored"),
-        "undo_path": tree.undo_path(turn.conversation_id, **where) if is_kept else None,
+        "undo_path": undo_path,
         "is_error": is_error,
         "is_undone": bool(call.get("undone_at")),
     }
