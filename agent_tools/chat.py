@@ -20,7 +20,7 @@ from core.isolation.acting import Caller, acting_as
 from core.responses import as_recollect_error
 from core.text import ELLIPSIS, cut
 from core.validation import Output
-from intake.agent.prompt import ChatDeps
+from intake.agent.context import ChatDeps
 from intake.models import User
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from agent_tools.oauth.connections import end_all_connections, note_tokens
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
 from intake.chats import idempotency
-from intake.chats.projects import label_changed
+from intake.chats.arranging import label_changed
 from intake.models import Activity, User
 from memory.models import MemoryRecord
 

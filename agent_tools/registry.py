@@ -1,6 +1,5 @@
-"""The registry of tools, each described once; and database work that stops with its caller.
-
-One registry of tools: each is described once, and REST, the chat and MCP publish the same schema.
+"""The registry of tools: each is described once, and REST, the chat and MCP publish the same schema; and database work
+that stops with its caller.
 
 Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
 one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI
@@ -30,7 +29,7 @@ from core.isolation.acting import Caller, acting_as, binding_of, project_for, re
 from core.logs import TOOL_CALLS
 from core.text import project_label
 from core.validation import Output, validate
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.models import User
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)

@@ -149,7 +149,7 @@ urlpatterns = [
     path("", include("intake.accounts.routes")),
     # The names by which django-allauth looks for this product's own pages.
     path("login/", account.LoginView.as_view(), name="account_login"),
-    path("logout/", account.LogoutView.as_view(), name="account_logout"),
+    path("logout/", account.log_out, name="account_logout"),
     path("register/", account.RegisterView.as_view(), name="account_signup"),
     path("settings/account/password/", account.password, name="account_change_password"),
     path("settings/account/password/", account.password, name="account_set_password"),

@@ -22,8 +22,8 @@ from evals import metrics
 from evals.datasets.loading import LoadedLife, Report
 from evals.datasets.reading import Gold, Life, LifeQuery
 from evals.tables import columns, lines
+from intake.agent.context import ChatDeps, TextWritten
 from intake.agent.loop import answer
-from intake.agent.prompt import ChatDeps, TextWritten
 from intake.agent.recall import NOTHING_ABOUT_IT
 from intake.models import User
 

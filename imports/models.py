@@ -24,12 +24,6 @@ def _owner() -> "models.ForeignKey[Any, Any]":
     return models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
 
 
-class ImportQuerySet(OwnedQuerySet["Import"]):
-    def open(self) -> "ImportQuerySet":
-        """Those that have an upload."""
-        return self.filter(state__in=Import.State.with_upload())
-
-
 class Import(models.Model):
     """The import of one export, from its upload until it is undone."""
 
@@ -84,7 +78,7 @@ class Import(models.Model):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
-    objects = ImportQuerySet.as_manager()
+    objects = OwnedQuerySet["Import"].as_manager()
 
     class Meta:
         db_table = "imports"
@@ -147,13 +141,18 @@ class ImportJob(models.Model):
         return str(self.import_id)
 
 
-class EntryKind(models.TextChoices):
-    """The kinds of items in an export, for the user's selection."""
+class ItemKind(models.TextChoices):
+    """The kinds of imported items."""
 
     CONVERSATION = "conversation"
+    TURN = "turn"
     DOCUMENT = "document"
     RECORD = "record"
     PROJECT = "project"
+
+
+# Those that a user selects: a turn comes in with its conversation.
+ENTRY_KINDS = tuple(kind.value for kind in ItemKind if kind is not ItemKind.TURN)
 
 
 class ImportEntry(models.Model):
@@ -171,7 +170,7 @@ class ImportEntry(models.Model):
     batch = models.ForeignKey(
         Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
     )
-    kind = models.CharField(max_length=16, choices=EntryKind)
+    kind = models.CharField(max_length=16, choices=[(kind, ItemKind(kind).label) for kind in ENTRY_KINDS])
     external_id = models.TextField()
     title = models.CharField(max_length=MAX_TITLE, blank=True, default="")
     first_at = models.DateTimeField(null=True)
@@ -209,20 +208,13 @@ class ImportedItem(models.Model):
     (`imports/storing/contents.py`): one column, however long those ids are.
     """
 
-    class Kind(models.TextChoices):
-        CONVERSATION = "conversation"
-        TURN = "turn"
-        DOCUMENT = "document"
-        RECORD = "record"
-        PROJECT = "project"
-
     id = models.BigAutoField(primary_key=True)
     user = _owner()
     # NULL once the import has been removed from the list. A migration creates the foreign key.
     batch = models.ForeignKey(
         Import, null=True, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
     )
-    kind = models.CharField(max_length=16, choices=Kind)
+    kind = models.CharField(max_length=16, choices=ItemKind)
     key = models.BinaryField(max_length=16)
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the text as it came in.")
     conversation_id = models.UUIDField(null=True)

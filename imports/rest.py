@@ -33,7 +33,7 @@ from core.responses import KEEP_ALIVE, as_recollect_error
 from core.text import page_language
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
-from imports.models import BEGUN_BY_LENGTH, EntryKind, Import, ImportEntry
+from imports.models import BEGUN_BY_LENGTH, ENTRY_KINDS, Import, ImportEntry
 from imports.services import LONGEST_TITLE, MAX_CHUNK, EntryQuestion
 from imports.shapes import (
     EntryOutput,
@@ -188,7 +188,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
             IMPORT_ID,
             OpenApiParameter("q", TITLE_SCHEMA, description="Only titles that contain this."),
             OpenApiParameter("status", str, enum=[*ImportEntry.Status.values, "stored"]),
-            OpenApiParameter("kind", str, enum=EntryKind.values),
+            OpenApiParameter("kind", str, enum=list(ENTRY_KINDS)),
             OpenApiParameter("since", OpenApiTypes.DATETIME, description="Only what did not end before."),
             OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="`more` of the page before."),
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500, "default": 100}),

@@ -28,7 +28,7 @@ from core.isolation.acting import acting_as
 from core.text import gettext_noop as _
 from core.text import pg_text
 from core.validation import Input, ListPage, PlainText, Position, WrittenTime, page_of
-from imports.models import MAX_FILENAME, EntryKind, Import, ImportedItem, ImportEntry
+from imports.models import ENTRY_KINDS, MAX_FILENAME, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
 from imports.storing import queue
 from imports.storing.contents import make_permanent
@@ -52,7 +52,7 @@ class EntryQuestion(Input):
 
     q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
     status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
-    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
+    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(ENTRY_KINDS)})?$")] = ""
     since: WrittenTime | None = None
     after: Annotated[int | None, Field(ge=0, le=2**31)] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
@@ -69,7 +69,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
     with transaction.atomic():
         # A user's imports are created one after the other, so that two cannot both find room.
         User.objects.select_for_update().get(pk=user.pk)
-        held = Import.objects.for_user(user).open()
+        held = Import.objects.for_user(user).filter(state__in=Import.State.with_upload())
         if held.count() >= settings.IMPORTS_OPEN_PER_PERSON:
             raise TooManyImports
         used = held.aggregate(used=Sum("bytes"))["used"] or 0

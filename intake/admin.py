@@ -7,7 +7,6 @@ from allauth.account.models import EmailAddress
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
-from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -18,18 +17,6 @@ from intake.models import Invitation, User
 from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
 
 
-class PersonCreationForm(AdminUserCreationForm):  # type: ignore[type-arg]  # generic in its stubs only
-    class Meta:
-        model = User
-        fields = ("email",)
-
-
-class PersonChangeForm(UserChangeForm):  # type: ignore[type-arg]  # generic for the type checker only
-    class Meta:
-        model = User
-        fields: tuple[str, ...] = ("email", "time_zone", "is_active")
-
-
 @admin.register(User)
 class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
     """Setting a user's password or address, or granting rights, gives full control of an account.
@@ -38,8 +25,6 @@ class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
     are read-only. Deleting is not offered: it would list, and delete, everything the user ever wrote.
     """
 
-    form = PersonChangeForm
-    add_form = PersonCreationForm
     list_display = ("email", "is_active", "is_staff", "is_superuser", "is_visitor", "joined_at", "last_login")
     list_filter = ("is_visitor", "is_active", "is_staff", "is_superuser")
     list_per_page = 100
@@ -93,10 +78,6 @@ class InvitationForm(forms.ModelForm):  # type: ignore[type-arg]
     days = forms.IntegerField(
         min_value=1, max_value=LONGEST_DAYS, initial=DEFAULT_DAYS, help_text="How long the link is good for."
     )
-
-    class Meta:
-        model = Invitation
-        fields = ("note", "uses")
 
 
 @admin.register(Invitation)

@@ -47,5 +47,5 @@ urlpatterns = [
     path("staff/models/<str:key>/", staff.edit_model, name="staff_model"),
     path("register/", account.RegisterView.as_view(), name="register"),
     path("login/", account.LoginView.as_view(), name="login"),
-    path("logout/", account.LogoutView.as_view(), name="logout"),
+    path("logout/", account.log_out, name="logout"),
 ]

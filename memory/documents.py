@@ -28,7 +28,7 @@ from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
-from intake.chats.projects import NO_NAME, label_of
+from intake.chats.arranging import NO_NAME, label_of
 from intake.models import Activity, User
 from memory import index
 from memory.index.sources import document_entry, document_place

@@ -323,7 +323,7 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
 
 
 def _prompt(claim: Claim, records: Mapping[str, tuple[UUID, str]], *, user: User, now: datetime) -> str:
-    from intake.agent.prompt import UntrustedData
+    from intake.agent.context import UntrustedData
 
     untrusted = UntrustedData()
     chat = untrusted.around("\n\n".join(map(_as_text, claim.spoken)))

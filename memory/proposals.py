@@ -24,7 +24,7 @@ from core.resilience import is_in_transaction
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.chats import quotas
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.models import Turn, User
 from memory import records
 from memory.backends.embedders import UNCALIBRATED, Embedder, EmbedderError, Vector, get_embedder

@@ -15,9 +15,9 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.accounts import activity
+from intake.chats.arranging import label_changed
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted
-from intake.chats.projects import label_changed
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
 from memory.backends.embedders import EmbedderError, configured_embedders, require_active

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect_cli.client import Failure, Server, read, state_folder, write, write_file
-from recollect_cli.connecting import read_config
+from recollect_cli.connecting import project_of, read_config
 
 # --- Privacy: folders that are left alone, passages marked as private, and keys ---
 
@@ -132,59 +132,6 @@ def _is_ignored(folder: str) -> bool:
         if not patterns or any(fnmatch(name, pattern) for name in above for pattern in patterns):
             return True
     return False
-
-
-# --- The project of a folder: its repository at its host, or else the folder's name ---
-
-_REMOTE = re.compile(r"(?:[a-z+]{2,10}://)?(?:[^@/\s]{1,100}@)?[^/:\s]{1,200}(?::\d{1,5})?[:/](?P<path>[^\s]{1,300})")
-
-
-def project_of(folder: str) -> tuple[str, str]:
-    """The project and the branch; each is empty where there is none."""
-    here = Path(os.path.realpath(folder))
-    for root in (here, *here.parents):
-        git = root / ".git"
-        if git.exists():
-            with suppress(OSError):
-                return _repository(git) or root.name, _branch(git)
-            return root.name, ""
-    return ("" if here == Path.home() else here.name), ""
-
-
-def _repository(git: Path) -> str:
-    lines = iter((_shared(git) / "config").read_text(encoding="utf-8", errors="replace").splitlines())
-    is_origin = False
-    for line in lines:
-        if line.lstrip().startswith("["):
-            is_origin = line.strip() == '[remote "origin"]'
-        elif is_origin and line.partition("=")[0].strip() == "url":
-            return repository_name(line.partition("=")[2].strip())
-    return ""
-
-
-def repository_name(address: str) -> str:
-    """`me/app` of the address of a remote, as the server labels projects; empty for a path on this machine."""
-    found = None if address.startswith(("/", ".", "~", "file:")) else _REMOTE.fullmatch(address)
-    return found["path"].strip("/").removesuffix(".git") if found else ""
-
-
-def _folder_of(git: Path) -> Path:
-    """A work tree of its own has a file that names its folder."""
-    if git.is_dir():
-        return git
-    named = git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
-    return (git.parent / named).resolve()
-
-
-def _shared(git: Path) -> Path:
-    folder = _folder_of(git)
-    common = folder / "commondir"
-    return (folder / common.read_text(encoding="utf-8").strip()).resolve() if common.is_file() else folder
-
-
-def _branch(git: Path) -> str:
-    head = (_folder_of(git) / "HEAD").read_text(encoding="utf-8").strip()
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
 
 
 # --- The turns of a transcript ---

@@ -173,7 +173,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _context(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli.capturing import project_of
+    from recollect_cli.connecting import project_of
 
     about = {
         "for": "session" if options.query is None else "prompt",

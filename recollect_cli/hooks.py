@@ -23,7 +23,7 @@ from typing import Any
 from recollect_cli import capturing
 from recollect_cli.capturing import CONTEXT_TAG, redacted
 from recollect_cli.client import Failure, Server, read, write
-from recollect_cli.connecting import LACKS_SCOPE, read_config, server_of
+from recollect_cli.connecting import LACKS_SCOPE, project_of, read_config, server_of
 
 SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
 # Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
@@ -125,7 +125,7 @@ def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
     about = {
         "for": kind,
         "query": query if kind == PROMPT else None,
-        "project": capturing.project_of(folder)[0],
+        "project": project_of(folder)[0],
         "session": _session(payload),
         "maxTokens": MOST_TOKENS[kind] - TAG_TOKENS,
     }
@@ -141,7 +141,7 @@ def _session(payload: Payload) -> str:
 
 
 def _send(server: Server, product: str, kind: str, folder: str, payload: Payload) -> None:
-    project, branch = capturing.project_of(folder)
+    project, branch = project_of(folder)
     named = {"product": product, "session": _session(payload), "project": project, "branch": branch, "cwd": folder}
     about = {name: value for name, value in named.items() if value}
     path = payload.get("transcript_path")

@@ -1,6 +1,5 @@
-"""The endpoint `/mcp`, and the cancelling of a call by another request.
-
-The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK.
+"""The endpoint `/mcp`: authenticates, limits and supervises each request, passes it to the SDK, and cancels a call by
+another request.
 
 1. The site: Host and Origin (`agent_tools.oauth.addresses`).
 2. The caller: a bearer token, or 401.

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from agent_tools.chat import FOR_THE_CHAT
-from intake.agent.prompt import UntrustedData
+from intake.agent.context import UntrustedData
 from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn

@@ -11,7 +11,7 @@ from agent_tools.models import AccessToken
 from agent_tools.tests import callers
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
-from intake.chats import changes, projects
+from intake.chats import arranging, changes
 from intake.models import Conversation, Project, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, index, records
@@ -52,9 +52,9 @@ def test_the_list_has_projects_and_labels_in_use_with_their_counts(alice):
     a_chat(alice)
     with acting_as(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
-        projects.save_project(user=alice, name="House", colour="red")
-        projects.save_project(user=alice, name="Empty")
-        found = projects.list_projects(user=alice)
+        arranging.save_project(user=alice, name="House", colour="red")
+        arranging.save_project(user=alice, name="Empty")
+        found = arranging.list_projects(user=alice)
     assert [(each.name, each.has_row, each.chats, each.kept) for each in found] == [
         ("Empty", True, 0, 0),
         ("House", True, 0, 1),
@@ -68,37 +68,37 @@ def test_another_name_takes_along_chats_records_documents_and_tokens(alice):
     with acting_as(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        renamed = projects.rename_project(user=alice, name="House", new_name="Home")
+        renamed = arranging.rename_project(user=alice, name="House", new_name="Home")
     assert labels(alice) == {"Home"}
     assert MemoryRecord.objects.get().project_id == MemoryDocument.objects.get().project == "Home"
     assert AccessToken.objects.get().project == "Home"
     assert renamed.labels == ["House"]
     with acting_as(alice):
-        assert projects.label_of(user=alice, label="House") == "Home"
+        assert arranging.label_of(user=alice, label="House") == "Home"
 
 
 def test_a_name_that_is_taken_or_begins_with_a_hyphen_is_refused(alice):
     a_chat(alice, "me/app")
     with acting_as(alice):
-        projects.save_project(user=alice, name="House", labels=["me/house"])
+        arranging.save_project(user=alice, name="House", labels=["me/house"])
         for name in ("me/app", "-House", " ", "x" * 201):
             with pytest.raises(InvalidInput):
-                projects.rename_project(user=alice, name="House", new_name=name)
+                arranging.rename_project(user=alice, name="House", new_name=name)
         with pytest.raises(InvalidInput):
-            projects.save_project(user=alice, name="me/house")
+            arranging.save_project(user=alice, name="me/house")
         with pytest.raises(InvalidInput):
-            projects.save_project(user=alice, name="Other", labels=["House"])
+            arranging.save_project(user=alice, name="Other", labels=["House"])
         with pytest.raises(NotFound):
-            projects.rename_project(user=alice, name="Nothing", new_name="Something")
+            arranging.rename_project(user=alice, name="Nothing", new_name="Something")
     assert list(Project.objects.values_list("name", flat=True)) == ["House"]
 
 
 def test_what_has_a_label_moves_to_the_project_that_it_belongs_to(alice):
     a_chat(alice, "app")
     with acting_as(alice):
-        projects.save_project(user=alice, name="Work", labels=["/home/me/app", "app"])
-        assert projects.label_of(user=alice, label="app") == "Work"
-        assert projects.label_of(user=alice, label="other") == "other"
+        arranging.save_project(user=alice, name="Work", labels=["/home/me/app", "app"])
+        assert arranging.label_of(user=alice, label="app") == "Work"
+        assert arranging.label_of(user=alice, label="other") == "other"
     assert labels(alice) == {"Work"}
 
 
@@ -109,8 +109,8 @@ def test_a_project_is_deleted_with_all_that_is_in_it(alice):
         for project in ("House", ""):
             records.create(user=alice, content=f"We use oak {project}", project_id=project, now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        projects.save_project(user=alice, name="House")
-        projects.delete_project(user=alice, name="House", with_contents=True)
+        arranging.save_project(user=alice, name="House")
+        arranging.delete_project(user=alice, name="House", with_contents=True)
     assert list(Turn.objects.values_list("conversation", flat=True)) == [kept.pk]
     assert MemoryRecord.objects.get().project_id == ""
     assert not MemoryDocument.objects.exists()
@@ -123,7 +123,7 @@ def test_a_project_is_deleted_and_its_texts_stay_without_a_label(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
         documents.append(user=alice, day=None, text="Mine", now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        projects.delete_project(user=alice, name="House", with_contents=False)
+        arranging.delete_project(user=alice, name="House", with_contents=False)
     assert labels(alice) == {""}
     assert MemoryRecord.objects.get().project_id == ""
     assert MemoryDocument.objects.get().content == "Mine\nOak"
@@ -137,10 +137,10 @@ def test_chats_are_moved_together_or_not_at_all_and_other_pages_hear_of_it(
     first, second = a_chat(alice), a_chat(alice, "Old")
     caller = caller_for(alice)
     with acting_as(alice), pytest.raises(NotFound):
-        projects.move(caller=caller, conversation_ids=[first.pk, uuid4()], project="House")
+        arranging.move(caller=caller, conversation_ids=[first.pk, uuid4()], project="House")
     assert labels(alice) == {"", "Old"}
     with django_capture_on_commit_callbacks(execute=True), acting_as(alice):
-        projects.move(caller=caller, conversation_ids=[first.pk, second.pk], project="House")
+        arranging.move(caller=caller, conversation_ids=[first.pk, second.pk], project="House")
     assert labels(alice) == {"House"}
     assert set(heard) == {first.pk, second.pk}
 
@@ -189,7 +189,7 @@ def closed(alice):
         record = records.create(user=alice, content=f"We use {SECRET}", project_id="House", now=NOW)
         documents.append(user=alice, day=None, project="House", text=f"Oak and {SECRET}", now=NOW)
         documents.append(user=alice, day=NOW.date(), project="House", text=f"- [ ] Order {SECRET}", now=NOW)
-        projects.save_project(user=alice, name="House", is_closed=True)
+        arranging.save_project(user=alice, name="House", is_closed=True)
     index.embed_pending()
     return {"inside": str(inside.pk), "outside": str(outside.pk), "record": str(record.id)}
 

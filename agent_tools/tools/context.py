@@ -32,7 +32,7 @@ from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.chats.tree import conversation_path
 from intake.models import ChatPreferences, Conversation, Turn, User
 from memory import records

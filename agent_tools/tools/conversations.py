@@ -18,7 +18,7 @@ from core.text import Sentence, project_label
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
 from intake.attachments.services import attachments_of
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path

@@ -1,7 +1,4 @@
-"""The tool `search_history`, its input and its ranking's text.
-
-The tool `search_history`: a user's messages and notes, from every source, in one ranking.
-"""
+"""The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
 
 import json
 from collections.abc import Iterator, Sequence

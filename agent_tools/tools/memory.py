@@ -32,7 +32,7 @@ from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.models import User
 from memory import documents, proposals, records
 from memory.backends.embedders import EmbedderError

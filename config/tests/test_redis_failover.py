@@ -12,7 +12,7 @@ from config.stack.paths import choose_account, programs
 from core import rate_limits, resilience
 from core.errors import RateLimited
 from core.resilience import broker_settings, sentinels_of
-from intake.answers.sharing import entry_of
+from intake.answers.log import entry_of
 from intake.chats.running import stream_key
 from intake.models import Turn
 from intake.tests.factories import a_turn
@@ -160,7 +160,7 @@ def test_an_answer_its_stream_a_vector_and_a_limit_go_on_when_the_primary_dies(
 
 
 def written(primary, turn):
-    return [entry_of(id_, fields).event for id_, fields in primary.xrange(stream_key(turn.pk))]
+    return [entry_of(id_, fields)[1] for id_, fields in primary.xrange(stream_key(turn.pk))]
 
 
 def test_an_address_of_sentinels_is_read_whole_or_refused_with_its_form():

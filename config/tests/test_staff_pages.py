@@ -18,7 +18,8 @@ from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
 from core.isolation.acting import acting_as
 from intake.agent import language_models
-from intake.agent.prompt import ChatDeps, deps_for, introduction
+from intake.agent.context import ChatDeps, deps_for
+from intake.agent.prompt import introduction
 from intake.chats import quotas
 from intake.models import Activity, ActivityEntry, Conversation, Invitation, Session, User, users
 from intake.tests.factories import a_person, a_turn, caller_for

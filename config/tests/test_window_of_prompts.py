@@ -11,9 +11,10 @@ import pytest
 
 from core.isolation.acting import Caller
 from intake.agent import prompt
+from intake.agent.context import ChatDeps, UntrustedData
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import cut_middle, tokens_of
-from intake.agent.prompt import ChatDeps, ExceedsWindow, UntrustedData
+from intake.agent.prompt import ExceedsWindow
 from intake.models import Conversation, Turn
 from intake.ports import chat_tools
 from intake.tests.factories import NOW

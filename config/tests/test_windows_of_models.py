@@ -7,8 +7,8 @@ import pytest
 
 from core.isolation.acting import acting_as
 from intake.agent import language_models, prompt
+from intake.agent.context import ChatDeps
 from intake.agent.language_models import LanguageModel, learn_window, note_on_window, window_of
-from intake.agent.prompt import ChatDeps
 from intake.chats import versions
 from intake.models import Turn
 from intake.tests.factories import NOW, a_turn, caller_for

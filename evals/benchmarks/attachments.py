@@ -13,8 +13,7 @@ from evals.options import Number
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import turns as synthetic_turns
 from intake.attachments.reading import Unreadable
-from intake.attachments.reading.child import MEMORY_BYTES
-from intake.attachments.reading.process import read_safely
+from intake.attachments.reading.process import MEMORY_BYTES, read_safely
 from intake.attachments.services import bytes_of
 from intake.models import User
 from memory.index import attachments as reading

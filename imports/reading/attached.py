@@ -18,8 +18,7 @@ from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Notice
-from imports.reading.json_streams import json_lines
-from imports.reading.values import line_of, name_of_block, object_of, objects_of, parse_time, text_of
+from imports.reading.json_streams import json_lines, line_of, name_of_block, object_of, objects_of, parse_time, text_of
 
 # A pasted text of more characters is a file, as the chat's page makes one of it. A shorter one stays in its message.
 LONG = 4_000

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from imports.reading.values import line_of
+from imports.reading.json_streams import line_of
 
 Action = Literal["hide", "cut", "unwrap", "attach", "command"]
 # Envelopes in an envelope: a channel's text in a queued prompt.

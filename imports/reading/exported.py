@@ -32,8 +32,8 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
+from imports.reading.json_streams import line_of, list_of, objects_of, text_of
 from imports.reading.trees import NO_WORDS
-from imports.reading.values import line_of, list_of, objects_of, text_of
 
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
@@ -63,14 +63,14 @@ MOST_CALLS = 500
 LARGEST_COUNT = 2**53
 
 
-class _Stored(BaseModel):
-    """Part of an answer, as pages and the API expect it. Unknown names are dropped, and wrong types refused."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+# Of a part of an answer, as pages and the API expect it: unknown names are dropped, and wrong types refused.
+_STRICT = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
-class StoredCall(_Stored):
+class StoredCall(BaseModel):
     """A tool call. Without `place`: what *Undo* deletes is what a call stored here, never what a file names."""
+
+    model_config = _STRICT
 
     id: str = Field(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")
     name: str = Field("tool", min_length=1, max_length=100)
@@ -80,13 +80,17 @@ class StoredCall(_Stored):
     is_error: bool = False
 
 
-class StoredError(_Stored):
+class StoredError(BaseModel):
+    model_config = _STRICT
+
     code: str = Field("unavailable", max_length=100)
     detail: str = Field("", max_length=2_000)
     retryable: bool = True
 
 
-class StoredUsage(_Stored):
+class StoredUsage(BaseModel):
+    model_config = _STRICT
+
     model: str | None = Field(None, max_length=200)
     input_tokens: int | None = Field(None, ge=0, le=LARGEST_COUNT)
     output_tokens: int | None = Field(None, ge=0, le=LARGEST_COUNT)
@@ -331,7 +335,7 @@ def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
     return skipped
 
 
-def _stored(model: type[_Stored], value: Any) -> dict[str, Any] | None:
+def _stored(model: type[BaseModel], value: Any) -> dict[str, Any] | None:
     """The value as it may be stored; None if there is none or it does not fit."""
     found = plain(value)
     if not isinstance(found, dict) or not found:

@@ -1,6 +1,4 @@
-"""The files of an export: folders, zips, zips in zips, and their limits.
-
-Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
+"""Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
 
 A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
 """
@@ -20,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from core.text import Sentence
 from core.text import gettext_noop as _
@@ -315,62 +313,31 @@ _CHUNK = 65536
 _BEGINNING = 4
 
 
-class Files(Protocol):
-    """The files beneath one root. A name is relative, with `/`; a single file has its own name."""
-
-    def names(self) -> list[str]:
-        """All readable names, in the order of the source for a zip, sorted for a folder."""
-
-    def size(self, name: str) -> int:
-        """Bytes, unpacked."""
-
-    def open(self, name: str) -> IO[bytes]:
-        """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
-
-    def refused(self) -> Iterable[Skipped]:
-        """Entries that are not read, each with its reason: unsafe names, symbolic links."""
-
-    def keep(self, data: bytes) -> str:
-        """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
-
-
-class SingleFile:
-    """One file that is no zip, under its own name, or that of the uploaded file."""
+class PlainFiles:
+    """The regular files beneath a folder, whose links are listed and not followed; or one file that is no zip, under
+    its own name or that of the uploaded file.
+    """
 
     def __init__(self, path: Path, limits: Limits, name: str = "") -> None:
-        self._path = path
-        self._name = name.replace("\\", "/").rpartition("/")[2] or path.name
-        Budget(limits, packed=0).claim(path.stat().st_size)
-
-    def names(self) -> list[str]:
-        return [self._name]
-
-    def size(self, name: str) -> int:
-        return self._path.stat().st_size
-
-    def open(self, name: str) -> IO[bytes]:
-        return self._path.open("rb")
-
-    def refused(self) -> Iterable[Skipped]:
-        return ()
-
-
-class FolderFiles:
-    """The regular files beneath a folder; links are listed, not followed."""
-
-    def __init__(self, root: Path, limits: Limits) -> None:
-        self._root = root
+        self._root = path
         self._refused: list[Skipped] = []
-        self._sizes = {}
+        self._sizes: dict[str, int] = {}
+        self._is_folder = path.is_dir()
         budget = Budget(limits, packed=0)
-        for path in self._walk():
-            kind = path.lstat()
-            name = path.relative_to(root).as_posix()
+        if not self._is_folder:
+            self._claim(name.replace("\\", "/").rpartition("/")[2] or path.name, path.stat().st_size, budget)
+            return
+        for each in self._walk():
+            kind = each.lstat()
+            place = each.relative_to(path).as_posix()
             if stat.S_ISLNK(kind.st_mode):
-                self._refused.append(Skipped(where=name, reason=_("symbolic link")))
+                self._refused.append(Skipped(where=place, reason=_("symbolic link")))
             elif stat.S_ISREG(kind.st_mode):
-                budget.claim(kind.st_size)
-                self._sizes[name] = kind.st_size
+                self._claim(place, kind.st_size, budget)
+
+    def _claim(self, name: str, size: int, budget: Budget) -> None:
+        budget.claim(size)
+        self._sizes[name] = size
 
     def _walk(self) -> Iterator[Path]:
         for folder, folders, files in os.walk(self._root):
@@ -389,7 +356,7 @@ class FolderFiles:
         if name not in self._sizes:
             raise KeyError(name)
         try:
-            return (self._root / name).open("rb")
+            return (self._root / name if self._is_folder else self._root).open("rb")
         except OSError as error:
             raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
 
@@ -397,31 +364,41 @@ class FolderFiles:
         return self._refused
 
 
-class OpenedExport:
-    """The files of an export, and the bytes that stand in their texts.
+class Files:
+    """The files of an export beneath one root, and the bytes that stand in their texts.
 
-    These lie in a temporary file: a conversation may have hundreds of pictures, and memory has room for few. One thread
-    may take more of them while another reads.
+    A name is relative, with `/`; a single file has its own name. The bytes lie in a temporary file: a conversation may
+    have hundreds of pictures, and memory has room for few. One thread may take more of them while another reads.
     """
 
-    def __init__(self, files: ZipEntries | SingleFile | FolderFiles, limits: Limits) -> None:
-        self.names, self.refused = files.names, files.refused
+    def __init__(self, files: ZipEntries | PlainFiles, limits: Limits) -> None:
         self._files = files
         self._limits = limits
         self._kept: IO[bytes] | None = None
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
 
+    def names(self) -> list[str]:
+        """All readable names, in the order of the source for a zip, sorted for a folder."""
+        return self._files.names()
+
+    def refused(self) -> Iterable[Skipped]:
+        """Entries that are not read, each with its reason: unsafe names, symbolic links."""
+        return self._files.refused()
+
     def size(self, name: str) -> int:
+        """Bytes, unpacked."""
         return self._places[name][1] if name in self._places else self._files.size(name)
 
     def open(self, name: str) -> IO[bytes]:
+        """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
         if name not in self._places or self._kept is None:
             return self._files.open(name)
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
 
     def keep(self, data: bytes) -> str:
+        """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
         if self._kept is None:
             self._kept = tempfile.TemporaryFile(buffering=0, dir=self._limits.temporary)  # noqa: SIM115 - closed below
         Budget(self._limits, packed=0).check_free()
@@ -479,16 +456,16 @@ def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> I
     except OSError as error:
         raise UnreadableExport("There is no such file or folder.") from error
     with ExitStack() as opened:
-        files = OpenedExport(_files_at(path, kind, limits, opened, name), limits)
+        files = Files(_files_at(path, kind, limits, opened, name), limits)
         opened.callback(files.close)
         yield files
 
 
 def _files_at(
     path: Path, kind: os.stat_result, limits: Limits, opened: ExitStack, name: str
-) -> ZipEntries | SingleFile | FolderFiles:
+) -> ZipEntries | PlainFiles:
     if stat.S_ISDIR(kind.st_mode):
-        return FolderFiles(path, limits)
+        return PlainFiles(path, limits)
     if not stat.S_ISREG(kind.st_mode):
         raise UnreadableExport("This is neither a file nor a folder.")
     if kind.st_size == 0:
@@ -499,4 +476,4 @@ def _files_at(
         raise UnreadableExport(_("The file cannot be opened.")) from error
     if is_zip(stream):
         return ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
-    return SingleFile(path, limits, name)
+    return PlainFiles(path, limits, name)

@@ -1,25 +1,28 @@
-"""Streams JSON files and JSON Lines, one value in memory at a time.
+"""Streams the values of JSON files and JSON Lines, one in memory at a time, without recursion, broken text repaired.
 
-Streams the values of JSON files: one element in memory at a time, no recursion, broken text repaired.
+Reads a value of unknown form as the expected text, number, list, object or time, or as an empty one.
 
 A single object is read as a list of one, because products export either.
 """
 
 import codecs
+import hashlib
 import io
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import IO, Any
 
 import ijson
 
-from core.text import Sentence, sentence_of
+from core.text import Sentence, pg_text, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.files import Files, Limits, PiecesReader, as_utf8, encoding_of, is_attached
 from imports.reading.items import Skipped, UnreadableExport
-from imports.reading.values import id_of, line_of
 
 _CHUNK = 65536
 _PREFIX = 256 * 1024
@@ -37,31 +40,17 @@ class BrokenJSON(Exception):
     """The text ends early, or is invalid from here on; perhaps with a sentence for the report."""
 
 
-class Repaired:
+def _clean(stream: IO[bytes]) -> Iterator[bytes]:
     """JSON bytes as clean UTF-8: marks dropped, bad bytes and lone halves of surrogate pairs replaced by U+FFFD."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        beginning = stream.read(4)
-        self._decoder = codecs.getincrementaldecoder(encoding_of(beginning))(errors="replace")
-        self._held = self._decoder.decode(beginning)
-        self._ready = b""
-        self._is_ended = False
-
-    def read(self, size: int = -1) -> bytes:
-        while not self._ready and not self._is_ended:
-            self._fill()
-        size = len(self._ready) if size < 0 else size
-        piece, self._ready = self._ready[:size], self._ready[size:]
-        return piece
-
-    def _fill(self) -> None:
-        data = self._stream.read(_CHUNK)
-        self._is_ended = not data
-        text = self._held + self._decoder.decode(data, final=self._is_ended)
-        cut = len(text) if self._is_ended else _end_of_escapes(text)
-        self._held = text[cut:]
-        self._ready = _repaired(text[:cut]).encode()
+    beginning = stream.read(4)
+    decoder = codecs.getincrementaldecoder(encoding_of(beginning))(errors="replace")
+    held, data = decoder.decode(beginning), beginning
+    while data:
+        data = stream.read(_CHUNK)
+        text = held + decoder.decode(data, final=not data)
+        cut = _end_of_escapes(text) if data else len(text)
+        held = text[cut:]
+        yield _repaired(text[:cut]).encode()
 
 
 def _end_of_escapes(text: str) -> int:
@@ -116,7 +105,7 @@ def _until_the_end(events: Iterator[tuple[str, Any]]) -> Iterator[Any]:
 
 def _events(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
     try:
-        yield from ijson.basic_parse(Repaired(stream), buf_size=_CHUNK)
+        yield from ijson.basic_parse(PiecesReader(_clean(stream)), buf_size=_CHUNK)
     except _BROKEN as error:
         raise BrokenJSON from error
 
@@ -281,3 +270,114 @@ def titles_by_id(files: Files, name: str, key: str, title: str) -> dict[str, str
         if isinstance(line, dict) and (text := line_of(line.get(title))):
             found[id_of(line.get(key))] = text
     return found
+
+
+# --- Values of unknown form, read or refused: the expected text, list or object, or an empty one ---
+
+
+def text_of(value: Any) -> str:
+    """A text that can be stored; empty for any other type."""
+    return pg_text(value) if isinstance(value, str) else ""
+
+
+def line_of(value: Any) -> str:
+    """A title or name: one line."""
+    return " ".join(text_of(value).split())
+
+
+def id_of(value: Any) -> str:
+    """An id; numbers become texts, all other types an empty one."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
+        return str(value)
+    return text_of(value).strip()
+
+
+def list_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: Any) -> list[dict[str, Any]]:
+    return [each for each in list_of(value) if isinstance(each, dict)]
+
+
+def name_of_block(block: dict[str, Any]) -> str:
+    """What a message calls the file of a block: its name, or else its kind."""
+    return line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block.get("type"))
+
+
+def joined(texts: Iterable[str]) -> str:
+    """The texts as paragraphs, without empty ones."""
+    return "\n\n".join(text for text in texts if text.strip()).strip()
+
+
+def compact(value: Any, at_most: int = 4000) -> str:
+    """A value as short JSON for a folded tool call; deeply nested parts are left out."""
+    try:
+        return pg_text(json.dumps(value, ensure_ascii=False, default=str))[:at_most]
+    except (RecursionError, ValueError):
+        return ""
+
+
+def stable_id(*parts: object) -> str:
+    """The same id for the same content, if the export has none."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode(errors="replace")).hexdigest()[:32]
+
+
+# --- Parses the times of exports: seconds, milliseconds or microseconds, ISO texts, numbers in texts; rejects nonsense
+
+# None of these products is older.
+_EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
+_TOLERANCE = timedelta(days=1)
+_NUMBER = re.compile(r"\s*[+-]?\d{1,25}(\.\d{1,25})?\s*\Z")
+_LONGEST_TEXT = 64
+_MILLISECONDS = 10**11
+_MICROSECONDS = 10**14
+
+
+def parse_time(value: Any, *, now: datetime | None = None) -> datetime | None:
+    """An aware time in UTC; None for what is no time, before 2015, or more than a day ahead. No zone means UTC."""
+    match value:
+        case bool():
+            return None
+        case str():
+            time = _from_text(value)
+        case int() | float() | Decimal():
+            time = _from_number(value)
+        case _:
+            return None
+    if time is None or not _EARLIEST <= time <= (now or datetime.now(UTC)) + _TOLERANCE:
+        return None
+    return time
+
+
+def _from_text(text: str) -> datetime | None:
+    if len(text) > _LONGEST_TEXT:
+        return None
+    if _NUMBER.match(text):
+        return _from_number(float(text))
+    try:
+        time = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _from_number(number: int | float | Decimal) -> datetime | None:
+    try:
+        seconds = float(number)
+    except (OverflowError, ValueError):
+        return None
+    if not math.isfinite(seconds):
+        return None
+    if abs(seconds) >= _MICROSECONDS:
+        seconds /= 1_000_000
+    elif abs(seconds) >= _MILLISECONDS:
+        seconds /= 1_000
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

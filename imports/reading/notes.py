@@ -19,7 +19,7 @@ from core.text import gettext_noop as _
 from core.text import sentence_of
 from imports.reading.files import Files, encoding_of
 from imports.reading.items import Skipped, UnreadableExport
-from imports.reading.values import line_of, text_of
+from imports.reading.json_streams import line_of, text_of
 
 # --- Reads Takeout's activity list as a web page, Google's default format: its cards as records ---
 # A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and the question,

@@ -25,8 +25,8 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
-from imports.reading.json_streams import BrokenJSON, records
-from imports.reading.values import (
+from imports.reading.json_streams import (
+    BrokenJSON,
     compact,
     line_of,
     list_of,
@@ -34,6 +34,7 @@ from imports.reading.values import (
     object_of,
     objects_of,
     parse_time,
+    records,
     stable_id,
     text_of,
 )
@@ -423,45 +424,39 @@ class ConversationDraft(SessionTree):
 
 
 @dataclass
-class UnknownKinds:
-    """Entries and blocks of unknown kinds that have no text: each kind is listed once, with its first position."""
+class NotShown:
+    """What a reader leaves out: entries and blocks of unknown kinds that have no text, each kind listed once with its
+    first position; and the program's own exchanges (`prompts`), of which the user reads how many.
+    """
 
+    prompts: int = 0
     _found: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def note(self, kind: str, where: str) -> None:
         first, count = self._found.get(kind, (where, 0))
         self._found[kind] = (first, count + 1)
 
-    def listed(self) -> Iterator[Skipped]:
+    def listed(self) -> Iterator[Skipped | Notice]:
         for kind, (where, count) in self._found.items():
             message = _("an entry without a text, of an unknown kind: %(kind)s (%(count)s)")
             yield Skipped(where=where, reason=Sentence(message, kind=kind[:60], count=count))
-
-
-@dataclass
-class HiddenPrompts:
-    """The program's own exchanges, which are hidden: the user reads how many."""
-
-    count: int = 0
-
-    def notice(self) -> Iterator[Notice]:
-        if self.count:
+        if self.prompts:
             message = _(
                 "Messages with nothing but a program's own words, such as a scheduler's, are hidden: %(count)s."
             )
-            yield Notice(text=Sentence(message, count=self.count))
+            yield Notice(text=Sentence(message, count=self.prompts))
 
 
-def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]) -> Items:
+def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, NotShown], Iterable[Item]]) -> Items:
     """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
-    unknown = UnknownKinds()
+    not_shown = NotShown()
     for name in names:
         try:
             for where, record in records(files, name):
-                yield from make(where, record, unknown)
+                yield from make(where, record, not_shown)
         except BrokenJSON as error:
             yield broken_off(name, error)
-    yield from unknown.listed()
+    yield from not_shown.listed()
 
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:

@@ -21,11 +21,11 @@ from core.isolation.acting import OTHER_PROJECT, binding_of, project_for
 from core.text import LONGEST_PROJECT, pg_text, project_label
 from core.text import gettext_noop as _
 from core.validation import Input, Output, PlainText, WrittenTime, refuse_nul, validate
-from imports.models import MAX_PRODUCT, MAX_TITLE, EntryKind, Import, ImportedItem, ImportEntry
+from imports.models import MAX_PRODUCT, MAX_TITLE, Import, ImportedItem, ImportEntry, ItemKind
 from imports.reading.envelopes import opened
 from imports.reading.items import ImportedConversation, ImportedMessage
+from imports.reading.json_streams import parse_time
 from imports.reading.trees import message_of
-from imports.reading.values import parse_time
 from imports.storing.contents import (
     LONGEST_ID,
     GatheredTurn,
@@ -36,7 +36,7 @@ from imports.storing.contents import (
 )
 from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
 from intake.chats import quotas
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.models import Conversation, Turn, User
 
 MOST_TURNS = 100
@@ -312,7 +312,7 @@ def _deleted_here(new: Sequence[PlannedTurn], session: _Session, user: User) -> 
         return set()
     by_text = {turn.content_hash: turn for turn in new}
     items = ImportedItem.objects.for_user(user).filter(
-        kind=ImportedItem.Kind.TURN,
+        kind=ItemKind.TURN,
         conversation_id=session.here.pk,
         content_hash__in=list(by_text),
         batch__isnull=False,
@@ -398,7 +398,7 @@ def _count(batch: Import, stretch: TurnStretch, outcome: BatchOutcome, user: Use
     entry, is_new = ImportEntry.objects.for_user(user).get_or_create(
         user=user,
         batch=batch,
-        kind=EntryKind.CONVERSATION,
+        kind=ItemKind.CONVERSATION,
         external_id=external_id,
         defaults={
             "title": " ".join(first_words(stretch.turns)[:MAX_TITLE].split()),

@@ -13,7 +13,7 @@ from itertools import chain, islice, pairwise
 from typing import Any, Literal, Self, get_args
 
 from core.text import kept, pg_text, pg_value
-from imports.models import EntryKind, Import, ImportedChange, ImportedItem
+from imports.models import Import, ImportedChange, ImportedItem, ItemKind
 from imports.reading import products
 from imports.reading.exported import path_of
 from imports.reading.files import Files, open_files
@@ -441,16 +441,16 @@ def id_of(item: Wanted) -> str:
     return short_id(str(item.id) if isinstance(item, ImportedRecord | ImportedProject) else item.external_id)
 
 
-def kind_of(item: Wanted) -> EntryKind:
+def kind_of(item: Wanted) -> ItemKind:
     match item:
         case ImportedConversation():
-            return EntryKind.CONVERSATION
+            return ItemKind.CONVERSATION
         case ImportedDocument():
-            return EntryKind.DOCUMENT
+            return ItemKind.DOCUMENT
         case ImportedRecord():
-            return EntryKind.RECORD
+            return ItemKind.RECORD
         case ImportedProject():
-            return EntryKind.PROJECT
+            return ItemKind.PROJECT
 
 
 def batches_of(items: Iterable[Wanted], *, size: int) -> Iterator[list[Wanted]]:

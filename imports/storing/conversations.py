@@ -20,7 +20,7 @@ from core.ids import uuid7
 from core.isolation.acting import Caller, insert_many
 from core.text import cut, pg_text, project_label
 from core.text import gettext_noop as _
-from imports.models import Import, ImportedChange, ImportedItem
+from imports.models import Import, ImportedChange, ImportedItem, ItemKind
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.files import Files
 from imports.reading.items import ExportedConversation, ImportedConversation
@@ -43,8 +43,8 @@ from imports.storing.files import attach_files, place_of, size_of
 from intake.attachments.services import attachments_of
 from intake.chats import changes as history
 from intake.chats import exporting
+from intake.chats.arranging import label_of
 from intake.chats.deleting import delete_attachment
-from intake.chats.projects import label_of
 from intake.chats.quotas import Usage
 from intake.chats.services import title_from
 from intake.chats.tree import leads_to
@@ -289,7 +289,7 @@ class _Batch:
         item = ImportedItem(
             user=self._user,
             batch=self._import,
-            kind=ImportedItem.Kind.CONVERSATION,
+            kind=ItemKind.CONVERSATION,
             key=key,
             content_hash=hash_of(),
             conversation_id=conversation.pk,
@@ -449,7 +449,7 @@ class _Batch:
         return ImportedItem(
             user=self._user,
             batch=self._import,
-            kind=ImportedItem.Kind.TURN,
+            kind=ItemKind.TURN,
             key=planned.key,
             content_hash=planned.content_hash,
             conversation_id=turn.conversation_id,

@@ -15,12 +15,12 @@ from django.utils import timezone
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.text import Sentence, pg_text, project_label, sentence_of
 from core.text import gettext_noop as _
-from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
+from imports.models import Import, ImportedChange, ImportedItem, ImportEntry, ItemKind
 from imports.reading.items import ImportedDocument, ImportedProject, ImportedRecord
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.chats import exporting
-from intake.chats.projects import label_of, list_projects, save_project
+from intake.chats.arranging import label_of, list_projects, save_project
 from intake.models import Project, User
 from intake.models.conversations import PROJECT_COLOURS
 from memory import documents, index, records
@@ -92,7 +92,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
         if came_in is not None and not _is_another(item, came_in):
             continue
         entry = came_in or ImportedItem(
-            user=user, batch=brought_by, kind=ImportedItem.Kind.DOCUMENT, key=_key(item), content_hash=b""
+            user=user, batch=brought_by, kind=ItemKind.DOCUMENT, key=_key(item), content_hash=b""
         )
         before = None if came_in is None else _before(came_in, user)
         try:
@@ -119,11 +119,11 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
 
 def undo_document(item: ImportedItem, user: User) -> None:
     """Undo: the imported lines are removed, other lines stay."""
-    if item.kind == ImportedItem.Kind.RECORD:
+    if item.kind == ItemKind.RECORD:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
             record.delete()
         return
-    if item.kind == ImportedItem.Kind.PROJECT:
+    if item.kind == ItemKind.PROJECT:
         _undo_project(item, user)
         return
     try:
@@ -173,7 +173,7 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
 
 def is_changed_here(item: ImportedItem, user: User) -> bool:
     """Whether a note has been changed since."""
-    if item.kind != ImportedItem.Kind.DOCUMENT or item.lines or item.row_id is None:
+    if item.kind != ItemKind.DOCUMENT or item.lines or item.row_id is None:
         return False
     try:
         note = documents.read_note(user=user, note_id=item.row_id)
@@ -184,10 +184,10 @@ def is_changed_here(item: ImportedItem, user: User) -> bool:
 
 def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
     if isinstance(item, ImportedRecord):
-        entry.kind = ImportedItem.Kind.RECORD
+        entry.kind = ItemKind.RECORD
         return _keep_record(item, entry, user)
     if isinstance(item, ImportedProject):
-        entry.kind = ImportedItem.Kind.PROJECT
+        entry.kind = ItemKind.PROJECT
         return _keep_project(item, entry, user)
     if item.kind == "note":
         return _keep_note(item, entry, user)

@@ -1,6 +1,5 @@
-"""Stores the selected items of an export, and undoes an import.
-
-Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most.
+"""Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most; and
+undoes an import.
 
 1. The export is read from its beginning, also by a worker that continues after another was killed: a stored item is
    recognised by its key, which costs one look-up.
@@ -23,7 +22,7 @@ from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
 from core.text import kept, pg_text, pg_value
-from imports.models import EntryKind, Import, ImportedChange, ImportedItem, ImportEntry, ImportJob
+from imports.models import Import, ImportedChange, ImportedItem, ImportEntry, ImportJob, ItemKind
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation
 from imports.storing import contents, queue
@@ -74,7 +73,7 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
         batch.save()
         chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
         requested = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
-        others = ImportEntry.objects.for_user(user).filter(batch=batch, kind=EntryKind.CONVERSATION, is_selected=False)
+        others = ImportEntry.objects.for_user(user).filter(batch=batch, kind=ItemKind.CONVERSATION, is_selected=False)
         passed_over = {
             name: _PASSED_OVER.get(status, "not_chosen") for name, status in others.values_list("external_id", "status")
         }
@@ -191,7 +190,7 @@ class _Store:
             done = write(together.stretches, user=self._user, brought_by=batch, export=self._export)
             kept, refused = keep_all(together.others, user=self._user, brought_by=batch)
             noted: list[tuple[str, str, Any, int]] = [
-                (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
+                (ItemKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
             ]
             noted += [(kind_of(item), id_of(item), None, 1) for item in kept]
             _note_stored(batch, noted)
@@ -209,9 +208,9 @@ class _Store:
             "conversations": done.conversations,
             "turns": done.turns,
             "versions": done.versions,
-            "documents": kinds.count(EntryKind.DOCUMENT),
-            "records": kinds.count(EntryKind.RECORD),
-            **({"projects": number} if (number := kinds.count(EntryKind.PROJECT)) else {}),
+            "documents": kinds.count(ItemKind.DOCUMENT),
+            "records": kinds.count(ItemKind.RECORD),
+            **({"projects": number} if (number := kinds.count(ItemKind.PROJECT)) else {}),
         }
         stored: dict[str, int] = batch.stored
         batch.stored = {**stored, **{name: stored.get(name, 0) + number for name, number in new.items()}}
@@ -283,7 +282,7 @@ def continued_since(batch: Import, user: User) -> int:
     with connection.cursor() as cursor:
         cursor.execute(_CONTINUED, {"user_id": batch.user_id, "import_id": batch.pk})
         (conversations,) = cursor.fetchone()
-    documents = ImportedItem.objects.for_user(user).filter(batch=batch, kind=ImportedItem.Kind.DOCUMENT, lines="")
+    documents = ImportedItem.objects.for_user(user).filter(batch=batch, kind=ItemKind.DOCUMENT, lines="")
     return int(conversations) + sum(is_changed_here(item, user) for item in documents.iterator(chunk_size=100))
 
 
@@ -312,7 +311,7 @@ def _undo_changes(job: ImportJob, user: User) -> bool:
         history.lock(user=user, ids={each.item.conversation_id for each in waiting if each.item.conversation_id})
         for change in waiting:
             if contents.taken_back(change):
-                (writing.restore if change.item.kind == ImportedItem.Kind.TURN else restore)(change.item, change, user)
+                (writing.restore if change.item.kind == ItemKind.TURN else restore)(change.item, change, user)
         queue.count_anew(job)
     return bool(waiting)
 
@@ -331,7 +330,7 @@ def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
     """The next few; returns whether there were any."""
     with acting_as(user):
         batch = queue.keep(job, user=user, states=UNDOING_STATES)
-        waiting = _brought(batch, user).filter(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
+        waiting = _brought(batch, user).filter(kind__in=(ItemKind.CONVERSATION, ItemKind.TURN))
         found = waiting.order_by("conversation_id").values_list("conversation_id", flat=True).distinct()[:BATCH]
         ids = [pk for pk in found if pk is not None]
         _remove_turns(ids, batch, user)
@@ -343,14 +342,12 @@ def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
 def _remove_turns(ids: Sequence[UUID], batch: Import, user: User) -> None:
     conversations = history.lock(user=user, ids=ids)
     items = _brought(batch, user).filter(conversation_id__in=ids)
-    brought = {
-        pk for pk in items.filter(kind=ImportedItem.Kind.TURN).values_list("turn_id", flat=True) if pk is not None
-    }
+    brought = {pk for pk in items.filter(kind=ItemKind.TURN).values_list("turn_id", flat=True) if pk is not None}
     turns = Turn.objects.for_user(user).filter(conversation__in=ids)
     here = dict(turns.filter(pk__in=brought).values_list("pk", "turn_number"))
     mixed = set(turns.exclude(pk__in=brought).values_list("conversation_id", flat=True).distinct())
     # Items that the user deleted here stay known, and are not imported again.
-    gone = Q(kind=ImportedItem.Kind.TURN) & ~Q(turn_id__in=here) | Q(kind=ImportedItem.Kind.CONVERSATION) & ~Q(
+    gone = Q(kind=ItemKind.TURN) & ~Q(turn_id__in=here) | Q(kind=ItemKind.CONVERSATION) & ~Q(
         conversation_id__in=conversations
     )
     items.filter(gone).update(batch=None)
@@ -375,9 +372,7 @@ def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
     with acting_as(user):
         batch = queue.keep(job, user=user, states=UNDOING_STATES)
         waiting = list(
-            _brought(batch, user)
-            .exclude(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
-            .order_by("pk")[:BATCH]
+            _brought(batch, user).exclude(kind__in=(ItemKind.CONVERSATION, ItemKind.TURN)).order_by("pk")[:BATCH]
         )
         for item in waiting:
             undo_document(item, user)

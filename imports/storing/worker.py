@@ -1,6 +1,5 @@
-"""The importing worker: claims a job, previews its export, and runs its step.
-
-Runs the importing worker: claims the job that has waited longest and does the step of its import's state.
+"""The importing worker: claims the job that has waited longest and does the step of its import's state, such as the
+preview.
 
 Steps of different users take turns.
 
@@ -26,7 +25,7 @@ from django.utils import timezone
 from core.isolation.acting import Caller, acting_as
 from core.text import Sentence, pg_text, sentence_of
 from core.text import gettext_noop as _
-from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
+from imports.models import ENTRY_KINDS, MAX_TITLE, Import, ImportEntry, ImportJob, ItemKind
 from imports.reading.items import ImportedConversation, Notice, Skipped, UnreadableExport
 from imports.storing import job as store
 from imports.storing import job as undoing
@@ -154,7 +153,7 @@ def _conversation_entries(
         yield ImportEntry(
             user=user,
             batch=batch,
-            kind=EntryKind.CONVERSATION,
+            kind=ItemKind.CONVERSATION,
             external_id=id_of(stretch.conversation),
             title=_line(stretch.conversation.title or first),
             first_at=min(times),
@@ -241,7 +240,7 @@ def counted_new(entries: Any) -> dict[str, int]:
 
 
 def _counted(entries: Any, turns: Any, **others: Any) -> dict[str, int]:
-    kinds = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
+    kinds = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in ENTRY_KINDS}
     found = entries.aggregate(turns_of_all=turns, **kinds, **others)
     counts = {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
     # Only Recollect's own exports have any.

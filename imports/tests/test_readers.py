@@ -15,10 +15,10 @@ from imports.reading import exported
 from imports.reading.expectations import as_expectation, differences, read_all
 from imports.reading.files import Limits, open_files
 from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
+from imports.reading.json_streams import parse_time
 from imports.reading.notes import read_date
 from imports.reading.products import read
 from imports.reading.trees import branches, newest_leaf
-from imports.reading.values import parse_time
 from imports.tests.exports import chatgpt, write_chatgpt
 from intake.agent.language_models import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH

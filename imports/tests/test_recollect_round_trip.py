@@ -16,7 +16,7 @@ from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
 from intake.accounts import activity
 from intake.attachments.services import bytes_of
-from intake.chats import deleting, exporting, projects
+from intake.chats import arranging, deleting, exporting
 from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Project, Turn
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
@@ -66,7 +66,7 @@ def alice():
         for project in ("me/dough", "me dough"):
             documents.append(user=alice, day=None, project=project, text=f"Memory of {project}", now=NOW)
             documents.append(user=alice, day=NOW.date(), project=project, text=f"Log of {project}", now=NOW)
-        projects.save_project(
+        arranging.save_project(
             user=alice,
             name="me/dough",
             colour="red",
@@ -308,7 +308,7 @@ def test_undoing_an_import_takes_its_projects_and_their_lines_back(alice, is_ren
     done = Importer(client).bring(data)
     assert (done["stored"]["projects"], done["found"]["projects"]) == (1, 1)
     name = "Bread" if is_renamed else "me/dough"
-    projects.rename_project(user=bob, name="me/dough", new_name=name)
+    arranging.rename_project(user=bob, name="me/dough", new_name=name)
     assert "Memory of me/dough" in documents.read(user=bob, day=None, project=name).content
     Importer(client).undo(done["id"], force=True)
     # What was changed here stays.

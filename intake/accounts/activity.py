@@ -1,6 +1,5 @@
-"""The audit log of each account, and the names of its devices.
-
-The audit log of each account: records events, shows them to the owner, and removes them after a year.
+"""The audit log of each account: records events with the names of devices, shows them to the owner, and removes them
+after a year.
 
 Each row is added in the transaction of its event, if there is one. Rows contain no user's text.
 """

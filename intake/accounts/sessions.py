@@ -1,7 +1,7 @@
-"""The sessions of a user, and when their identity was last proved.
+"""Lists a user's sessions and ends them, and knows when their identity was last proved.
 
-Lists a user's sessions and ends them. When an address is confirmed for the first time, everything of the account that
-other sessions made ends: sessions, tokens, apps, second factors, connected services.
+When an address is confirmed for the first time, everything of the account that other sessions made ends: sessions,
+tokens, apps, second factors, connected services.
 """
 
 import time

@@ -1,9 +1,7 @@
-"""The language models to choose from, their windows, and the choices of a chat.
+"""The language models to choose from, configured or listed by their servers, their windows, and the choices of a chat.
 
-Lists the language models to choose from: configured ones, and those that their servers list. How many tokens each reads
-is a setting, or what its server says (`intake/agent/model_servers.py`), or known of its family, or assumed.
-
-This module loads no vendor's package, so a page can offer the models quickly.
+How many tokens each reads is a setting, or what its server says (`intake/agent/model_servers.py`), or known of its
+family, or assumed. This module loads no vendor's package, so a page can offer the models quickly.
 """
 
 import logging
@@ -470,28 +468,16 @@ def refuse_temporary(requested: ChatOptions) -> None:
         raise InvalidInput(ONLY_NEW, errors={"temporary": [ONLY_NEW]})
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedChoices:
-    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice,
-    `model` the selected one.
+def offered_choices(caller: Caller, conversation: Conversation | None = None) -> dict[str, Any] | None:
+    """What a page offers for a chat: the `models`, the selected `model`, and the limits of the other fields.
+
+    None in recall mode, which offers no choice. Reads the user's preferences.
     """
-
-    models: list[LanguageModel]
-    default: str
-    selected: str
-    model: LanguageModel | None = None
-    hottest: float = HOTTEST
-    longest: int = MAX_INSTRUCTIONS
-
-
-def offered_choices(caller: Caller, conversation: Conversation | None = None) -> OfferedChoices | None:
-    """None in recall mode, which offers no choice. Reads the user's preferences."""
     if is_recall_mode():
         return None
-    default = default_for(caller)
-    present = default if conversation is None else model_for(conversation, caller)
+    present = default_for(caller) if conversation is None else model_for(conversation, caller)
     models = offered(caller)
     if present is not None and present not in models:
         models.append(present)
-    selected = present.name if present else ""
-    return OfferedChoices(models, default=default.name if default else "", selected=selected, model=present)
+    limits = {"hottest": HOTTEST, "longest": MAX_INSTRUCTIONS}
+    return {"models": models, "model": present, "selected": present.name if present else "", **limits}

@@ -1,7 +1,4 @@
-"""Produces one answer: the rounds of model and tools, their limits, and the events.
-
-Produces one answer: asks the model, runs its tool calls, and streams every event.
-"""
+"""Produces one answer: asks the model, runs its tool calls within limits, and streams every event."""
 
 import json
 import logging
@@ -53,22 +50,19 @@ from core.errors import RateLimited, RecollectError, Unavailable
 from core.ids import uuid7
 from core.text import Sentence, capped, in_page_language, pg_text, pg_value
 from core.text import gettext_noop as _
-from intake.agent.language_models import LanguageModel, window_of
-from intake.agent.model_servers import ASSUMED
-from intake.agent.models import TOKENS_OF_A_MESSAGE, chat_model, cut_middle, model_settings, tokens_of
-from intake.agent.prompt import (
-    MESSAGE_TOO_LONG,
+from intake.agent.context import (
     AgentEvent,
     AnswerEnded,
     ChatDeps,
-    ExceedsWindow,
     ReasoningWritten,
     TextWritten,
     ToolCalled,
     ToolReturned,
-    circumstances,
-    introduction,
 )
+from intake.agent.language_models import LanguageModel, window_of
+from intake.agent.model_servers import ASSUMED
+from intake.agent.models import TOKENS_OF_A_MESSAGE, chat_model, cut_middle, model_settings, tokens_of
+from intake.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow, circumstances, introduction
 from intake.ports import chat_tools
 
 # --- Formats a tool's result as plain text for the model, with every field by its name ---

@@ -1,15 +1,11 @@
-"""The context and the prompt of one answer, fitted into the model's window, and the events that come back."""
+"""The prompt of one answer: its instructions, and the conversation, fitted into the model's window."""
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import chain
-from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -25,204 +21,14 @@ from core.errors import TooLarge
 from core.isolation.acting import Caller
 from core.text import gettext_noop as _
 from core.text import shortened
-from intake.agent import attached
-from intake.agent.language_models import LanguageModel, model_for, window_of
+from intake.agent.context import MOST_PICTURES, TOKENS_OF_A_PICTURE, ChatDeps, described, names_of, pictures_of
+from intake.agent.language_models import LanguageModel, window_of
 from intake.agent.model_servers import ASSUMED, Window
 from intake.agent.models import TOKENS_OF_A_MESSAGE, cut_middle, tokens_of
 from intake.chats.quotas import Usage
 from intake.chats.tree import conversation_path, going_up, keys_above
-from intake.models import ChatPreferences, Conversation, Project, Turn, User, local_time
-from intake.models.users import default_instructions
-from intake.ports import chat_tools, memory
-
-# --- The context of one answer: its user, its time and the user's notes; the model cannot set any of it ---
-
-
-@dataclass(frozen=True, slots=True)
-class UntrustedData:
-    """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
-    data.
-
-    Each answer has a new marker. Earlier text cannot know it, and it is removed from text that is written meanwhile.
-    """
-
-    mark: str = field(default_factory=lambda: secrets.token_hex(8))
-
-    @property
-    def opening(self) -> str:
-        return f"<data {self.mark}>"
-
-    @property
-    def closing(self) -> str:
-        return f"</data {self.mark}>"
-
-    def around(self, text: str) -> str:
-        # Repeated, because removing a marker may form a new one.
-        while self.mark in text:
-            text = text.replace(self.mark, "")
-        return f"{self.opening}\n{text}\n{self.closing}"
-
-
-@dataclass(frozen=True, slots=True)
-class ChatDeps:
-    """`zone` is the user's; None for a visitor.
-
-    `notes`, `about`: the beginnings of their MEMORY.md and their USER.md, if any. `house_rules`: the instructions of
-    this installation, for everybody. `how_to_answer`: their own for all chats; `instructions`: for this one. `project`:
-    the label of the chat's project; `project_instructions`, `project_notes`: of that, its MEMORY.md.
-
-    `model` is None in recall mode, and if no server lists one. `sees_reasons`: whether the model server's own words
-    about a failure are for this user; they may contain an address or a piece of a key.
-
-    `conversation_id`: that of the chat, which its own searches leave out.
-
-    `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
-    may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
-    for the files of one message. `left_out`: what the prompt says of the messages that do not fit.
-    """
-
-    caller: Caller
-    now: datetime
-    zone: tzinfo | None = None
-    notes: str = ""
-    about: str = ""
-    house_rules: str = ""
-    how_to_answer: str = ""
-    instructions: str = ""
-    project: str = ""
-    project_instructions: str = ""
-    project_notes: str = ""
-    model: LanguageModel | None = None
-    temperature: float | None = None
-    uses_memory: bool = True
-    is_temporary: bool = False
-    conversation_id: UUID | None = None
-    sees_reasons: bool = False
-    user: User | None = None
-    tools: str = ""
-    has_tools: bool = True
-    results_tokens: int | None = None
-    history_length: int = 1
-    files_tokens: int = 0
-    left_out: str = ""
-    untrusted: UntrustedData = field(default_factory=UntrustedData)
-
-    @property
-    def can_look_up(self) -> bool:
-        """Whether the tools read what was said in this chat, and its files."""
-        return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
-
-    @property
-    def local_now(self) -> datetime:
-        return local_time(self.now, self.zone or UTC)
-
-
-def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:
-    """Read the settings of the chat and the caller's notes.
-
-    A user whose account was deleted is treated like a visitor.
-    """
-    deps = ChatDeps(
-        caller=caller,
-        now=now,
-        house_rules=default_instructions(),
-        instructions=conversation.instructions,
-        model=model_for(conversation, caller),
-        temperature=conversation.temperature,
-        uses_memory=conversation.uses_memory,
-        is_temporary=conversation.expires_at is not None,
-        conversation_id=conversation.pk,
-    )
-    user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
-    if user is None:
-        return deps
-    user.bound_to = caller.bound_to
-    preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
-    deps = replace(
-        deps,
-        user=user,
-        zone=user.zone,
-        how_to_answer=preferences.how_to_answer,
-        sees_reasons=user.is_staff and user.is_active,
-    )
-    if name := conversation.project:
-        project = Project.objects.for_user(user).filter(name=name).first() or Project()
-        deps = replace(deps, project=name, project_instructions=project.instructions)
-    if not conversation.uses_memory:
-        return deps
-    known = memory.get()
-    notes, about = _beginning(known.notes, user), _beginning(known.about_me, user)
-    of_project = _beginning(partial(known.notes, project=name), user) if name else ""
-    return replace(deps, notes=notes, about=about, project_notes=of_project)
-
-
-def _beginning(read: Callable[..., str], user: User) -> str:
-    length = settings.CHAT_NOTES_CHARACTERS
-    if length <= 0:
-        return ""
-    # One more than needed shows whether there is more.
-    notes = read(user=user, length=length + 1)
-    return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"
-
-
-# --- The events of an answer in this project's types, independent of any vendor ---
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCalled:
-    """`id` is this project's own: vendors' ids are not always unique within an answer."""
-
-    id: str
-    name: str
-    input: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolReturned:
-    """`summary` is a line of Markdown for people, with links to the results.
-
-    `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
-    """
-
-    id: str
-    summary: str
-    is_error: bool = False
-    stored: str | None = None
-    place: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TextWritten:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningWritten:
-    """The reasoning of a thinking model. `seconds` is the thinking time of this answer so far; None if unknown."""
-
-    text: str
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerEnded:
-    """The model has finished; `finish_reason` is None if its vendor gives none.
-
-    The tokens are those of all requests for the answer, None if they were not counted.
-    """
-
-    model: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    finish_reason: str | None
-    # Those of the first request alone, whose prompt our own count is compared with.
-    first_input_tokens: int | None = None
-
-
-AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
-# Events that arrive in pieces; neighbours of one kind may be joined and split anywhere.
-WRITTEN = (TextWritten, ReasoningWritten)
-
+from intake.models import Turn
+from intake.ports import chat_tools
 
 # --- Builds the prompt: role, time, which text is data, the user's notes, and the conversation so far ---
 # Constant text comes first, so that a vendor can cache it. The toolset itself describes the tools, in between.
@@ -338,8 +144,8 @@ def user_content(turn: Turn, deps: ChatDeps) -> str:
     if not turn.attachment_count:
         return turn.user_message
     if deps.model is None:
-        return turn.user_message or attached.names_of(turn)
-    files = attached.described(
+        return turn.user_message or names_of(turn)
+    files = described(
         turn,
         around=deps.untrusted.around,
         tokens=deps.files_tokens,
@@ -353,7 +159,7 @@ def _pictures(turn: Turn, deps: ChatDeps, at_most: int) -> tuple[BinaryContent, 
     """The pictures of a turn, for a model that sees them; their bytes come last (`with_pictures`)."""
     if not turn.attachment_count or deps.model is None or not deps.model.sees_pictures:
         return ()
-    return tuple(attached.pictures_of(turn, at_most=at_most))
+    return tuple(pictures_of(turn, at_most=at_most))
 
 
 # --- Fits the conversation into the model's window: what fits goes whole, the newest first ---
@@ -446,7 +252,7 @@ class _Pair:
 
     def __post_init__(self) -> None:
         words = tokens_of(self.user) + tokens_of(self.assistant) + 2 * TOKENS_OF_A_MESSAGE
-        self.tokens = words + attached.TOKENS_OF_A_PICTURE * len(self.pictures)
+        self.tokens = words + TOKENS_OF_A_PICTURE * len(self.pictures)
 
     def cut_to(self, tokens: int) -> "_Pair":
         """Both sides cut in their middles, without pictures. The shorter one stays whole if it takes less than half."""
@@ -467,7 +273,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     window = window_of(deps.model) if deps.model is not None else ASSUMED
     deps = _within(deps, window)
     message = GO_ON if kept else user_content(turn, deps)
-    most_pictures = min(attached.MOST_PICTURES, window.tokens // 2 // attached.TOKENS_OF_A_PICTURE)
+    most_pictures = min(MOST_PICTURES, window.tokens // 2 // TOKENS_OF_A_PICTURE)
     pictures = _pictures(turn, deps, most_pictures)
     before = (each for each in going_up(turn) if each.has_ended)
     nearest = None if kept else next(before, None)
@@ -476,7 +282,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     first = _Pair(user_content(turn, deps), kept, pictures) if kept else None if nearest is None else pair_of(nearest)
     of_message = tokens_of(message) + TOKENS_OF_A_MESSAGE
     if not kept:
-        of_message += attached.TOKENS_OF_A_PICTURE * len(pictures)
+        of_message += TOKENS_OF_A_PICTURE * len(pictures)
     fixed = of_message + _tokens_of_instructions(deps)
     if deps.tools and window.is_certain and int(_room(window, deps) / ratio) - fixed < LEAST_OF_IT:
         # Rather the message than the tools.

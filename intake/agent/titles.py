@@ -8,9 +8,9 @@ from pydantic_ai.settings import ModelSettings, merge_model_settings
 
 from core.isolation.acting import Caller
 from core.text import pg_text
+from intake.agent.context import UntrustedData
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import chat_model, model_settings
-from intake.agent.prompt import UntrustedData
 from intake.chats.services import title_from
 
 # How much of the message and of the answer it reads.

@@ -22,11 +22,20 @@ from redis.exceptions import RedisError
 from core.isolation.acting import Caller, acting_as
 from intake import ports
 from intake.agent import loop, models
-from intake.agent.prompt import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from intake.answers import sharing
-from intake.answers.log import NOWHERE, AnswerLog, EventId, length_of, rest_of
+from intake.agent.context import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.answers.log import (
+    NOWHERE,
+    AnswerLog,
+    EventId,
+    EventPublisher,
+    StreamEntry,
+    async_client,
+    begins_at,
+    entry_of,
+    length_of,
+    rest_of,
+)
 from intake.answers.reader import BlockRenderer, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay
-from intake.answers.sharing import EventPublisher
 from intake.answers.writer import AnswerWriter, ProgressSaver, as_caller, load_turn
 from intake.chats import running, services
 from intake.chats.quotas import Usage
@@ -46,10 +55,6 @@ logger = logging.getLogger(__name__)
 BLOCK_SECONDS = 1.0
 FOLLOW_POLL_SECONDS = 0.5
 ENTRIES_AT_ONCE = 500
-
-
-class Gap(ValueError):
-    """The stream does not continue at the mirror's end."""
 
 
 class RemoteLog:
@@ -106,10 +111,10 @@ async def log_of_ended(turn: Turn) -> AnswerLog | None:
     """
     log = AnswerLog(turn)
     try:
-        async with sharing.async_client() as client:
+        async with async_client() as client:
             entries: Any = await client.xrange(running.stream_key(turn.pk), min=str(EventId(turn.attempt, 0)))
         for id_, fields in entries:
-            take(log, sharing.entry_of(id_, fields))
+            take(log, entry_of(id_, fields))
     except (RedisError, OSError, ValueError) as error:
         logger.info("The stream of turn %s is not whole (%s)", turn.pk, type(error).__name__)
     catch_up(log, turn)
@@ -134,30 +139,31 @@ def catch_up(log: AnswerLog, turn: Turn) -> None:
         log.add(TextWritten(turn.assistant_message[len(text) :]))
 
 
-def take(log: AnswerLog, entry: sharing.StreamEntry) -> bool:
-    """Add an entry to the log; returns whether more can follow. Raises `Gap`.
+def take(log: AnswerLog, entry: StreamEntry) -> bool:
+    """Add an entry to the log; returns whether more can follow. Raises `ValueError` after a gap.
 
     An entry that the writer sent twice overlaps with the existing text.
     """
-    if entry.id.attempt != log.turn.attempt:
-        raise Gap("another attempt has begun")
-    begins = sharing.begins_at(entry)
+    id_, event = entry
+    if id_.attempt != log.turn.attempt:
+        raise ValueError("another attempt has begun")
+    begins = begins_at(entry)
     if begins > log.position:
-        raise Gap(f"from {log.position} to {begins}")
-    if entry.event is None:
+        raise ValueError(f"a gap from {log.position} to {begins}")
+    if event is None:
         return False
     overlap = log.position - begins
-    if isinstance(entry.event, WRITTEN):
-        log.add(rest_of(entry.event, overlap))
-    elif overlap < length_of(entry.event):
-        log.add(entry.event)
+    if isinstance(event, WRITTEN):
+        log.add(rest_of(event, overlap))
+    elif overlap < length_of(event):
+        log.add(event)
     return True
 
 
 async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
-    """Until the stream has ended or cannot continue. Raises `RedisError` and `Gap`."""
+    """Until the stream has ended or cannot continue. Raises `RedisError`, and `ValueError` after a gap."""
     key, last = running.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
-    async with sharing.async_client(timeout=BLOCK_SECONDS + running.TIMEOUT_SECONDS) as client:
+    async with async_client(timeout=BLOCK_SECONDS + running.TIMEOUT_SECONDS) as client:
         while True:
             found: Any = await client.xread({key: last}, block=int(BLOCK_SECONDS * 1000), count=ENTRIES_AT_ONCE)
             if not found:
@@ -166,7 +172,7 @@ async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
                 return
             for id_, fields in _entries(found, key):
                 last = id_.decode()
-                if not take(log, sharing.entry_of(id_, fields)):
+                if not take(log, entry_of(id_, fields)):
                     return
 
 

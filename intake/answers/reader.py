@@ -16,15 +16,8 @@ from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
 from core.text import gettext_noop as _
 from core.text import in_language, kept, restored, without_values
-from intake.agent.prompt import (
-    MESSAGE_TOO_LONG,
-    AgentEvent,
-    ExceedsWindow,
-    ReasoningWritten,
-    TextWritten,
-    ToolCalled,
-    ToolReturned,
-)
+from intake.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow
 from intake.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from intake.chats.quotas import Usage
 from intake.chats.tree import undo_path

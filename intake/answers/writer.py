@@ -1,6 +1,5 @@
-"""Writes an answer in a task of its own: the loop, the saved progress, the end, and what follows it.
-
-Writes an answer from the saved question to the saved end: runs the agent loop in its own task, and logs every event.
+"""Writes an answer from the saved question to the saved end: runs the agent loop in its own task, logs every event,
+saves the progress, and does what follows the end.
 
 The task belongs to the turn. It ends with the answer, or earlier if
 1. a reader requests it (`stop`), in this process or through Redis;
@@ -29,20 +28,20 @@ from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.responses import database_away, is_disk_full
 from core.text import gettext_noop as _
-from intake.agent import attached, loop, prompt
-from intake.agent.attached import is_being_read
-from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
-from intake.agent.prompt import (
+from intake.agent import context, loop, prompt
+from intake.agent.context import (
     WRITTEN,
     AgentEvent,
     AnswerEnded,
-    Asked,
     ChatDeps,
     TextWritten,
     ToolCalled,
     ToolReturned,
     deps_for,
+    is_being_read,
 )
+from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
+from intake.agent.prompt import Asked
 from intake.answers.log import AnswerLog, Ending
 from intake.answers.reader import (
     as_data,
@@ -349,8 +348,8 @@ class AnswerWriter:
         """Scales the pictures one after the other, each read in a transaction that has ended before."""
         pictures: dict[str, BinaryContent | None] = {}
         for id_ in prompt.pictures_in(asked):
-            data = await as_caller(self.caller, attached.bytes_of_picture, self.caller, id_)
-            pictures[id_] = await asyncio.to_thread(attached.scaled, data) if data is not None else None
+            data = await as_caller(self.caller, context.bytes_of_picture, self.caller, id_)
+            pictures[id_] = await asyncio.to_thread(context.scaled, data) if data is not None else None
         return prompt.with_pictures(asked, pictures) if pictures else asked
 
     async def _until_read(self) -> None:

@@ -1,6 +1,5 @@
-"""Tells open pages which chats have changed, and saves imported history.
-
-Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
+"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`), and saves
+imported history.
 
 A change is sent over Redis from a separate thread, so that an unavailable Redis delays no request; pages then see the
 change when they are loaded again. Each web process subscribes once, for all its open pages.
@@ -14,8 +13,8 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -169,19 +168,15 @@ class _ChangeListener:
 _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, _ChangeListener] = WeakKeyDictionary()
 
 
-class Changes:
+@contextmanager
+def changes_of(user_id: int) -> Iterator[asyncio.Queue[str | None]]:
     """A queue of the ids of the user's conversations that change while the block runs; None is the end."""
-
-    def __init__(self, user_id: int) -> None:
-        self.user_id = user_id
-
-    def __enter__(self) -> asyncio.Queue[str | None]:
-        self.listener = _listeners.setdefault(asyncio.get_running_loop(), _ChangeListener())
-        self.queue = self.listener.open(self.user_id)
-        return self.queue
-
-    def __exit__(self, *_: object) -> None:
-        self.listener.close(self.user_id, self.queue)
+    listener = _listeners.setdefault(asyncio.get_running_loop(), _ChangeListener())
+    queue = listener.open(user_id)
+    try:
+        yield queue
+    finally:
+        listener.close(user_id, queue)
 
 
 def end_streams() -> None:

@@ -1,6 +1,5 @@
-"""Quotas of a user's data, and the usage of each answer.
-
-Enforces quotas: measures a user's data before more is added, and for the account page.
+"""Enforces quotas: measures a user's data before more is added, and for the account page; and keeps the usage of each
+answer.
 
 Without a quota nothing is measured. Otherwise each process measures a user once a minute and adds the data that it
 accepts in between. It measures again before it refuses, so that deleted data counts at once. Two processes may

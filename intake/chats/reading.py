@@ -399,16 +399,12 @@ SELECT turn_number, said_at, left(user_message, %(length)s)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineEntry:
-    """One turn of an outline: `text` is the beginning of the message, or the text around the match."""
-
-    turn_number: int
-    said_at: datetime
-    text: str
+# One turn of an outline, for its template: `text` is the beginning of the message, or the text around the match.
+def _outline_entry(number: int, said_at: datetime, text: str) -> dict[str, Any]:
+    return {"turn_number": number, "said_at": said_at, "text": text}
 
 
-def questions(conversation: Conversation) -> list[OutlineEntry]:
+def questions(conversation: Conversation) -> list[dict[str, Any]]:
     """The user's messages in order; if there are more than 200, a selection at even intervals."""
     parameters: dict[str, Any] = {
         "conversation": conversation.pk,
@@ -418,10 +414,10 @@ def questions(conversation: Conversation) -> list[OutlineEntry]:
     }
     with connection.cursor() as cursor:
         cursor.execute(_QUESTIONS, parameters)
-        return [OutlineEntry(number, said_at, " ".join(text.split())) for number, said_at, text in cursor.fetchall()]
+        return [_outline_entry(number, said_at, " ".join(text.split())) for number, said_at, text in cursor.fetchall()]
 
 
-def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
+def find(conversation: Conversation, words: str) -> list[dict[str, Any]]:
     """The latest 100 turns that contain each of the words, in any case, the latest first."""
     requested = pg_text(words).split()[:MOST_WORDS]
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
@@ -429,7 +425,7 @@ def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
         turns = turns.filter(Q(user_message__icontains=word) | Q(assistant_message__icontains=word))
     rows = turns.order_by("-turn_number").values_list("turn_number", "said_at", "user_message", "assistant_message")
     return [
-        OutlineEntry(number, said_at, _excerpt_around(requested, user_text, assistant_text))
+        _outline_entry(number, said_at, _excerpt_around(requested, user_text, assistant_text))
         for number, said_at, user_text, assistant_text in rows[:MOST_FOUND]
     ]
 

@@ -1,6 +1,6 @@
 """Answers that are being written: how many at once, and their leases, requests to stop and streams in Redis.
 
-All keys contain the turn's id, and all expire. Without Redis answers continue; see `intake.answers.sharing`.
+All keys contain the turn's id, and all expire. Without Redis answers continue; see `intake/answers/log.py`.
 """
 
 import logging

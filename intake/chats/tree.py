@@ -1,6 +1,4 @@
-"""The tree of a conversation's turns, and the addresses of turns.
-
-Navigates the tree of a conversation's turns: up from a turn, and down to the newest end below one.
+"""The tree of a conversation's turns: up from a turn, and down to the newest end below one; and the addresses of turns.
 
 The turn at its end names a path. Going up reads only the requested rows. Going down reads the numbers of the
 conversation's whole tree, by one index-only scan.

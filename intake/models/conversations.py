@@ -282,7 +282,7 @@ class Project(models.Model):
 
     objects = OwnedQuerySet["Project"].as_manager()
 
-    # Filled by `intake.chats.projects.list_projects`.
+    # Filled by `intake.chats.arranging.list_projects`.
     has_row = True
     chats = 0
     kept = 0

@@ -181,8 +181,6 @@ class InvitationQuerySet(models.QuerySet["Invitation"]):
     def open(self, *, now: datetime) -> "InvitationQuerySet":
         return self.filter(expires_at__gt=now, used__lt=F("uses"))
 
-
-class InvitationManager(models.Manager.from_queryset(InvitationQuerySet)):  # type: ignore[misc]
     def issue(self, *, note: str = "", uses: int = 1, days: int = DEFAULT_DAYS) -> tuple["Invitation", str]:
         """Create an invitation; returns its secret too, which is stored nowhere."""
         secret = new_secret()
@@ -195,15 +193,13 @@ class InvitationManager(models.Manager.from_queryset(InvitationQuerySet)):  # ty
         return invitation, secret
 
     def is_open(self, secret: str, *, now: datetime) -> bool:
-        is_open: bool = self.with_secret(secret).open(now=now).exists()
-        return is_open
+        return self.with_secret(secret).open(now=now).exists()
 
     def take(self, secret: str, *, now: datetime) -> bool:
         """Use an invitation once, if it is still open: one statement, so that two requests cannot both take the last
         use.
         """
-        taken: int = self.with_secret(secret).open(now=now).update(used=F("used") + 1)
-        return taken == 1
+        return self.with_secret(secret).open(now=now).update(used=F("used") + 1) == 1
 
 
 class Invitation(models.Model):
@@ -220,7 +216,7 @@ class Invitation(models.Model):
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = InvitationManager()
+    objects = InvitationQuerySet.as_manager()
 
     class Meta:
         db_table = "intake_invitations"

@@ -1,7 +1,4 @@
-"""The API of the account: models, export, deletion; and the base of every view that acts as its caller.
-
-`/api/v1/account/`: export and deletion of the account.
-"""
+"""The API of the account: models, export, deletion; and the base of every view that acts as its caller."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
@@ -18,11 +15,12 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.rate_limits import StreamLease
+from core.rate_limits import DEFAULT_LIMIT, StreamLease
 from core.text import in_language, page_language
 from core.validation import Output, validate
 from intake.accounts import activity
@@ -60,7 +58,7 @@ def _as(caller: Caller, handler: Handler) -> Handler:
     return acting
 
 
-# --- `/api/v1/models/`: the language models that the caller may choose from ---
+# --- `/api/v1/models/`: the language models that the caller may choose from, in JSON ---
 
 
 class ModelOutput(Output):
@@ -87,17 +85,6 @@ class ModelOutput(Output):
 class ModelListOutput(Output):
     models: Annotated[list[ModelOutput], Field(description="Empty in recall mode, which has no language model.")]
     default: Annotated[str | None, Field(description="What answers the caller's chats where none is chosen.")] = None
-
-
-class ModelListView(ActsAsCaller):
-    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
-    def get(self, request: Request) -> Response:
-        """The language models: those that the settings name, and those that their servers list."""
-        caller = caller_of(request)
-        default = default_for(caller)
-        language = page_language(request.headers)
-        models = [ModelOutput.of(each, language=language) for each in offered(caller)]
-        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
 
 # --- Streams files while they are created, in pieces, without holding a database connection in between ---
@@ -159,7 +146,7 @@ def _step(user: User, pieces: Iterator[bytes]) -> bytes:
         connections.close_all()
 
 
-# --- `/api/v1/account/` ---
+# --- `/api/v1/account/` and `/api/v1/models/` ---
 
 # By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
@@ -169,8 +156,19 @@ FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
 }
 
 
-class AccountExportView(APIView):
-    throttle_scope = "export"
+class AccountViewSet(ViewSet):
+    @property
+    def throttle_scope(self) -> str:
+        return "export" if self.action == "export" else DEFAULT_LIMIT
+
+    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
+    def models(self, request: Request) -> Response:
+        """The language models: those that the settings name, and those that their servers list."""
+        caller, language = caller_of(request), page_language(request.headers)
+        with acting_as(caller):
+            default = default_for(caller)
+            models = [ModelOutput.of(each, language=language) for each in offered(caller)]
+        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
 
     @extend_schema(
         operation_id="export_account",
@@ -185,7 +183,7 @@ class AccountExportView(APIView):
             **problems(400, 401, 429, 503),
         },
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
+    def export(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person, sent while it is read. Any of the files can be imported again."""
         refuse_without_recent_proof(request)
         now = timezone.now()
@@ -196,14 +194,12 @@ class AccountExportView(APIView):
             request=request, user=user, pieces=pieces(user=user, now=now), name=name, content_type=content_type
         )
 
-
-class AccountView(APIView):
     @extend_schema(
         operation_id="delete_account",
         request=PasswordConfirmation,
         responses={200: AccountDeleted, **problems(400, 401, 413, 415, 429, 503)},
     )
-    def delete(self, request: Request) -> Response:
+    def destroy(self, request: Request) -> Response:
         """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
         user = person_of(request)
         confirmation = validate(PasswordConfirmation, request.data)

@@ -24,14 +24,13 @@ from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
-from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
 from core.text import gettext_noop as _
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
-from intake.attachments import pictures, services
+from intake.attachments import services
 from intake.chats import deleting, idempotency, quotas
 from intake.models import Attachment, User
 from intake.rest.account import download_of
@@ -136,20 +135,14 @@ class AttachmentsViewSet(ViewSet):
         with acting_as(owner_of(request)):
             data = services.bytes_of(attachment)
         # Outside of the transaction: it takes a while.
-        small, content_type = pictures.scaled(data, pictures.THUMBNAIL_PIXELS)
+        small, content_type = services.scaled(data, services.THUMBNAIL_PIXELS)
         return HttpResponse(small, content_type=content_type, headers=SANDBOX)
-
-
-class AttachmentContentView(APIView):
-    permission_classes = AttachmentsViewSet.permission_classes
-    takes_bound = ("GET",)
-    required_scope = AttachmentsViewSet.required_scope
 
     @extend_schema(
         operation_id="read_attachment_content",
         responses={**CONTENT, **problems(*NOT_THERE)},
     )
-    def get(self, request: Request, attachment_id: str) -> StreamingHttpResponse:
+    def content(self, request: Request, attachment_id: str) -> StreamingHttpResponse:
         """The bytes. Pictures (PNG, JPEG, GIF, WebP) and PDFs have their type; everything else is only downloaded."""
         attachment = _found(request, attachment_id)
         is_shown = attachment.media_type in services.SHOWN

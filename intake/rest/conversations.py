@@ -22,7 +22,7 @@ from core.text import LONGEST_PROJECT
 from core.validation import LONGEST_REFERENCE, Input, Output, checked, position_in_address, text_limit, validate
 from intake.accounts.identity import caller_of, person_of
 from intake.agent.language_models import refuse_temporary
-from intake.chats import arranging, deleting, exporting, projects, versions
+from intake.chats import arranging, deleting, exporting, versions
 from intake.chats.reading import (
     TURNS_PER_ANSWER,
     as_turn_number,
@@ -286,7 +286,7 @@ class ProjectBody(Input):
     labels: Annotated[
         list[Annotated[str, Field(max_length=LONGEST_PROJECT)]] | None,
         Field(
-            max_length=projects.MOST_LABELS,
+            max_length=arranging.MOST_LABELS,
             description="Repositories (`me/app`) and folders that belong to it. What has one of them moves to it.",
         ),
     ] = None
@@ -294,7 +294,7 @@ class ProjectBody(Input):
 
 class ChatsToMove(Input):
     conversations: Annotated[
-        list[UUID], Field(min_length=1, max_length=projects.MOST_MOVED, description="The ids of chats.")
+        list[UUID], Field(min_length=1, max_length=arranging.MOST_MOVED, description="The ids of chats.")
     ]
     project: Annotated[
         str,
@@ -342,7 +342,7 @@ class ProjectViewSet(ActsAsCaller, ViewSet):
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
         """The projects by name, and the labels that are in use and have no project."""
-        found = projects.list_projects(user=person_of(request))
+        found = arranging.list_projects(user=person_of(request))
         return Response({"projects": [ProjectOutput.of(each, is_listed=True).as_data() for each in found]})
 
     @extend_schema(
@@ -353,7 +353,7 @@ class ProjectViewSet(ActsAsCaller, ViewSet):
     def create(self, request: Request) -> Response:
         """Create a project, or describe a label that is in use."""
         body = validate(ProjectBody, request.data)
-        made = projects.save_project(user=person_of(request), name=body.name or "", is_new=True, **_about(body))
+        made = arranging.save_project(user=person_of(request), name=body.name or "", is_new=True, **_about(body))
         return Response(ProjectOutput.of(made).as_data(), status=201)
 
     @extend_schema(
@@ -365,10 +365,10 @@ class ProjectViewSet(ActsAsCaller, ViewSet):
         """Change a project. With another name its chats, records, documents and tokens follow."""
         body, user = validate(ProjectBody, request.data), person_of(request)
         with transaction.atomic():
-            changed = projects.by_id(user=user, project_id=parse_id(project_id))
+            changed = arranging.by_id(user=user, project_id=parse_id(project_id))
             if body.name is not None:
-                changed = projects.rename_project(user=user, name=changed.name, new_name=body.name)
-            changed = projects.save_project(user=user, name=changed.name, **_about(body))
+                changed = arranging.rename_project(user=user, name=changed.name, new_name=body.name)
+            changed = arranging.save_project(user=user, name=changed.name, **_about(body))
         return Response(ProjectOutput.of(changed).as_data())
 
     @extend_schema(
@@ -386,8 +386,8 @@ class ProjectViewSet(ActsAsCaller, ViewSet):
     def destroy(self, request: Request, project_id: str) -> Response:
         """Remove a project; tokens that are bound to it end."""
         user, with_contents = person_of(request), _is_true(request, "contents")
-        name = projects.by_id(user=user, project_id=parse_id(project_id)).name
-        projects.delete_project(user=user, name=name, with_contents=with_contents)
+        name = arranging.by_id(user=user, project_id=parse_id(project_id)).name
+        arranging.delete_project(user=user, name=name, with_contents=with_contents)
         return Response(status=204)
 
     @extend_schema(
@@ -398,7 +398,7 @@ class ProjectViewSet(ActsAsCaller, ViewSet):
     def move(self, request: Request) -> Response:
         """Move chats to a project: all of them, or none."""
         body = validate(ChatsToMove, request.data)
-        projects.move(caller=caller_of(request), conversation_ids=body.conversations, project=body.project)
+        arranging.move(caller=caller_of(request), conversation_ids=body.conversations, project=body.project)
         return Response(status=204)
 
 

@@ -1,7 +1,4 @@
-"""The JSON shapes of intake's API, and the OpenAPI parts that all endpoints share.
-
-The JSON shapes of intake's REST API, in the contract's camel case.
-"""
+"""The JSON shapes of intake's REST API, in the contract's camel case, and OpenAPI parts that all endpoints share."""
 
 from collections.abc import Iterable
 from datetime import datetime

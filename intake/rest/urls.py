@@ -2,8 +2,8 @@
 
 from django.urls import path
 
-from intake.rest.account import AccountExportView, AccountView, ModelListView
-from intake.rest.attachments import AttachmentContentView, AttachmentsViewSet
+from intake.rest.account import AccountViewSet
+from intake.rest.attachments import AttachmentsViewSet
 from intake.rest.conversations import (
     ConversationExportView,
     ConversationViewSet,
@@ -17,7 +17,7 @@ urlpatterns = [
     path("attachments/<str:attachment_id>/", AttachmentsViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
     path(
         "attachments/<str:attachment_id>/content",
-        AttachmentContentView.as_view(),
+        AttachmentsViewSet.as_view({"get": "content"}),
         name="attachment_content",
     ),
     path(
@@ -54,7 +54,7 @@ urlpatterns = [
     path("projects/", ProjectViewSet.as_view({"get": "look", "post": "create"})),
     path("projects/move/", ProjectViewSet.as_view({"post": "move"}), name="move_conversations"),
     path("projects/<str:project_id>/", ProjectViewSet.as_view({"patch": "partial_update", "delete": "destroy"})),
-    path("models/", ModelListView.as_view()),
-    path("account/export/", AccountExportView.as_view(), name="download_account"),
-    path("account/", AccountView.as_view()),
+    path("models/", AccountViewSet.as_view({"get": "models"})),
+    path("account/export/", AccountViewSet.as_view({"get": "export"}), name="download_account"),
+    path("account/", AccountViewSet.as_view({"delete": "destroy"})),
 ]

@@ -1,11 +1,11 @@
-"""Template tags and filters, and for whom a page was made.
+"""Template tags and filters: safe Markdown, tool calls in words, addresses, icons, and for whom a page was made."""
 
-Template tags and filters: safe Markdown, tool calls in words, addresses and icons.
-"""
-
+import json
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
+from html import unescape
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -17,13 +17,13 @@ from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, strip_tags
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from core.errors import NotFound
 from core.isolation.acting import read_as
-from core.text import in_page_language, restored
+from core.text import gettext_noop, in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.agent import language_models
@@ -31,10 +31,9 @@ from intake.agent.language_models import LanguageModel
 from intake.attachments.services import PICTURES
 from intake.chats import tree
 from intake.chats.quotas import Usage
-from intake.markdown import render
+from intake.markdown import render, render_summary
 from intake.models import Attachment, Turn
 from intake.web.pages import PART, sidebar_of
-from intake.web.steps import tool_call_views
 
 register = template.Library()
 ALONE, BESIDE_CHATS = "intake/plain.html", "intake/page.html"
@@ -168,7 +167,6 @@ def project_named(key: str) -> str:
         raise NotFound from None
 
 
-register.filter("steps", tool_call_views)
 register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")
@@ -228,3 +226,84 @@ def csrf_token(context: template.Context) -> SafeString:
     if not made_for:
         return format_html("{}", token)
     return format_html('{}<input type="hidden" name="{}" value="{}">', token, PAGE_PERSON_FIELD, made_for)
+
+
+# --- Describes finished tool calls on a page; static/intake/turn.js describes running ones ---
+
+# What the chat's tools did, where nothing says it better; `DONE` in static/intake/turn.js has the same.
+DONE = {
+    "search": gettext_noop("Searched your memory"),
+    "fetch": gettext_noop("Read a result"),
+    "get_conversation": gettext_noop("Read a chat"),
+    "get_context": gettext_noop("Looked at your memory"),
+    "list_recent_conversations": gettext_noop("Looked at your last chats"),
+    "read_attachment": gettext_noop("Read a file"),
+    "save_memory": gettext_noop("Remembered"),
+    "append_daily_log": gettext_noop("Wrote in your daily log"),
+}
+# An id has more characters.
+LONGEST_DETAIL = 32
+
+
+@register.filter
+def steps(turn: Turn) -> list[dict[str, Any]]:
+    return [_step(call, turn) for call in turn.tool_calls]
+
+
+def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
+    """`brief` is the summary without the places, or all of it for a failure. `stored` is None for a call that stored
+    nothing; `undo_path` is its undo address, if it can be undone.
+    """
+    is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
+    summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
+    undo_path = None
+    if is_kept:
+        undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
+    return {
+        "what": in_words(call),
+        "brief": in_brief(summary or "", is_error=is_error),
+        "called": as_called(call),
+        "summary": summary,
+        "stored": call.get("stored"),
+        "undo_path": undo_path,
+        "is_error": is_error,
+        "is_undone": bool(call.get("undone_at")),
+    }
+
+
+def in_words(call: dict[str, Any]) -> str:
+    """The finished tool call in words; `doing` in static/intake/turn.js has the same while it runs."""
+    name = str(call.get("name", ""))
+    arguments = call.get("input")
+    query = arguments.get("query") if isinstance(arguments, dict) else None
+    if name.startswith("search") and query:
+        return _("Searched your history for “%(query)s”") % {"query": query}
+    return _(DONE[name]) if name in DONE else name.replace("_", " ").capitalize()
+
+
+def in_brief(summary: str, *, is_error: bool) -> str:
+    """The summary as text, up to its colon: how much was found, and not where. `inBrief` in turn.js has the same."""
+    text = unescape(strip_tags(summary)).strip()
+    return text if is_error else text.partition(": ")[0]
+
+
+def as_called(call: dict[str, Any]) -> str:
+    """The tool's name and its input, without the query and the stored text, which are shown anyway.
+
+    Sorted by name, because the database keeps no order. `called` in static/intake/turn.js has the same.
+    """
+    return " · ".join([str(call.get("name", "")), *_details(call)])
+
+
+def _details(call: dict[str, Any]) -> Iterator[str]:
+    arguments = call.get("input")
+    for name, value in sorted(arguments.items()) if isinstance(arguments, dict) else ():
+        if name != "query" and value != call.get("stored") and _is_short(value):
+            yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _is_short(value: Any) -> bool:
+    """Lists and long texts are shown elsewhere or not at all, and ids mean nothing to a reader."""
+    if isinstance(value, str):
+        return 0 < len(value) <= LONGEST_DETAIL
+    return isinstance(value, bool | int | float)

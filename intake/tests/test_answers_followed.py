@@ -10,9 +10,8 @@ from django.apps import apps
 from django.conf import settings as project
 from django.utils.module_loading import import_string
 
-from intake.agent.prompt import TextWritten
-from intake.answers.log import AnswerLog, Ending
-from intake.answers.sharing import EventPublisher, entry_of
+from intake.agent.context import TextWritten
+from intake.answers.log import AnswerLog, Ending, EventPublisher, entry_of
 from intake.chats.running import forget, stream_key
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
@@ -137,7 +136,7 @@ def streams():
 def has_stream_ended():
     key = stream_key(the_turn().pk)
     with redis.Redis.from_url(project.REDIS_URL) as broker:
-        return any(entry_of(id_, fields).event is None for id_, fields in broker.xrevrange(key, count=1))
+        return any(entry_of(id_, fields)[1] is None for id_, fields in broker.xrevrange(key, count=1))
 
 
 def forget_streams():

@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.backends.utils import CursorWrapper
 from PIL import Image
 
-from intake.attachments import pictures
+from intake.attachments import services
 from intake.models import Attachment, AttachmentText
 from intake.tests.attached import a_file, a_picture
 from testing.model_server import Say
@@ -137,7 +137,7 @@ def test_no_transaction_is_open_while_pictures_are_scaled(alices, person, langua
         is_open.append(any(each.in_atomic_block for each in connections.all(initialized_only=True)))
         return data, "image/png"
 
-    monkeypatch.setattr(pictures, "scaled", scaled)
+    monkeypatch.setattr(services, "scaled", scaled)
     begun = send(alices, "What are they?", *[a_file(person, a_picture(each), f"{each}.png") for each in (4, 5)])
     alices.events("Sure?", conversation_id=begun["conversationId"])
     assert is_open == [False] * 4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from intake.attachments.reading import Part, Unreadable, child, process
+from intake.attachments.reading import Part, Unreadable, process
 from intake.attachments.reading.process import read_safely
 from testing import files
 
@@ -34,7 +34,7 @@ def test_the_process_gets_nothing_of_the_environment(monkeypatch):
 def in_child(monkeypatch, program, *, is_confined=False):
     """What a hostile file makes of the process: it runs this."""
     if is_confined:
-        program = f"from intake.attachments.reading import child\nchild._confine()\n{program}"
+        program = f"from intake.attachments.reading import process\nprocess._confine()\n{program}"
     monkeypatch.setattr(process, "_CHILD", [*process._CHILD[:-2], "-c", program])
 
 
@@ -53,18 +53,18 @@ def test_a_process_that_takes_too_long_is_ended(monkeypatch):
 def test_a_process_that_computes_for_too_long_is_ended_by_its_limit(monkeypatch):
     in_child(
         monkeypatch,
-        "from intake.attachments.reading import child\nchild.PROCESSOR_SECONDS = 1\nchild._confine()\nwhile True: pass",
+        "from intake.attachments.reading import process\nprocess.PROCESSOR_SECONDS = 1\nprocess._confine()\nwhile True: pass",
     )
     assert sentence_of() == "The file could not be read in 20 seconds."
 
 
 def test_a_process_that_takes_too_much_memory_gets_none(monkeypatch):
-    in_child(monkeypatch, f"x = bytes({child.MEMORY_BYTES})\n{ENDED_WELL}", is_confined=True)
+    in_child(monkeypatch, f"x = bytes({process.MEMORY_BYTES})\n{ENDED_WELL}", is_confined=True)
     assert sentence_of() == "The file could not be read."
 
 
 def test_a_process_that_writes_too_much_is_ended(monkeypatch):
-    in_child(monkeypatch, f"import os\nfor _ in range({child.OUTPUT_BYTES} // 65536 + 9): os.write(1, b'a' * 65536)",
+    in_child(monkeypatch, f"import os\nfor _ in range({process.OUTPUT_BYTES} // 65536 + 9): os.write(1, b'a' * 65536)",
              is_confined=True)  # fmt: skip
     assert sentence_of() == "The file could not be read."
 

@@ -91,9 +91,8 @@ class LoginView(auth_views.LoginView):
         return response
 
 
-@method_decorator(login_not_required, name="dispatch")
-class LogoutView(auth_views.LogoutView):
-    """Accepts only POST: a link on another site must not log a user out."""
+# Accepts only POST: a link on another site must not log a user out.
+log_out = login_not_required(auth_views.LogoutView.as_view())
 
 
 @method_decorator([sensitive_post_parameters("password"), never_cache, login_not_required], name="dispatch")

@@ -37,7 +37,7 @@ from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_
 from intake.agent.language_models import ChatOptions, is_recall_mode, refuse_temporary
 from intake.attachments.services import MOST_OF_A_MESSAGE
 from intake.chats import changes, idempotency
-from intake.chats.changes import Changes
+from intake.chats.changes import changes_of
 from intake.chats.reading import LARGEST_NUMBER, get_turn_by_id, open_answers
 from intake.chats.running import refuse_one_too_many
 from intake.chats.services import MAX_MESSAGE_LENGTH
@@ -450,7 +450,7 @@ def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]
 
 async def _events(user_id: int) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
-    with Changes(user_id) as queue:
+    with changes_of(user_id) as queue:
         yield responses.encode("open", {})
         while True:
             try:

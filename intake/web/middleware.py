@@ -1,6 +1,5 @@
-"""The middleware of every request, and the error responses.
-
-Middleware of every request: expected failures, the language of pages, rate limits, and response headers.
+"""The middleware of every request: expected failures with their responses, the language of pages, rate limits, and
+response headers.
 """
 
 import logging

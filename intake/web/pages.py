@@ -39,7 +39,7 @@ from intake.accounts import activity
 from intake.accounts.identity import caller_of, is_registered, person_of
 from intake.agent.language_models import ask_servers, is_recall_mode, offered_choices
 from intake.attachments.services import attachments_of
-from intake.chats import arranging, deleting, projects, reading
+from intake.chats import arranging, deleting, reading
 from intake.chats.exporting import chats_as_json
 from intake.chats.reading import (
     TURNS_PER_PAGE,
@@ -381,7 +381,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     elif requested in ("archive", "restore"):
         arranging.arrange(caller=caller, conversation_ids=ids, is_archived=requested == "archive", now=now)
     elif requested == "move":
-        projects.move(caller=caller, conversation_ids=ids, project=request.POST.get("project", ""))
+        arranging.move(caller=caller, conversation_ids=ids, project=request.POST.get("project", ""))
     elif requested == "export":
         # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 from core.errors import InvalidInput, NotFound
 from core.text import LONGEST_PROJECT, first_line
 from intake.accounts.identity import caller_of, person_of
-from intake.chats import projects, reading
+from intake.chats import arranging, reading
 from intake.models import Project, User
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
 from intake.templatetags.recollect import project_key, project_named
@@ -30,7 +30,7 @@ CHATS_SHOWN = 10
 RECORDS_SHOWN = 5
 BEGINNING = 1_200
 # With a line break after each.
-LONGEST_LABELS = projects.MOST_LABELS * (LONGEST_PROJECT + 2)
+LONGEST_LABELS = arranging.MOST_LABELS * (LONGEST_PROJECT + 2)
 YES = "1"
 
 COLOUR_NAMES = {
@@ -84,9 +84,9 @@ class ProjectForm(ServiceForm):
             with transaction.atomic():
                 name = held["name"]
                 if present is not None:
-                    name = projects.rename_project(user=user, name=present.name, new_name=name).name
+                    name = arranging.rename_project(user=user, name=present.name, new_name=name).name
                 about["labels"] = self._labels(user, present, name)
-                return projects.save_project(user=user, name=name, is_new=present is None, **about)
+                return arranging.save_project(user=user, name=name, is_new=present is None, **about)
         except InvalidInput as error:
             self.complain(error)
             return None
@@ -104,7 +104,7 @@ def list_all(request: HttpRequest) -> HttpResponse:
         made = form.save(person_of(request))
         if made is not None:
             return HttpResponseRedirect(path_of(made.name))
-    found = projects.list_projects(user=person_of(request))
+    found = arranging.list_projects(user=person_of(request))
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
     is_open = form.is_bound or not found or "new" in request.GET
     context: dict[str, Any] = {"projects": found, "form": form, "is_open": is_open}
@@ -118,7 +118,7 @@ def project(request: HttpRequest, key: str) -> HttpResponse:
     if isinstance(found, HttpResponse):
         return found
     if request.method == "POST":
-        projects.save_project(user=user, name=found.name, is_closed=request.POST.get("on") == YES)
+        arranging.save_project(user=user, name=found.name, is_closed=request.POST.get("on") == YES)
         return HttpResponseRedirect(path_of(found.name))
     kept = records.list_records(user=user, project_id=found.name, limit=RECORDS_SHOWN).rows
     memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
@@ -159,7 +159,7 @@ def delete_project(request: HttpRequest, key: str) -> HttpResponse:
     if request.method != "POST":
         return _page(request, "memory/delete_project.html", found)
     with_contents = request.POST.get("contents") == YES
-    projects.delete_project(user=person_of(request), name=found.name, with_contents=with_contents)
+    arranging.delete_project(user=person_of(request), name=found.name, with_contents=with_contents)
     messages.success(
         request,
         _("The project is deleted, with all that was in it.")
@@ -179,9 +179,9 @@ def _find(request: HttpRequest, key: str, *, doing: str = "") -> Project | HttpR
     if "\0" in name or len(name) > LONGEST_PROJECT:
         raise NotFound
     try:
-        return projects.read_project(user=user, name=name)
+        return arranging.read_project(user=user, name=name)
     except NotFound:
-        present = projects.label_of(user=user, label=name)
+        present = arranging.label_of(user=user, label=name)
         if present == name or request.method == "POST":
             raise
         return HttpResponseRedirect(path_of(present, f"{doing}_project" if doing else "project"))

@@ -19,7 +19,7 @@ from core.ids import parse_id
 from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
 from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import proposals, records

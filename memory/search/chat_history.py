@@ -22,7 +22,7 @@ from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from core.text import gettext_noop as _
 from core.text import project_label
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from memory.backends.embedders import (

@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
-from intake.chats.projects import label_of
+from intake.chats.arranging import label_of
 from intake.models import User
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors

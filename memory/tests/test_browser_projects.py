@@ -7,7 +7,7 @@ from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
 from core.isolation.acting import acting_as
-from intake.chats import projects
+from intake.chats import arranging
 from intake.chats.tree import conversation_path
 from intake.models import Conversation
 from intake.tests.factories import a_turn
@@ -38,7 +38,7 @@ def chats(person, *titles: str, project: str = "") -> list[Conversation]:
 
 def made(person, name: str, **about: object) -> None:
     with acting_as(person):
-        projects.save_project(user=person, name=name, **about)
+        arranging.save_project(user=person, name=name, **about)
 
 
 def group(page: Page, name: str) -> Locator:

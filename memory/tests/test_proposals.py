@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from core.isolation.acting import acting_as
-from intake.chats import projects
+from intake.chats import arranging
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import hooks, index, proposals, records
@@ -338,7 +338,7 @@ def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browse
     source = {"source_conversation": turn.conversation_id, "source_turn": 1, "project_id": "kitchen"}
     propose(alice, {"content": "The board is 40 mm thick."} | source, {"content": "Cats are grey."})
     with acting_as(alice):
-        projects.save_project(user=alice, name="kitchen", is_closed=True)
+        arranging.save_project(user=alice, name="kitchen", is_closed=True)
         assert proposals.count_waiting(alice) == 1
     assert waiting(alice) == ["Cats are grey."]
     assert "40 mm" not in page(browser)
@@ -350,6 +350,6 @@ def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browse
 def test_a_project_takes_its_proposals_along(alice):
     propose(alice, OAK | {"project_id": "kitchen"})
     with acting_as(alice):
-        projects.save_project(user=alice, name="kitchen")
-        projects.rename_project(user=alice, name="kitchen", new_name="cellar")
+        arranging.save_project(user=alice, name="kitchen")
+        arranging.rename_project(user=alice, name="kitchen", new_name="cellar")
     assert Proposal.objects.get().project_id == "cellar"

@@ -18,7 +18,7 @@ from agent_tools.authentication import create_token
 from agent_tools.models import TokenScope
 from intake.tests.factories import a_person
 from memory import records
-from recollect_cli import capturing, client, hooks
+from recollect_cli import capturing, client, connecting, hooks
 
 COMMAND = [sys.executable, str(settings.BASE_DIR / "recollect_cli"), "hook"]
 PACK = {"text": "From memory:\n- The worktop is oak [1]", "tokens": 12, "ids": ["1"], "nothing": False}
@@ -368,7 +368,7 @@ def test_an_ignored_folder_is_left_alone(machine, fake):
     ],
 )
 def test_a_project_is_its_repository_at_its_host(address, name):
-    assert capturing.repository_name(address) == name
+    assert connecting.repository_name(address) == name
 
 
 def test_a_work_tree_belongs_to_its_repository(tmp_path):
@@ -379,8 +379,8 @@ def test_a_work_tree_belongs_to_its_repository(tmp_path):
     (main / ".git" / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/feature/x\n")
     (tree / "src").mkdir(parents=True)
     (tree / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
-    assert capturing.project_of(str(tree / "src")) == ("me/app", "feature/x")
-    assert capturing.project_of(str(tmp_path)) == (tmp_path.name, "")
+    assert connecting.project_of(str(tree / "src")) == ("me/app", "feature/x")
+    assert connecting.project_of(str(tmp_path)) == (tmp_path.name, "")
 
 
 # --- Never in the way ---

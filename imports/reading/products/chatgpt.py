@@ -9,10 +9,23 @@ from typing import Any
 from imports.reading.attached import ExportFiles, written
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped, UnreadableExport
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, members, names_with, records
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    BrokenJSON,
+    id_of,
+    joined,
+    line_of,
+    list_of,
+    members,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    text_of,
+)
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, nearest_visible
-from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, parse_time, text_of
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, nearest_visible
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.
@@ -45,7 +58,7 @@ def _read(files: Files) -> Items:
     latest = _latest(files, names)
     beside = ExportFiles(files, names=_asset_names(files))
     yield from items_of(
-        files, names, lambda where, record, unknown: _conversation(where, record, latest, unknown, beside)
+        files, names, lambda where, record, not_shown: _conversation(where, record, latest, not_shown, beside)
     )
     yield from beside.notice()
 
@@ -86,18 +99,18 @@ def _external_id(record: dict[str, Any]) -> str:
 
 
 def _conversation(
-    where: str, record: Any, latest: dict[str, str], unknown: UnknownKinds, beside: ExportFiles
+    where: str, record: Any, latest: dict[str, str], not_shown: NotShown, beside: ExportFiles
 ) -> Iterator[Item]:
     if not isinstance(record, dict) or not isinstance(record.get("mapping"), dict):
         yield Skipped(where=where, reason=NO_MESSAGES)
         return
     external_id = _external_id(record)
     if latest.get(external_id, where) == where:
-        yield _draft(where, record, external_id, unknown, beside).finished()
+        yield _draft(where, record, external_id, not_shown, beside).finished()
 
 
 def _draft(
-    where: str, record: dict[str, Any], external_id: str, unknown: UnknownKinds, beside: ExportFiles
+    where: str, record: dict[str, Any], external_id: str, not_shown: NotShown, beside: ExportFiles
 ) -> ConversationDraft:
     draft = ConversationDraft(
         product="chatgpt",
@@ -128,7 +141,7 @@ def _draft(
             if text := _text_of_a_file(message):
                 texts[node] = text
             for kind in _unknown_kinds(message):
-                unknown.note(kind, f"{where} {node}")
+                not_shown.note(kind, f"{where} {node}")
     _show_pictures(draft, pictures)
     _attach_texts(draft, texts)
     return draft

@@ -9,19 +9,31 @@ from imports.reading.attached import PASTED, ExportFiles, written
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedFile, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    BrokenJSON,
+    id_of,
+    joined,
+    line_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    stable_id,
+    text_of,
+)
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
     NO_MESSAGES,
     NO_PARENTS,
     ConversationDraft,
-    UnknownKinds,
+    NotShown,
     calls_in,
     items_of,
     texts_of,
     unknown_kinds,
 )
-from imports.reading.values import id_of, joined, line_of, object_of, objects_of, parse_time, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 UNNAMED = "attachment"
@@ -38,7 +50,9 @@ def _read(files: Files) -> Items:
     beside = ExportFiles(files)
     names = names_with(files, *_SHAPES)
     projects = _project_names(files)
-    yield from items_of(files, names, lambda where, record, unknown: _items(where, record, unknown, beside, projects))
+    yield from items_of(
+        files, names, lambda where, record, not_shown: _items(where, record, not_shown, beside, projects)
+    )
     yield from beside.notice()
 
 
@@ -56,7 +70,7 @@ def _project_names(files: Files) -> dict[str, str]:
 
 
 def _items(
-    where: str, record: Any, unknown: UnknownKinds, beside: ExportFiles, projects: Mapping[str, str]
+    where: str, record: Any, not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
 ) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
@@ -65,7 +79,7 @@ def _items(
     elif "docs" in record or "prompt_template" in record:
         yield from _project(record)
     elif isinstance(record.get("chat_messages"), list):
-        yield _draft(where, record, unknown, beside, projects).finished()
+        yield _draft(where, record, not_shown, beside, projects).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
@@ -106,7 +120,7 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
 
 
 def _draft(
-    where: str, record: dict[str, Any], unknown: UnknownKinds, beside: ExportFiles, projects: Mapping[str, str]
+    where: str, record: dict[str, Any], not_shown: NotShown, beside: ExportFiles, projects: Mapping[str, str]
 ) -> ConversationDraft:
     project = object_of(record.get("project"))
     project_id = id_of(project.get("uuid")) or id_of(record.get("project_uuid"))
@@ -130,7 +144,7 @@ def _draft(
         parent = (None if named in NO_PARENTS else named) if is_tree else before
         draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message, beside))
         for kind in _unknown_kinds(message):
-            unknown.note(kind, f"{where} {node}")
+            not_shown.note(kind, f"{where} {node}")
         before = node
     draft.leaf = _newest(draft) if is_tree else before
     return draft

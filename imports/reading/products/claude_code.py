@@ -21,13 +21,12 @@ from imports.reading.items import (
     Role,
     Skipped,
 )
-from imports.reading.json_streams import json_lines
+from imports.reading.json_streams import id_of, json_lines, line_of, list_of, object_of, parse_time, text_of
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
-    HiddenPrompts,
+    NotShown,
     SessionTree,
-    UnknownKinds,
     calls_in,
     hanging_together,
     message_of,
@@ -36,7 +35,6 @@ from imports.reading.trees import (
     unknown_kinds,
     with_missing_links,
 )
-from imports.reading.values import id_of, line_of, list_of, object_of, parse_time, text_of
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/(?P<id>[^/]+)\.jsonl\Z")
@@ -78,8 +76,7 @@ class _Sessions:
     # Commands without words: the user's messages, if they were answered.
     commands: dict[str, ImportedMessage] = field(default_factory=dict)
     queued: dict[str, list[_Queued]] = field(default_factory=dict)
-    unknown: UnknownKinds = field(default_factory=UnknownKinds)
-    hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
+    not_shown: NotShown = field(default_factory=NotShown)
     of_node: dict[str, list[str]] = field(default_factory=dict)
     spoken: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
@@ -110,8 +107,7 @@ def _read(files: Files) -> Items:
     _attach_mentioned(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
-    yield from sessions.unknown.listed()
-    yield from sessions.hidden.notice()
+    yield from sessions.not_shown.listed()
 
 
 def _folder(name: str) -> str:
@@ -149,7 +145,7 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
         sessions.folders.setdefault(session, "")
         return bool(sessions.queued[session])
     if kind not in (*_KNOWN_KINDS, "user", "assistant"):
-        sessions.unknown.note(kind or "no kind", where)
+        sessions.not_shown.note(kind or "no kind", where)
     _take_title(line, kind, sessions, session)
     node = id_of(line.get("uuid"))
     if not node and kind in ("user", "assistant"):
@@ -233,7 +229,7 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
         return "synthetic"
     content = message.get("content")
     for kind in unknown_kinds(content):
-        sessions.unknown.note(kind, where)
+        sessions.not_shown.note(kind, where)
     asker: Role = "user" if role == "user" else "assistant"
     shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
     if not (shown.text or shown.attachments):
@@ -271,7 +267,7 @@ def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, 
         return "command"
     if words.is_prompt:
         sessions.tree.prompts.add(node)
-        sessions.hidden.count += 1
+        sessions.not_shown.prompts += 1
     return "the program's own words" if words.is_prompt or words.is_changed else _what_instead(content)
 
 

@@ -11,10 +11,19 @@ from imports.reading.attached import PromptsByMinute, embedded, prompts_in, with
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
-from imports.reading.json_streams import json_lines, titles_by_id
+from imports.reading.json_streams import (
+    compact,
+    id_of,
+    json_lines,
+    line_of,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+    titles_by_id,
+)
 from imports.reading.products import ExportReader
-from imports.reading.trees import HiddenPrompts, UnknownKinds, message_of, unknown_kinds, with_inferred_times
-from imports.reading.values import compact, id_of, line_of, object_of, objects_of, parse_time, text_of
+from imports.reading.trees import NotShown, message_of, unknown_kinds, with_inferred_times
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(
@@ -52,8 +61,7 @@ class _Rollout:
     broken: list[Skipped] = field(default_factory=list)
     # The second log of the same words, for sessions that lack them in the first.
     logged: list[ImportedMessage] = field(default_factory=list)
-    unknown: UnknownKinds = field(default_factory=UnknownKinds)
-    hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
+    not_shown: NotShown = field(default_factory=NotShown)
     where: str = ""
     # Where pictures are taken from; None while only texts are compared.
     files: Files | None = None
@@ -73,7 +81,7 @@ def _read(files: Files) -> Items:
             titles.update(titles_by_id(files, name, "id", "thread_name"))
     titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
     chosen = _one_file_each(files)
-    unknown, hidden = UnknownKinds(), HiddenPrompts()
+    not_shown = NotShown()
     prompts: PromptsByMinute = {}
     for name in files.names():
         if name.rpartition("/")[2] == "history.jsonl":
@@ -82,10 +90,9 @@ def _read(files: Files) -> Items:
         if (found := _ROLLOUT.match(name)) and chosen[found["id"]] != name:
             yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=found["id"])
         elif found:
-            rollout = _rollout(files, name, _Rollout(unknown=unknown, hidden=hidden, files=files, prompts=prompts))
+            rollout = _rollout(files, name, _Rollout(not_shown=not_shown, files=files, prompts=prompts))
             yield from _session(files, name, found, titles, chosen, rollout)
-    yield from unknown.listed()
-    yield from hidden.notice()
+    yield from not_shown.listed()
 
 
 def _one_file_each(files: Files) -> dict[str, str]:
@@ -192,7 +199,7 @@ def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
         if "record_type" not in line:
             _take_item(line, number, line.get("timestamp"), rollout)
     elif kind not in _KNOWN_LINES:
-        rollout.unknown.note(line_of(kind) or "no kind", rollout.where)
+        rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
 
 
 def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
@@ -228,9 +235,9 @@ def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) ->
     elif kind == "message":
         rollout.skipped.append(SkippedMessage(line=number, why=f"role {line_of(role)}"))
         if role not in _KNOWN_ROLES:
-            rollout.unknown.note(f"role {line_of(role)}", rollout.where)
+            rollout.not_shown.note(f"role {line_of(role)}", rollout.where)
     elif kind not in _KNOWN_ITEMS:
-        rollout.unknown.note(line_of(kind) or "no kind", rollout.where)
+        rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
 
 
 def _short(arguments: Any) -> str:
@@ -241,14 +248,14 @@ def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout)
     is_user = item["role"] == "user"
     content = item.get("content")
     for kind in unknown_kinds(content):
-        rollout.unknown.note(kind, rollout.where)
+        rollout.not_shown.note(kind, rollout.where)
     message, words = message_of(
         str(number), "user" if is_user else "assistant", content, at, rollout.model, product=PRODUCT
     )
     if not message.text and not message.attachments:
         rollout.skipped.append(SkippedMessage(line=number, why="scaffolding" if is_user else "empty"))
         if is_user and words.is_prompt:
-            rollout.hidden.count += 1
+            rollout.not_shown.prompts += 1
             rollout.is_prompted = True
         return
     if not is_user:

@@ -11,11 +11,22 @@ from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    BrokenJSON,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    stable_id,
+    text_of,
+)
 from imports.reading.notes import cards, is_activity
 from imports.reading.products import ExportReader
 from imports.reading.trees import broken_off
-from imports.reading.values import line_of, list_of, object_of, objects_of, parse_time, stable_id, text_of
 from intake.attachments.reading.html_text import html_to_text
 
 _GAP = timedelta(minutes=30)

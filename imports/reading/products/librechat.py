@@ -6,18 +6,28 @@ from typing import Any
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
-from imports.reading.json_streams import LOOKED_AT, names_with
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    compact,
+    id_of,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+)
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
     NO_MESSAGES,
     NO_PARENTS,
     ConversationDraft,
-    UnknownKinds,
+    NotShown,
     items_of,
     texts_of,
     unknown_kinds,
 )
-from imports.reading.values import compact, id_of, line_of, list_of, object_of, objects_of, parse_time, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
@@ -35,16 +45,16 @@ def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _conversation)
 
 
-def _conversation(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
+def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
     fields = object_of(record)
     messages = fields.get("messages") or fields.get("messagesTree")
     if isinstance(messages, list):
-        yield _draft(where, fields, messages, unknown).finished()
+        yield _draft(where, fields, messages, not_shown).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("conversationId")) or None)
 
 
-def _draft(where: str, record: dict[str, Any], messages: list[Any], unknown: UnknownKinds) -> ConversationDraft:
+def _draft(where: str, record: dict[str, Any], messages: list[Any], not_shown: NotShown) -> ConversationDraft:
     draft = ConversationDraft(
         product="librechat",
         where=where,
@@ -63,7 +73,7 @@ def _draft(where: str, record: dict[str, Any], messages: list[Any], unknown: Unk
         last_children[parent] = node
         for kind in unknown_kinds(message.get("content")):
             if kind not in _KNOWN_PARTS:
-                unknown.note(kind, f"{where} {node}")
+                not_shown.note(kind, f"{where} {node}")
     if nested:
         draft.leaf = _last_leaf(last_children)
     return draft

@@ -8,10 +8,18 @@ from imports.reading.attached import from_url
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import LOOKED_AT, names_with
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    id_of,
+    line_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+)
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of, texts_of, unknown_kinds
-from imports.reading.values import id_of, line_of, object_of, objects_of, parse_time, text_of
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, texts_of, unknown_kinds
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 # What the model thought and did.
@@ -34,19 +42,19 @@ def _recognises(files: Files) -> int:
 
 def _read(files: Files) -> Items:
     names = names_with(files, *_SHAPES)
-    return items_of(files, names, lambda where, record, unknown: _conversation(where, record, unknown, files))
+    return items_of(files, names, lambda where, record, not_shown: _conversation(where, record, not_shown, files))
 
 
-def _conversation(where: str, record: Any, unknown: UnknownKinds, files: Files) -> Iterator[Item]:
+def _conversation(where: str, record: Any, not_shown: NotShown, files: Files) -> Iterator[Item]:
     fields = object_of(record)
     chat = object_of(fields.get("chat")) or fields
     messages = object_of(chat.get("history")).get("messages")
     if isinstance(messages, dict) and messages:
-        yield _draft(where, fields, chat, messages, unknown, files).finished()
+        yield _draft(where, fields, chat, messages, not_shown, files).finished()
     elif listed := _listed(chat.get("messages")):
-        yield _draft(where, fields, chat, listed, unknown, files).finished()
+        yield _draft(where, fields, chat, listed, not_shown, files).finished()
     elif isinstance(messages, dict):
-        yield _draft(where, fields, chat, messages, unknown, files).finished()
+        yield _draft(where, fields, chat, messages, not_shown, files).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("id")) or None)
 
@@ -68,7 +76,7 @@ def _draft(
     record: dict[str, Any],
     chat: dict[str, Any],
     messages: dict[str, Any],
-    unknown: UnknownKinds,
+    not_shown: NotShown,
     files: Files,
 ) -> ConversationDraft:
     draft = ConversationDraft(
@@ -91,7 +99,7 @@ def _draft(
             answer = ImportedMessage(id=merged[node], parent=None, role="assistant", text=_merged(message), at=at)
             draft.add(merged[node], node, at, answer)
         for kind in _unknown_kinds(message):
-            unknown.note(kind, f"{where} {node}")
+            not_shown.note(kind, f"{where} {node}")
     draft.leaf = merged.get(draft.leaf or "", draft.leaf)
     return draft
 

@@ -19,20 +19,18 @@ from imports.reading.items import (
     Skipped,
     UnreadableExport,
 )
-from imports.reading.json_streams import json_lines
+from imports.reading.json_streams import id_of, json_lines, line_of, object_of, parse_time
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
 from imports.reading.trees import (
-    HiddenPrompts,
+    NotShown,
     SessionTree,
-    UnknownKinds,
     calls_in,
     message_of,
     nearest_visible,
     unknown_kinds,
     with_missing_links,
 )
-from imports.reading.values import id_of, line_of, object_of, parse_time
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/(?P<id>[^/]+)\.jsonl\Z")
@@ -57,7 +55,7 @@ def _recognises(files: Files) -> int:
 
 def _read(files: Files) -> Items:
     titles = _titles(files)
-    unknown, hidden = UnknownKinds(), HiddenPrompts()
+    not_shown = NotShown()
     seen: dict[str, ImportedMessage] = {}
     branches: list[tuple[str, str]] = []
     for name in files.names():
@@ -65,16 +63,15 @@ def _read(files: Files) -> Items:
             if _is_branch(files, name):
                 branches.append((name, found["id"]))
             else:
-                yield from _session(files, name, found["id"], titles, _Session(unknown=unknown, hidden=hidden), seen)
+                yield from _session(files, name, found["id"], titles, _Session(not_shown=not_shown), seen)
         elif found := _DOCUMENT.match(name):
             yield _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
             yield Skipped(where=name, reason=_("this is about the agent"))
     # A branch repeats the messages of its session, which is read first.
     for name, file_id in branches:
-        yield from _session(files, name, file_id, titles, _Session(unknown=unknown, hidden=hidden), seen)
-    yield from unknown.listed()
-    yield from hidden.notice()
+        yield from _session(files, name, file_id, titles, _Session(not_shown=not_shown), seen)
+    yield from not_shown.listed()
 
 
 def _is_branch(files: Files, name: str) -> bool:
@@ -113,8 +110,7 @@ def _document(files: Files, name: str, path: str) -> Item:
 class _Session:
     """One session while its lines are read."""
 
-    unknown: UnknownKinds
-    hidden: HiddenPrompts
+    not_shown: NotShown
     tree: SessionTree = field(default_factory=SessionTree)
     # Messages that the user wrote for sure: a channel's envelope stood around them.
     written: set[str] = field(default_factory=set)
@@ -176,7 +172,7 @@ def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> Impo
     kind, message = line_of(line.get("type")), object_of(line.get("message"))
     role = line_of(message.get("role"))
     if kind not in _KNOWN_KINDS or (kind == "message" and role not in _KNOWN_ROLES):
-        found.unknown.note(role if kind == "message" else kind or "no kind", where)
+        found.not_shown.note(role if kind == "message" else kind or "no kind", where)
     if kind != "message":
         return kind or "unknown"
     if role not in ("user", "assistant"):
@@ -184,7 +180,7 @@ def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> Impo
     at = line.get("timestamp") or message.get("timestamp")
     content = message.get("content")
     for kind in unknown_kinds(content):
-        found.unknown.note(kind, where)
+        found.not_shown.note(kind, where)
     shown, words = message_of(
         node, "user" if role == "user" else "assistant", content, at, message.get("model"), product=PRODUCT
     )
@@ -194,7 +190,7 @@ def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> Impo
         return shown
     if words.is_prompt and role == "user":
         found.tree.prompts.add(node)
-        found.hidden.count += 1
+        found.not_shown.prompts += 1
     return "the program's own words" if words.is_changed else "no text"
 
 
@@ -227,7 +223,7 @@ def _hide_silent_turns(found: _Session) -> None:
         if is_scheduled and prompt is not None and prompt.id in tree.visible and _may_be_scheduled(prompt, found):
             tree.hide(prompt.id, "silent turn")
             tree.prompts.add(prompt.id)
-            found.hidden.count += 1
+            found.not_shown.prompts += 1
 
 
 def _may_be_scheduled(prompt: ImportedMessage, found: _Session) -> bool:

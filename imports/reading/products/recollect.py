@@ -15,10 +15,9 @@ from imports.reading.attached import ExportFiles
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, project_of, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import BrokenJSON, json_names, members, shape
+from imports.reading.json_streams import BrokenJSON, json_names, line_of, members, object_of, shape, text_of
 from imports.reading.products import ExportReader
 from imports.reading.trees import broken_off
-from imports.reading.values import line_of, object_of, text_of
 
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from intake.chats import projects, reading
+from intake.chats import arranging, reading
 from intake.models import Conversation, Project, User
 from intake.templatetags.recollect import project_key, project_named
 from intake.tests.factories import a_person, a_turn
@@ -53,7 +53,7 @@ def kept(
 @pytest.mark.parametrize("name", ["me/app", "..", ".hidden", "100 %", "a~b", "Küche & Bad?", "edit", "#1", "حديقة"])
 def test_every_name_has_an_address_that_leads_back_to_it(client, alice, name):
     with acting_as(alice):
-        projects.save_project(user=alice, name=name, instructions="Briefly, please")
+        arranging.save_project(user=alice, name=name, instructions="Briefly, please")
     key = project_key(name)
     assert "/" not in key and not key.startswith(".") and project_named(key) == name
     assert "Briefly, please" in page(client, path_of(name))
@@ -86,7 +86,7 @@ def test_a_project_is_created_with_all_that_its_form_says(client, alice):
 )
 def test_what_a_form_lacks_stands_beside_its_field_and_nothing_is_created(client, alice, form, complaint):
     with acting_as(alice):
-        projects.save_project(user=alice, name="Garden", labels=["me/garden"])
+        arranging.save_project(user=alice, name="Garden", labels=["me/garden"])
     response = client.post(ALL, form)
     assert response.status_code == HTTPStatus.BAD_REQUEST
     assert complaint in response.content.decode()
@@ -107,8 +107,8 @@ def test_a_renamed_project_keeps_what_is_in_it_and_its_old_address_leads_on(clie
 
 def test_a_name_that_is_taken_changes_nothing_of_the_other_fields(client, alice):
     with acting_as(alice):
-        projects.save_project(user=alice, name="Garden")
-        projects.save_project(user=alice, name="House", colour="red")
+        arranging.save_project(user=alice, name="Garden")
+        arranging.save_project(user=alice, name="House", colour="red")
     response = client.post(path_of("House", "edit_project"), {"name": "Garden", "colour": "green"})
     assert response.status_code == HTTPStatus.BAD_REQUEST
     assert dict(Project.objects.values_list("name", "colour")) == {"Garden": "blue", "House": "red"}
@@ -116,7 +116,7 @@ def test_a_name_that_is_taken_changes_nothing_of_the_other_fields(client, alice)
 
 def test_the_page_shows_chats_instructions_memory_and_what_is_kept(client, alice):
     with acting_as(alice):
-        projects.save_project(user=alice, name="Kitchen", instructions="In metres", labels=["me/kitchen"])
+        arranging.save_project(user=alice, name="Kitchen", instructions="In metres", labels=["me/kitchen"])
         documents.append(user=alice, day=None, project="Kitchen", text="The worktop is **oak**.", now=NOW)
         documents.append(user=alice, day=None, text="I live in Bremen.", now=NOW)
     a_chat(alice, "Where does the sink go?", "Kitchen")
@@ -214,7 +214,7 @@ def test_the_list_by_day_has_no_chats_of_projects_and_the_page_of_all_chats_has(
 def test_titles_of_a_closed_project_are_found_only_from_inside(client, alice):
     a_chat(alice, "The lantern", "Kitchen")
     with acting_as(alice):
-        projects.save_project(user=alice, name="Kitchen", is_closed=True)
+        arranging.save_project(user=alice, name="Kitchen", is_closed=True)
     assert "The lantern" not in page(client, "/conversations/", q="lantern")
     assert "The lantern" in page(client, "/conversations/", q="lantern", project="Kitchen")
 
@@ -270,7 +270,7 @@ def test_a_month_shows_its_latest_lines_and_counts_the_others(alice):
 def test_a_closed_project_is_in_no_year_but_its_own(alice):
     kept(alice, "Secret", project="Kitchen")
     with acting_as(alice):
-        projects.save_project(user=alice, name="Kitchen", is_closed=True)
+        arranging.save_project(user=alice, name="Kitchen", is_closed=True)
     assert year_of(alice)[0] == []
     assert year_of(alice, project="Kitchen")[1] == [("Kitchen", [0, 1, 0])]
 
