@@ -461,14 +461,19 @@ PREVIEW_POLICY = {
     "frame-ancestors": "'self'",
     "sandbox": "allow-scripts",
 }
+# A picture of another site, which a person has asked for. No address is read from the request: the chat sends it, so
+# that code in a preview that leads its own frame here can load nothing.
+PICTURE_POLICY = {**PREVIEW_POLICY, "img-src": "http: https:"}
 
 
 @login_not_required
 @require_safe
 def preview(request: HttpRequest) -> HttpResponse:
     """The sandboxed frame in which a chat shows code: the same for all users, and empty until a chat sends it some."""
+    policy = PICTURE_POLICY if "pictures" in request.GET else PREVIEW_POLICY
     headers = {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in PREVIEW_POLICY.items()),
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "Referrer-Policy": "no-referrer",
         "X-Frame-Options": "SAMEORIGIN",
         "X-DNS-Prefetch-Control": "off",
     }
