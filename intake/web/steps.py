@@ -27,14 +27,16 @@ DONE = {
     "save_memory": _("Remembered"),
     "append_daily_log": _("Wrote in your daily log"),
 }
+# Those that store something: their line has a pen, and no lens.
+WRITING = ("save_memory", "append_daily_log")
 # An id has more characters.
 LONGEST_DETAIL = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`brief` is the summary without the places, or all of it for a failure. `stored` is None for a call that stored
-    nothing; `undo_path` is its undo address, if it can be undone.
+    """`brief` is the summary without the places, or all of it for a failure; empty where the stored text is shown.
+    `stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone.
     """
 
     what: str
@@ -45,6 +47,7 @@ class Step:
     undo_path: str | None
     is_error: bool
     is_undone: bool
+    is_writing: bool
 
     @classmethod
     def of(cls, call: dict[str, Any], turn: Turn) -> Self:
@@ -52,7 +55,7 @@ class Step:
         summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
         return cls(
             what=in_words(call),
-            brief=in_brief(summary or "", is_error=is_error),
+            brief="" if call.get("stored") and not is_error else in_brief(summary or "", is_error=is_error),
             called=as_called(call),
             summary=summary,
             stored=call.get("stored"),
@@ -61,6 +64,7 @@ class Step:
             ),
             is_error=is_error,
             is_undone=bool(call.get("undone_at")),
+            is_writing=call.get("name") in WRITING,
         )
 
 
