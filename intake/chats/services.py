@@ -322,10 +322,9 @@ def without_markup(title: str) -> str:
 
 
 def _unquoted(title: str) -> str:
-    for opening, closing in _QUOTES:
-        inner = title[1:-1]
-        if title[:1] == opening and title[-1:] == closing and not {opening, closing} & {*inner}:
-            return inner.strip()
+    inner = title[1:-1]
+    if title[:1] + title[-1:] in _QUOTES and not {title[0], title[-1]} & {*inner}:
+        return inner.strip()
     marks = [character for character in title if character in _DOUBLE_QUOTES]
     # The other one was cut off.
     return title.strip(marks[0]).strip() if len(marks) == 1 else title

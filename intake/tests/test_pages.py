@@ -256,13 +256,14 @@ def test_what_people_and_models_write_stays_text(client, alice):
 def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
     conversation = a_long_conversation(alice, 60)
     page = page_of(client, conversation)
-    assert turns_on(page) == list(range(41, 61))
-    assert "?before=41" in page
-    page = page_of(client, conversation, before=41)
-    assert turns_on(page) == list(range(21, 41))
-    assert "?before=21" in page
-    page = page_of(client, conversation, before=21)
-    assert turns_on(page) == list(range(1, 21))
+    assert turns_on(page) == list(range(51, 61))
+    assert "?before=51" in page
+    page = page_of(client, conversation, before=51)
+    assert turns_on(page) == list(range(31, 51))
+    assert "?before=31" in page
+    page = page_of(client, conversation, before=31)
+    page = page_of(client, conversation, before=11)
+    assert turns_on(page) == list(range(1, 11))
     assert "?before=" not in page
 
 

@@ -42,6 +42,7 @@ from intake.attachments.services import attachments_of
 from intake.chats import arranging, deleting, projects, reading
 from intake.chats.exporting import chats_as_json
 from intake.chats.reading import (
+    FIRST_TURNS,
     TURNS_PER_PAGE,
     SharedTurns,
     TurnWindow,
@@ -242,10 +243,11 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
         window = TurnWindow([], earlier=None, later=before)
         return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
     around = as_turn_number(request.GET.get("turn"))
-    window = turns_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, around=around, before=before)
+    at_most = FIRST_TURNS if around is None and before is None else TURNS_PER_PAGE
+    window = turns_to_show(conversation=conversation, at_most=at_most, around=around, before=before)
     if window.earlier is not None:
         return window, None
-    room = max(1, TURNS_PER_PAGE - len(window.turns))
+    room = max(1, at_most - len(window.turns))
     return window, shared_to_show(conversation=conversation, at_most=room)
 
 
