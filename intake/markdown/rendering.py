@@ -267,9 +267,10 @@ def _image_not_loaded(renderer: RendererHTML, tokens: Sequence[Token], index: in
     host = _host_of(str(tokens[index].attrs.get("src", "")))
     if not host or not link.startswith("<a "):
         return link
-    label = f'<span class="picture-label">{_("Image not loaded")}</span><span class="picture-label"> · </span>'
+    words, load = _("Image not loaded"), _("Load")
+    label = f'<span class="picture-label">{words}</span><span class="picture-label"> · </span>'
     place = f'<span class="picture-host">{_escape(host)}</span>'
-    button = f'<button type="button" data-action="load-picture">{_("Load")}</button>'
+    button = f'<button type="button" data-action="load-picture">{load}</button>'
     return f'<span class="picture">{label}{place} · {link} {button}</span>'
 
 

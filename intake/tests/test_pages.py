@@ -18,6 +18,7 @@ from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 from intake.web import pages
 from intake.web.pages import PART
+from intake.web.steps import tool_call_views
 
 pytestmark = pytest.mark.django_db
 
@@ -369,3 +370,19 @@ def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice):
         page_of(client, conversation)
     # What opens the transaction and says who is asking reads no table.
     assert len([query for query in queries if " FROM " in query["sql"]]) <= 9
+
+
+def test_a_stored_text_is_shown_in_place_of_the_sentence_that_it_was_stored(alice):
+    turn = a_turn(alice, "Six people come")
+    search = {"id": "a", "name": "search_memory", "input": {"query": "dinner"}, "summary": "Found 1 record: x"}
+    saving = {"id": "b", "name": "save_memory", "input": {}, "summary": "Saved a note", "stored": "Six people come"}
+    failed = {**saving, "summary": "The memory is full", "is_error": True}
+    turn.tool_calls = [search, saving, failed]
+    found = [(step.brief, step.is_writing) for step in tool_call_views(turn)]
+    assert found == [("Found 1 record", False), ("", True), ("The memory is full", True)]
+
+
+def test_the_list_of_all_chats_says_when_each_was_last_used(client, alice):
+    conversation = a_long_conversation(alice, 1)
+    page = client.get(reverse("intake:conversations")).content.decode()
+    assert f'<time class="conversation-day" datetime="{conversation.last_active_at:%Y-%m-%dT}' in page

@@ -71,7 +71,7 @@ class Kept:
 
     @property
     def type_in_words(self) -> str:
-        return str(TYPES.get(self.record.type, self.record.type)) if self.record is not None else ""
+        return str(TYPES.get(self.record.type.lower(), self.record.type)) if self.record is not None else ""
 
     @property
     def position(self) -> Position:

@@ -123,7 +123,9 @@ class Shown:
     @property
     def is_titled_by_its_text(self) -> bool:
         """A record is called by its first line: a card that shows this line needs it once."""
-        first = unescape(strip_tags(self.lines[0][1])) if self.lines else ""
+        if self.folded_by is not None or not self.lines:
+            return False
+        first = unescape(strip_tags(self.lines[0][1]))
         return first.startswith(unescape(strip_tags(self.title)).removesuffix(ELLIPSIS))
 
 
