@@ -300,7 +300,7 @@ def title_from(message: str) -> str:
 # The Markdown that models write titles in: signs before all of it and a heading's closing sign; links; pairs in it.
 _SIGNS_BEFORE = re.compile(r"(?:#{1,6}\s+|>\s*|[-*•+]\s+)+")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
-_PAIR = re.compile(r"(?<![\w*])(\*{1,3}|~~)(?=\S)([^*~]+)(?<=\S)\1(?!\w)|(`+)([^`]+)\3")
+_PAIR = re.compile(r"(?<![\w*])(\*{1,3}|~~)(?=\S)([^*~]+)(?<=\S)\1(?!\w)|(?<!`)(`{1,3})(?!`)([^`]+)\3(?!`)")
 _UNDERLINES = re.compile(r"(_{1,3})(?=[^\s_])(.*[^\s_])\1")
 _SIGNS_AFTER = re.compile(r"(?:\s+#+|[\s:\uff1a-]+)$")
 _QUOTES = ('""', "''", "“”", "„“", "„”", "«»", "»«", "「」", "『』")
