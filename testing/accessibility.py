@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 # Width, colours, and whether anything but colours differs from the look before.
-LOOKS = [(1280, "light", True), (1280, "dark", False), (390, "dark", True), (390, "light", False)]
+# 320 pixels are a small phone, and a desktop at 400 % (WCAG 1.4.10).
+LOOKS = [(1280, "light", True), (1280, "dark", False), (320, "dark", True), (320, "light", False)]
 AT_A_DESK = LOOKS[:2]
 # WCAG 2.2 AA and axe's own good practice. With `preload` it adds styles, which a Content-Security-Policy refuses.
 EVERYTHING: dict[str, Any] = {
@@ -27,7 +28,13 @@ AXE = f"""{Axe().axe_script};
 # The widgets of others: Swagger UI, and the question marks in Django's lists of permissions.
 FOUND = """async ([options, isForPhones]) => {
   const found = await axe.run({ exclude: [".swagger-ui", ".help-tooltip"] }, options);
-  const sideways = isForPhones && document.documentElement.scrollWidth > innerWidth ? ["scrolls sideways"] : [];
+  const sideways = [];
+  if (isForPhones) {
+    const root = document.documentElement;
+    const direction = root.dir;
+    for (root.dir of ["ltr", "rtl"]) if (root.scrollWidth > innerWidth) sideways.push(`scrolls sideways, ${root.dir}`);
+    root.dir = direction;
+  }
   return sideways.concat(found.violations.flatMap(({ id, nodes }) =>
     nodes.map((node) => `${id}: ${node.target} ${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? ""}`)));
 }"""

@@ -157,3 +157,26 @@ def test_the_menus_and_the_dialog_of_a_chat_are_accessible_in_both_colours(open_
     page.get_by_role("dialog").wait_for()
     wrong |= look_at(page)
     assert wrong == {}
+
+
+# The background of the chosen one of some elements, and of the others.
+CHOSEN = """([all, chosen]) => {
+  const backgrounds = (elements) => [...elements].map((element) => getComputedStyle(element).backgroundColor);
+  const found = [...document.querySelectorAll(all)];
+  return [found.filter((each) => each.matches(chosen)), found.filter((each) => !each.matches(chosen))].map(backgrounds);
+}"""
+
+
+def test_the_chosen_one_is_seen_where_the_system_forces_its_colours(open_page, alice):
+    page = open_page("/search/?q=dinner", user=alice.user)
+    page.emulate_media(forced_colors="active")
+    page.keyboard.press("Control+k")
+    page.locator(".palette-option").nth(1).wait_for()
+    for all_of_them, chosen in (
+        (".palette-option", "[aria-selected=true]"),
+        (".tabs.kinds a", "[aria-current]"),
+        (".places a", "[aria-current]"),
+    ):
+        ours, others = page.evaluate(CHOSEN, [all_of_them, chosen])
+        assert len(ours) == 1 and others, all_of_them
+        assert ours[0] not in others, all_of_them

@@ -46,7 +46,7 @@ from intake.chats import exporting
 from intake.chats.arranging import label_of
 from intake.chats.deleting import delete_attachment
 from intake.chats.quotas import Usage
-from intake.chats.services import title_from
+from intake.chats.services import title_from, without_markup
 from intake.chats.tree import leads_to
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
@@ -553,5 +553,6 @@ def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
 
 
 def _title_of(stretch: TurnStretch) -> str:
-    title = title_from(pg_text(stretch.conversation.title or "").strip())
-    return title or title_from(first_words(stretch.turns))
+    """The export's title in plain text, because models make most titles; but the first words as they stand."""
+    title, words = title_from(pg_text(stretch.conversation.title or "").strip()), title_from(first_words(stretch.turns))
+    return words if title == words else without_markup(title) or words

@@ -55,6 +55,14 @@ def test_a_conversation_comes_in_with_its_own_times_and_title(person):
     assert turns[0].usage == {"model": "gpt-4o"}
 
 
+def test_a_title_in_markdown_comes_in_as_plain_text_and_first_words_as_they_are(person):
+    bring(person, a_conversation("c1", title="# **Trip** to `Rome`"), a_conversation("c2", title="**"))
+    asked = message("q", "user", "**Trip** to Rome?", at=SAID)
+    bring(person, a_conversation("c3", title="**Trip** to Rome?", messages=(asked,)))
+    titles = dict(Conversation.objects.values_list("external_id", "title"))
+    assert titles == {"c1": "Trip to Rome", "c2": "**", "c3": "**Trip** to Rome?"}
+
+
 def test_an_archived_conversation_comes_in_archived(person):
     bring(person, a_conversation("c1", is_archived=True), a_conversation("c2"))
     archived = Conversation.objects.exclude(archived_at=None)

@@ -27,6 +27,8 @@ from intake.models.conversations import ConversationQuerySet
 
 # Fifty long answers took a fifth of a second to render, mostly for turns that no one scrolled to.
 TURNS_PER_PAGE = 20
+# What is rendered before a chat is first painted: more than a screen holds. The rest follows when one scrolls up.
+FIRST_TURNS = 10
 TURNS_PER_ANSWER = 50
 # A requested turn is shown with some of the turns before it.
 TURNS_BEFORE_ASKED = 10

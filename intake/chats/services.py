@@ -1,6 +1,7 @@
 """Every write to conversations and turns, each in its own transaction."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -294,6 +295,39 @@ def without_nul(text: str) -> str:
 def title_from(message: str) -> str:
     """A title from the first message: its first line, cut at a word."""
     return shortened(" ".join(message.split("\n", 1)[0].split()), TITLE_LENGTH)
+
+
+# The Markdown that models write titles in: signs before all of it and a heading's closing sign; links; pairs in it.
+_SIGNS_BEFORE = re.compile(r"(?:#{1,6}\s+|>\s*|[-*•+]\s+)+")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
+_PAIR = re.compile(r"(?<![\w*])(\*{1,3}|~~)(?=\S)([^*~]+)(?<=\S)\1(?!\w)|(?<!`)(`{1,3})(?!`)([^`]+)\3(?!`)")
+_UNDERLINES = re.compile(r"(_{1,3})(?=[^\s_])(.*[^\s_])\1")
+_SIGNS_AFTER = re.compile(r"(?:\s+#+|[\s:\uff1a-]+)$")
+_QUOTES = ('""', "''", "“”", "„“", "„”", "«»", "»«", "「」", "『』")
+_DOUBLE_QUOTES = frozenset('"“”„«»')
+
+
+def without_markup(title: str) -> str:
+    """A title that a model wrote, as plain text: without Markdown, and without quotation marks around all of it."""
+    title, before = _LINK.sub(r"\1", title.strip()), ""
+    while title != before:
+        before = title
+        if signs := _SIGNS_BEFORE.match(title):
+            title = title[signs.end() :]
+        title = _PAIR.sub(lambda pair: pair[2] or pair[4], title)
+        if underlined := _UNDERLINES.fullmatch(title):
+            title = underlined[2]
+        title = _SIGNS_AFTER.sub("", _unquoted(title.strip()))
+    return title
+
+
+def _unquoted(title: str) -> str:
+    inner = title[1:-1]
+    if title[:1] + title[-1:] in _QUOTES and not {title[0], title[-1]} & {*inner}:
+        return inner.strip()
+    marks = [character for character in title if character in _DOUBLE_QUOTES]
+    # The other one was cut off.
+    return title.strip(marks[0]).strip() if len(marks) == 1 else title
 
 
 def _open_conversation(

@@ -262,15 +262,16 @@ def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, 
 
 
 def _image_not_loaded(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
-    """The same link, with the host beside it: the page's policy forbids pictures of other sites."""
+    """The same link with its host, and a button that loads the picture (static/intake/previews.js, decision 73)."""
     link = _image_as_link(renderer, tokens, index, options, env)
     host = _host_of(str(tokens[index].attrs.get("src", "")))
     if not host or not link.startswith("<a "):
         return link
-    words = _("Image not loaded")
-    label = f'<span class="picture-label">{words}</span>'
+    words, load = _("Image not loaded"), _("Load")
+    label = f'<span class="picture-label">{words}</span><span class="picture-label"> · </span>'
     place = f'<span class="picture-host">{_escape(host)}</span>'
-    return link.replace("<a ", '<a class="picture" ', 1).replace(">", f">{label} · {place} · ", 1)
+    button = f'<button type="button" data-action="load-picture">{load}</button>'
+    return f'<span class="picture">{label}{place} · {link} {button}</span>'
 
 
 def _host_of(address: str) -> str:

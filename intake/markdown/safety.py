@@ -145,7 +145,6 @@ _MATH_ATTRIBUTES = {
 }
 # fmt: on
 _CLASSES = {
-    "a": re.compile("picture"),
     "div": re.compile("table-scroll|formula|code-frame|code-bar|footnote"),
     "code": re.compile(r"language-[\w+#.-]{1,32}|formula-source"),
     "th": re.compile("(?:align-(?:left|center|right))? ?(?:short)?"),
@@ -154,7 +153,7 @@ _CLASSES = {
     "p": re.compile("plain|callout-title"),
     "blockquote": re.compile("callout callout-(note|tip|important|warning|caution)"),
     "details": re.compile("thought"),
-    "span": re.compile(rf"code-language|picture-(?:label|host)|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
+    "span": re.compile(rf"code-language|picture(?:-label|-host)?|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
     "sup": re.compile("footnote-ref"),
 }
 _HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div", "details"}
@@ -184,7 +183,7 @@ def _attributes() -> dict[str, set[str]]:
     return {
         "ol": {"start"},
         **{tag: {"class"} for tag in _CLASSES},
-        "a": {"href", "title", "class"},
+        "a": {"href", "title"},
         **{tag: _MATH_ATTRIBUTES for tag in MATH_TAGS},
     }
 
@@ -195,7 +194,7 @@ _answer_cleaner = nh3.Cleaner(
     attribute_filter=_only_known_classes,
     tag_attribute_values={
         "a": {"target": {"_blank"}},
-        "button": {"type": {"button"}, "data-action": {"copy-code", "download-code", "preview-code"}},
+        "button": {"type": {"button"}, "data-action": {"copy-code", "download-code", "preview-code", "load-picture"}},
         # Scrollable elements must be reachable by keyboard.
         "pre": {"tabindex": {"0"}},
         **{tag: {"dir": {"auto", "ltr"}} for tag in _HAS_DIRECTION},

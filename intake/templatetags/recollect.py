@@ -241,6 +241,8 @@ DONE = {
     "save_memory": gettext_noop("Remembered"),
     "append_daily_log": gettext_noop("Wrote in your daily log"),
 }
+# Those that store something: their line has a pen, and no lens.
+WRITING = ("save_memory", "append_daily_log")
 # An id has more characters.
 LONGEST_DETAIL = 32
 
@@ -251,8 +253,8 @@ def steps(turn: Turn) -> list[dict[str, Any]]:
 
 
 def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
-    """`brief` is the summary without the places, or all of it for a failure. `stored` is None for a call that stored
-    nothing; `undo_path` is its undo address, if it can be undone.
+    """`brief` is the summary without the places, or all of it for a failure; empty where the stored text is shown.
+    `stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone.
     """
     is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
     summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
@@ -261,13 +263,14 @@ def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
         undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
     return {
         "what": in_words(call),
-        "brief": in_brief(summary or "", is_error=is_error),
+        "brief": "" if call.get("stored") and not is_error else in_brief(summary or "", is_error=is_error),
         "called": as_called(call),
         "summary": summary,
         "stored": call.get("stored"),
         "undo_path": undo_path,
         "is_error": is_error,
         "is_undone": bool(call.get("undone_at")),
+        "is_writing": call.get("name") in WRITING,
     }
 
 

@@ -8,6 +8,7 @@ from django.test import Client
 from playwright.sync_api import expect
 
 from intake.chats.tree import conversation_path
+from intake.tests.attached import a_picture
 from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import say
 from testing.browser import _session_cookie
@@ -128,16 +129,21 @@ def test_html_and_svg_are_previewed_at_a_press_and_not_before(open_page, person)
 
 
 class Heard:
-    """A server beside ours that writes down what reaches it."""
+    """A server beside ours that writes down what reaches it. Its only file is a picture."""
 
     def __init__(self):
         heard = self.paths = []
+        headers = self.headers = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 heard.append(self.path)
-                self.send_response(204)
+                headers.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(200 if self.path.endswith(".png") else 204)
+                self.send_header("Content-Type", "image/png")
                 self.end_headers()
+                if self.path.endswith(".png"):
+                    self.wfile.write(a_picture(300, 200))
 
             do_POST = do_GET  # noqa: N815 - the name that the standard library calls
 
@@ -238,6 +244,70 @@ def test_the_same_page_outside_of_the_sandbox_does_reach_the_server(browser, ser
     assert {"/img", "/fetch", "/script", "/style", "/nested"} <= set(elsewhere.paths)
 
 
+def with_pictures(browser, server, person, answer, **options):
+    """A page of its own: `open_page` counts each request to another site."""
+    turn = a_turn(person, "Show me", answer)
+    context = browser.new_context(base_url=server, **options)
+    # Neither the session's, whose site is the same but for its port, nor one that its site allows everywhere.
+    everywhere = {"name": "everywhere", "value": "1", "sameSite": "None", "secure": True, "url": server}
+    context.add_cookies([_session_cookie(person, server), everywhere])
+    page = context.new_page()
+    page.goto(conversation_path(turn.conversation_id))
+    return page
+
+
+def test_a_picture_is_asked_for_at_a_press_without_cookies_and_referrer(browser, server, person, elsewhere):
+    address = f"http://{elsewhere.address}/cat.png"
+    page = with_pictures(browser, server, person, f"Look: ![a cat]({address}) and ![a dog]({address}?dog)")
+    expect(page.get_by_text("Image not loaded")).to_have_count(2)
+    assert page.locator("iframe").count() == 0
+    assert elsewhere.paths == []
+    page.get_by_role("button", name="Load").first.click()
+    shown = page.frame_locator(".picture iframe").get_by_role("img", name="a cat")
+    expect(shown).to_be_visible()
+    expect(page.locator(".picture iframe")).to_have_css("height", "200px")
+    assert elsewhere.paths == ["/cat.png"]
+    assert {"cookie", "referer"} & {*elsewhere.headers[0]} == set()
+    # The other one still waits, and the link and the host of this one stay.
+    expect(page.get_by_text("Image not loaded")).to_have_count(2)
+    expect(page.get_by_text("Image not loaded").first).to_be_hidden()
+    expect(page.get_by_role("link", name="a cat")).to_be_focused()
+    expect(page.get_by_role("button", name="Load")).to_have_count(1)
+    # What is copied is the answer as it was written.
+    copied = page.evaluate(
+        """async () => {
+          const { withoutPreviews } = await import("/static/intake/drawing.js");
+          return withoutPreviews(document.querySelector(".prose")).innerHTML;
+        }"""
+    )
+    assert "iframe" not in copied and copied.count(">Load<") == 2
+    page.context.close()
+
+
+def test_a_picture_that_is_not_there_says_so_and_can_be_tried_again(browser, server, person, elsewhere):
+    answer = f"![a cat](http://{elsewhere.address}/gone)"
+    page = with_pictures(browser, server, person, answer, locale="de-DE", **PHONE)
+    button = page.get_by_role("button", name="Laden")
+    assert button.evaluate("(button) => button.getBoundingClientRect().height") >= 44
+    for _ in range(2):
+        button.click()
+        expect(page.get_by_text("Das Bild konnte nicht geladen werden.")).to_be_visible()
+        expect(button).to_be_visible()
+    assert elsewhere.paths == ["/gone", "/gone"]
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    page.context.close()
+
+
+def test_the_frame_of_pictures_takes_no_address_from_anywhere_but_its_chat(browser, server, elsewhere):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server}/preview/?pictures=http://{elsewhere.address}/a.png#http://{elsewhere.address}/b.png")
+    page.evaluate("(picture) => postMessage({ picture, name: 'x' }, '*')", f"http://{elsewhere.address}/c.png")
+    page.wait_for_timeout(500)
+    context.close()
+    assert elsewhere.paths == []
+
+
 def test_the_policies_of_a_chat_and_of_its_previews_name_each_other_and_no_more(log_in, person):
     chat = Client().get("/")["Content-Security-Policy"]
     assert "frame-src testserver/preview/;" in f"{chat};"
@@ -246,3 +316,5 @@ def test_the_policies_of_a_chat_and_of_its_previews_name_each_other_and_no_more(
     policy = Client().get("/preview/")["Content-Security-Policy"].split("; ")
     assert {"default-src 'none'", "sandbox allow-scripts", "frame-ancestors 'self'", "form-action 'none'"} <= {*policy}
     assert not [part for part in policy if "http" in part or "*" in part or "allow-same-origin" in part]
+    of_pictures = Client().get("/preview/?pictures")["Content-Security-Policy"].split("; ")
+    assert {*of_pictures} ^ {*policy} == {"img-src data:", "img-src http: https:"}

@@ -99,7 +99,7 @@ def test_a_picture_becomes_a_link_that_loads_nothing():
     assert "<img" not in html
     assert 'href="https://example.com/x.png"' in html
     assert 'target="_blank"' in html
-    assert text_of(html) == "Image not loaded · example.com · a chart"
+    assert text_of(html) == "Image not loaded · example.com · a chart Load"
 
 
 def test_a_picture_names_the_host_that_its_link_leads_to():

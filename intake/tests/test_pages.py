@@ -15,6 +15,7 @@ from django.urls import reverse
 from intake.accounts.identity import RegisteredMiddleware
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, Turn, User
+from intake.templatetags.recollect import steps
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 from intake.web import pages
 from intake.web.pages import PART
@@ -256,13 +257,14 @@ def test_what_people_and_models_write_stays_text(client, alice):
 def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
     conversation = a_long_conversation(alice, 60)
     page = page_of(client, conversation)
-    assert turns_on(page) == list(range(41, 61))
-    assert "?before=41" in page
-    page = page_of(client, conversation, before=41)
-    assert turns_on(page) == list(range(21, 41))
-    assert "?before=21" in page
-    page = page_of(client, conversation, before=21)
-    assert turns_on(page) == list(range(1, 21))
+    assert turns_on(page) == list(range(51, 61))
+    assert "?before=51" in page
+    page = page_of(client, conversation, before=51)
+    assert turns_on(page) == list(range(31, 51))
+    assert "?before=31" in page
+    page = page_of(client, conversation, before=31)
+    page = page_of(client, conversation, before=11)
+    assert turns_on(page) == list(range(1, 11))
     assert "?before=" not in page
 
 
@@ -368,3 +370,19 @@ def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice):
         page_of(client, conversation)
     # What opens the transaction and says who is asking reads no table.
     assert len([query for query in queries if " FROM " in query["sql"]]) <= 9
+
+
+def test_a_stored_text_is_shown_in_place_of_the_sentence_that_it_was_stored(alice):
+    turn = a_turn(alice, "Six people come")
+    search = {"id": "a", "name": "search_memory", "input": {"query": "dinner"}, "summary": "Found 1 record: x"}
+    saving = {"id": "b", "name": "save_memory", "input": {}, "summary": "Saved a note", "stored": "Six people come"}
+    failed = {**saving, "summary": "The memory is full", "is_error": True}
+    turn.tool_calls = [search, saving, failed]
+    found = [(step["brief"], step["is_writing"]) for step in steps(turn)]
+    assert found == [("Found 1 record", False), ("", True), ("The memory is full", True)]
+
+
+def test_the_list_of_all_chats_says_when_each_was_last_used(client, alice):
+    conversation = a_long_conversation(alice, 1)
+    page = client.get(reverse("intake:conversations")).content.decode()
+    assert f'<time class="conversation-day" datetime="{conversation.last_active_at:%Y-%m-%dT}' in page

@@ -42,6 +42,7 @@ from intake.attachments.services import attachments_of
 from intake.chats import arranging, deleting, reading
 from intake.chats.exporting import chats_as_json
 from intake.chats.reading import (
+    FIRST_TURNS,
     TURNS_PER_PAGE,
     SharedTurns,
     TurnWindow,
@@ -242,10 +243,11 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
         window = TurnWindow([], earlier=None, later=before)
         return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
     around = as_turn_number(request.GET.get("turn"))
-    window = turns_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, around=around, before=before)
+    at_most = FIRST_TURNS if around is None and before is None else TURNS_PER_PAGE
+    window = turns_to_show(conversation=conversation, at_most=at_most, around=around, before=before)
     if window.earlier is not None:
         return window, None
-    room = max(1, TURNS_PER_PAGE - len(window.turns))
+    room = max(1, at_most - len(window.turns))
     return window, shared_to_show(conversation=conversation, at_most=room)
 
 
@@ -461,14 +463,19 @@ PREVIEW_POLICY = {
     "frame-ancestors": "'self'",
     "sandbox": "allow-scripts",
 }
+# A picture of another site, which a person has asked for. No address is read from the request: the chat sends it, so
+# that code in a preview that leads its own frame here can load nothing.
+PICTURE_POLICY = {**PREVIEW_POLICY, "img-src": "http: https:"}
 
 
 @login_not_required
 @require_safe
 def preview(request: HttpRequest) -> HttpResponse:
     """The sandboxed frame in which a chat shows code: the same for all users, and empty until a chat sends it some."""
+    policy = PICTURE_POLICY if "pictures" in request.GET else PREVIEW_POLICY
     headers = {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in PREVIEW_POLICY.items()),
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "Referrer-Policy": "no-referrer",
         "X-Frame-Options": "SAMEORIGIN",
         "X-DNS-Prefetch-Control": "off",
     }

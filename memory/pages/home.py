@@ -119,7 +119,10 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
     lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for part, kind, row_id, number, day, text in rows:
         if part in PARTS and part not in hidden and len(lines[part]) < LINES:
-            lines[part].append((_path(kind, row_id, number, day), shortened(" ".join(text.split()), LINE_LENGTH)))
+            line = (_path(kind, row_id, number, day), shortened(" ".join(text.split()), LINE_LENGTH))
+            # A new to-do is among those that are open.
+            if part != "new" or line not in lines["open"]:
+                lines[part].append(line)
     parts = [(name, title, lines[name]) for name, title in PARTS.items() if lines[name]]
     return [*parts, (HIDDEN, "", [])] if hidden else parts
 

@@ -49,6 +49,16 @@ KINDS = [
     (NOTE, gettext_lazy("Notes")),
 ]
 
+# One of each, on a record. A type that an agent or a person made up is shown as it is.
+TYPES = {
+    TODO: gettext_lazy("To-do"),
+    "fact": gettext_lazy("Fact"),
+    "preference": gettext_lazy("Preference"),
+    "decision": gettext_lazy("Decision"),
+    "lesson": gettext_lazy("Lesson"),
+    NOTE: gettext_lazy("Note"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -58,6 +68,10 @@ class Kept:
     note: MemoryDocument | None = None
     is_past: bool = False
     source: str = ""
+
+    @property
+    def type_in_words(self) -> str:
+        return str(TYPES.get(self.record.type.lower(), self.record.type)) if self.record is not None else ""
 
     @property
     def position(self) -> Position:
@@ -312,6 +326,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "more": found[RECORDS_PER_PAGE - 1].position if len(found) > RECORDS_PER_PAGE else None,
         "wanted": wanted,
         "is_narrowed": any(fitting.values()),
+        "has_more_filters": any(fitting.get(name) for name in ("project", "tag", "replaced")),
         "kinds": KINDS,
         "proposed": proposals.count_waiting(person_of(request)),
         "chosen": fitting.get("type", ""),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from html import unescape
 from http import HTTPStatus
 from itertools import compress
 from typing import Any
@@ -15,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import escape
+from django.utils.html import escape, strip_tags
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext, gettext_noop
 
@@ -118,6 +119,14 @@ class Shown:
     later: tuple[str, date] | None = None
     # The other messages of the conversation, folded: a list of one conversation alone does not help.
     more: list["Shown"] = field(default_factory=list)
+
+    @property
+    def is_titled_by_its_text(self) -> bool:
+        """A record is called by its first line: a card that shows this line needs it once."""
+        if self.folded_by is not None or not self.lines:
+            return False
+        first = unescape(strip_tags(self.lines[0][1]))
+        return first.startswith(unescape(strip_tags(self.title)).removesuffix(ELLIPSIS))
 
 
 Group = tuple[date | None, Sequence[Shown]]

@@ -1,8 +1,11 @@
 """Finding things while one types: the filter above the chats, and the palette under Ctrl or ⌘ K, by keys alone."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
+from intake.chats.tree import conversation_path
 from intake.tests.factories import a_turn
 from memory import documents, index
 from memory.tests.rows import NOW
@@ -145,6 +148,18 @@ def test_the_palette_archives_this_chat_and_undo_brings_it_back_also_without_a_l
         expect(page.locator("[data-all-chats] [data-conversation-id]")).to_have_count(1)
         chat.refresh_from_db()
         assert chat.archived_at is None
+
+
+def test_commands_of_the_open_chat_have_a_heading_of_their_own(open_page, person):
+    page = open_page(conversation_path(a_turn(person, "The lighthouse").conversation_id), user=person)
+    page.keyboard.press("Control+k")
+    groups = page.locator(".palette-list [role=group]")
+    expect(groups).to_have_count(3)
+    assert groups.evaluate_all("(groups) => groups.map((each) => each.ariaLabel)") == ["Chats", "This chat", "Go to"]
+    expect(groups.nth(1)).to_contain_text("Copy the last answer")
+    expect(groups.nth(2)).not_to_contain_text("Copy the last answer")
+    page.keyboard.type("dark")
+    expect(page.locator(".palette [role=status]")).to_have_text(re.compile(r"^\d suggestions?$"))
 
 
 def test_the_palette_copies_the_last_answer(open_page, person):

@@ -399,10 +399,10 @@ function followUnfinished() {
   show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
 }
 
-/** Few chats have code to preview: its module is fetched with the first. */
+/** Few chats have code to preview or pictures: the module is fetched with the first. */
 function bringPreviews() {
   const look = () => {
-    if (!thread.querySelector('[data-action="preview-code"]')) return;
+    if (!thread.querySelector('[data-action="preview-code"], [data-action="load-picture"]')) return;
     watcher.disconnect();
     const options = { library: main.dataset.diagrams, onGrown: () => following.grown() };
     import("./previews.js").then(({ listenForPreviews }) => listenForPreviews(thread, options)).catch(() => {});

@@ -15,8 +15,8 @@ export function part(element, name) {
 }
 
 // What the server writes into an answer of its own (intake/markdown), and some of them by name.
-const LABELS = ".code-bar button, .callout-title, .thought > summary, .picture-label";
-const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution"), "Image not loaded": gettext("Image not loaded") };
+const LABELS = ".code-bar button, .callout-title, .thought > summary, .picture-label, .picture button";
+const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution"), "Image not loaded": gettext("Image not loaded"), Load: gettext("Load") };
 
 /** Elements of HTML that the server made and sanitised; the parser's document runs nothing. */
 export function parseHtml(html) {

@@ -1,6 +1,6 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
 import { fetchPage, isComposing } from "./dom.js";
-import { gettext } from "./language.js";
+import { gettext, ngettext } from "./language.js";
 import { COMMANDS, carryOut, keysOf, openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
 
@@ -117,7 +117,8 @@ class Palette {
     const kept = this.list.querySelector("[data-group=found]");
     this.list.replaceChildren();
     this.#group("chats", gettext("Chats"), query ? [] : this.#recent());
-    this.#group("commands", gettext("Go to"), this.#commands(query));
+    this.#group("chat", gettext("This chat"), matching(query, this.#ofThisChat()));
+    this.#group("commands", gettext("Go to"), matching(query, this.#anywhere()));
     // What was found for fewer letters stays until there is something better.
     if (query && kept) this.list.append(kept);
     if (query && this.searchPath) this.#group("all", "", [this.#searchAll(query)]);
@@ -128,20 +129,15 @@ class Palette {
 
   #recent() {
     const links = [...document.querySelectorAll("[data-sidebar] [data-all-chats] [data-conversation-id] a")].slice(0, TITLES);
-    return links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: gettext("Chat") }));
+    return links.map((link) => ({ title: link.textContent, href: link.getAttribute("href") }));
   }
 
-  #commands(query) {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const all = [
-      ...this.#ofThisChat(),
+  #anywhere() {
+    return [
       ...this.pages,
       { title: gettext("Keyboard shortcuts"), icon: "about", keys: ["?"], words: "keys help", does: openShortcuts },
       ...Object.entries(THEMES).map(([theme, title]) => ({ title, icon: "theme", words: "theme appearance colours", does: () => chooseTheme(theme) })),
     ];
-    return all
-      .filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)))
-      .map((each) => ({ kind: each.does ? gettext("Command") : gettext("Page"), ...each }));
   }
 
   /** What can be done with the chat that is open, and the ones beside it in the list. */
@@ -151,7 +147,7 @@ class Palette {
   }
 
   #searchAll(query) {
-    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query, ...this.#within })}`, icon: "search", kind: gettext("Search") };
+    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query, ...this.#within })}`, icon: "search" };
   }
 
   async #ask(turn, query) {
@@ -163,7 +159,7 @@ class Palette {
     await Promise.all([titles, texts]);
     if (turn !== this.#turn) return;
     const count = this.list.querySelectorAll("[role=option]").length;
-    this.status.textContent = count === 1 ? "1 suggestion" : `${count} suggestions`;
+    this.status.textContent = ngettext("%(count)s suggestion", "%(count)s suggestions", count);
   }
 
   async #show(turn, asked, shows) {
@@ -179,7 +175,7 @@ class Palette {
 
   #showTitles(page) {
     const links = [...(page?.querySelectorAll("[data-conversation-id] a") ?? [])].slice(0, TITLES);
-    const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: gettext("Chat") }));
+    const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href") }));
     this.list.querySelector("[data-group=chats]")?.remove();
     this.#group("chats", gettext("Chats"), options, true);
   }
@@ -213,7 +209,7 @@ class Palette {
     return group;
   }
 
-  #option({ title, parts, href, kind, does, icon, keys = [] }) {
+  #option({ title, parts, href, does, icon, keys = [] }) {
     const option = document.createElement("div");
     option.role = "option";
     option.id = `palette-${++this.#numbers}`;
@@ -229,7 +225,7 @@ class Palette {
       words.textContent = title;
       const sign = document.createElement("span");
       sign.className = "palette-kind";
-      sign.append(...(keys.length ? keys.flatMap((key) => [keyOf(key), " "]).slice(0, -1) : [kind ?? ""]));
+      sign.append(...keys.flatMap((key) => [keyOf(key), " "]).slice(0, -1));
       option.append(this.#icon(icon ?? "chat"), words, sign);
     }
     return option;
@@ -246,6 +242,12 @@ class Palette {
     if (event.ctrlKey || event.metaKey) open(option.dataset.href);
     else location.assign(option.dataset.href);
   }
+}
+
+/** Those of which a title or a further word has each word of the query in it. */
+function matching(query, commands) {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  return commands.filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)));
 }
 
 function keyOf(name) {

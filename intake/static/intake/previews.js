@@ -1,11 +1,13 @@
 /**
  * Previews of code in answers: diagrams by themselves, HTML and SVG at a press of a button. All of it runs in a sandboxed
- * frame without an origin and without network (templates/intake/preview.html, decision 71).
+ * frame without an origin and without network (templates/intake/preview.html, decision 71). A picture of another site is
+ * loaded at a press of a button, in a frame that may load pictures and nothing else (decision 73).
  */
 import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
 
 const ADDRESS = `${HOME}preview/`;
+const PICTURES = `${ADDRESS}?pictures`;
 const DIAGRAM = "language-mermaid";
 // A diagram is drawn before a reader comes to it.
 const NEAR_PX = 600;
@@ -54,6 +56,8 @@ export function listenForPreviews(thread, { library, onGrown }) {
   DARK.addEventListener("change", redraw);
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   thread.addEventListener("click", ({ target }) => {
+    const loading = target.closest('[data-action="load-picture"]');
+    if (loading) return loadPicture(loading.closest(".picture"), onGrown);
     const button = target.closest('[data-action="preview-code"]');
     if (!button) return;
     const frame = button.closest(".code-frame");
@@ -118,11 +122,46 @@ function pictureOf({ svg, width, height }) {
   return picture;
 }
 
-function sandbox(title) {
+function sandbox(title, address = ADDRESS) {
   const frame = document.createElement("iframe");
   frame.setAttribute("sandbox", "allow-scripts");
-  Object.assign(frame, { src: ADDRESS, title });
+  Object.assign(frame, { src: address, title });
   return frame;
+}
+
+/** The picture's server learns the reader's address, and gets no cookie and no referrer. Its link and host stay beside it. */
+function loadPicture(picture, onGrown) {
+  const link = picture.querySelector("a");
+  const name = link.textContent;
+  const preview = document.createElement("span");
+  preview.className = "preview";
+  preview.ariaBusy = "true";
+  const frame = sandbox(name, PICTURES);
+  // Where a browser knows it: the frame begins without the cookies that other sites have set.
+  frame.credentialless = true;
+  frame.addEventListener("load", () => frame.contentWindow.postMessage({ picture: link.href, name }, "*"), { once: true });
+  addEventListener("message", function show({ source, data }) {
+    if (!source || source !== frame.contentWindow) return frame.isConnected || removeEventListener("message", show);
+    removeEventListener("message", show);
+    preview.ariaBusy = "false";
+    if (data?.width > 0 && data.height > 0) {
+      frame.style.aspectRatio = `${data.width} / ${data.height}`;
+      frame.style.width = `${Math.min(data.width, (MOST_PX * data.width) / data.height)}px`;
+    } else {
+      const trouble = document.createElement("span");
+      trouble.className = "preview-trouble";
+      trouble.setAttribute("role", "alert");
+      trouble.textContent = gettext("The picture could not be loaded.");
+      preview.replaceWith(trouble);
+    }
+    onGrown();
+  });
+  picture.querySelector(".preview-trouble")?.remove();
+  preview.append(frame);
+  picture.prepend(preview);
+  // The button is hidden while there is a preview.
+  link.focus({ preventScroll: true });
+  onGrown();
 }
 
 /** HTML, or a picture in SVG, which gets a page around it. */

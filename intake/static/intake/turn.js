@@ -180,6 +180,7 @@ export class Turn {
     step.dataset.call = id;
     this.#inputs.set(id, input);
     step.classList.add("running");
+    step.classList.toggle("writing", WRITING.includes(name));
     part(step, "what").textContent = doing(name, input);
     step.dataset.tool = name;
     part(step, "tool").textContent = called(name, input);
@@ -193,7 +194,7 @@ export class Turn {
     step.classList.remove("running");
     part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
     part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
-    part(step, "brief").textContent = inBrief(part(step, "summary").textContent, isError);
+    part(step, "brief").textContent = stored && !isError ? "" : inBrief(part(step, "summary").textContent, isError);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
@@ -335,6 +336,9 @@ const DOING = {
   save_memory: gettext("Remembering…"),
   append_daily_log: gettext("Writing in your daily log…"),
 };
+
+// Those that store something; the same in steps.py.
+const WRITING = ["save_memory", "append_daily_log"];
 
 // What the chat's tools did, where nothing says it better; `DONE` in steps.py has the same.
 const DONE = {

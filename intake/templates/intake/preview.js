@@ -1,6 +1,11 @@
 // The page of a chat puts this document into a sandboxed frame and sends it what to show (static/intake/previews.js).
 // Scripts inline, because a script of an address would be a way to reach the server.
 const tell = (message) => parent.postMessage(message, "*");
+// The colours of the pages (static/intake/css/base.css).
+const COLOURS = {
+  light: { primaryColor: "#dfeee9", primaryBorderColor: "#0f6f62", primaryTextColor: "#24221e", lineColor: "#625d53", textColor: "#24221e", edgeLabelBackground: "#efeae0", background: "#efeae0" },
+  dark: { primaryColor: "#1d332e", primaryBorderColor: "#6fc9b7", primaryTextColor: "#e9e5dc", lineColor: "#a5a69e", textColor: "#e9e5dc", edgeLabelBackground: "#121514", background: "#121514" },
+};
 const ACTIONS = {
   html({ html }) {
     // Connections that a policy does not stop in every browser.
@@ -11,6 +16,18 @@ const ACTIONS = {
     const measure = () => tell({ height: Math.ceil(document.documentElement.getBoundingClientRect().height) });
     new ResizeObserver(measure).observe(document.documentElement);
   },
+  // The document that may load pictures runs nothing else, and its address names none.
+  picture({ picture, name }) {
+    const image = new Image();
+    image.referrerPolicy = "no-referrer";
+    image.alt = name;
+    image.style.cssText = "display: block; width: 100%; height: 100vh; object-fit: contain";
+    image.onload = () => tell({ width: image.naturalWidth, height: image.naturalHeight });
+    image.onerror = () => tell({ width: 0 });
+    image.src = picture;
+    document.body.style.margin = 0;
+    document.body.replaceChildren(image);
+  },
   library({ library }) {
     const script = document.createElement("script");
     script.textContent = library;
@@ -19,7 +36,7 @@ const ACTIONS = {
   async diagram({ id, diagram, isDark }) {
     const settings = { startOnLoad: false, securityLevel: "strict", suppressErrorRendering: true, htmlLabels: false, flowchart: { htmlLabels: false } };
     try {
-      mermaid.initialize({ ...settings, theme: isDark ? "dark" : "default", fontFamily: "system-ui, sans-serif" });
+      mermaid.initialize({ ...settings, theme: "base", themeVariables: { ...COLOURS[isDark ? "dark" : "light"], darkMode: isDark }, fontFamily: "system-ui, sans-serif" });
       const { svg } = await mermaid.render(`diagram-${id}`, diagram);
       const drawn = new DOMParser().parseFromString(svg, "text/html").querySelector("svg");
       const { width, height } = drawn.viewBox.baseVal;

@@ -142,3 +142,19 @@ def test_without_a_language_model_the_home_page_says_so_and_its_examples_work(cl
     assert "Where is the spare key?" in page
     settings.LLM_MODEL = "openai:gpt"
     assert "No language model is connected." not in client.get("/").text
+
+
+def test_a_new_to_do_is_listed_once_among_the_open_ones(alice):
+    with acting_as(alice):
+        for kind, content in (("todo", "Call the plumber"), ("fact", "The tap is from 1998")):
+            records.create(user=alice, content=content, type=kind, now=NOW)
+    parts = parts_of(alice)
+    assert (parts["open"], parts["new"]) == (["Call the plumber"], ["The tap is from 1998"])
+
+
+def test_the_invitation_to_import_is_for_those_without_a_chat(client, alice):
+    invitation = 'class="bring-along"'
+    client.force_login(alice)
+    assert invitation in client.get("/").content.decode()
+    a_turn(alice, "Hello")
+    assert invitation not in client.get("/").content.decode()

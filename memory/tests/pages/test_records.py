@@ -219,3 +219,18 @@ def test_the_notes_of_a_project_are_listed_with_its_records(client, alice):
     assert "Plan of Garden" in page and "Fact of Garden" in page and "House" not in page
     note = documents.list_notes(user=alice, project="Garden").rows[0]
     assert 'href="/memory/records/?project=Garden"' in page_of(client, reverse("memory:note", args=[note.pk]))
+
+
+def test_types_of_records_are_named_in_the_language_of_the_page(client, alice):
+    for kind in ("todo", "Decision", "recipe"):
+        records.create(user=alice, content=f"A {kind}", type=kind, now=NOW)
+    page = client.get(RECORDS, headers={"accept-language": "de"}).content.decode()
+    chips = dict(re.findall(r'class="chip" href="[^"]*\?type=(\w+)"[^>]*>(\w+)<', page))
+    assert chips == {"recipe": "recipe", "Decision": "Entscheidung", "todo": "Aufgabe"}
+
+
+def test_filters_that_are_used_are_not_folded_away(client, alice):
+    records.create(user=alice, content="We keep vectors", project_id="shop", now=NOW)
+    assert '<details class="narrow-more">' in page_of(client, RECORDS, q="vectors")
+    for filters in ({"project": "shop"}, {"tag": "a"}, {"replaced": "1"}):
+        assert '<details class="narrow-more" open>' in page_of(client, RECORDS, **filters)

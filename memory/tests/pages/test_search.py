@@ -99,6 +99,14 @@ def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
         assert client.get(link).status_code == 200
 
 
+def test_a_record_that_is_called_by_its_found_line_shows_it_once(client, alice):
+    record = records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    page = page_of(client, q="cello")
+    path = reverse("memory:record", args=[record.id])
+    assert f'<h2><a href="{path}" aria-label="Note: The cello was made in 1921.">Note</a></h2>' in page
+    assert page.count("was made in 1921.") == 2
+
+
 def test_the_title_of_a_chat_is_marked_in_its_heading(client, alice):
     turn = a_turn(alice, "Cello plans")
     page = page_of(client, q="cello", scope="sessions")
