@@ -9,7 +9,9 @@ import pytest
 
 from config.ops.backup import program
 from config.stack.paths import make_private, servers_dir
+from config.stack.preflight import migrations_apart
 from config.stack.servers import EmbeddedPostgres
+from config.stack.supervisor import Address, RunPaths, Supervisor
 from config.tests.keep_data import FOLDER, manage
 from config.tests.test_stack_failures import running
 from config.tests.test_up import assert_one_sentence, free_port, stack
@@ -90,24 +92,33 @@ def earlier_data(tmp_path):
         shutil.rmtree(servers_dir(var), ignore_errors=True)
 
 
-def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(earlier_data, servers, tmp_path):
+def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(
+    begin_migrated, earlier_data, servers, tmp_path
+):
     output = tmp_path / "output"
     with running(earlier_data, output):
         url = dict(line.split("=", 1) for line in (earlier_data / "env").read_text().splitlines())["DATABASE_OWNER_URL"]
         with psycopg.connect(url) as connection:
             assert connection.execute("SELECT email FROM users").fetchall() == [("first@example.com",)]
             assert connection.execute("SELECT count(*) FROM installation_settings").fetchone() == (0,)
+        # The next start finds nothing to do, and so backs up nothing.
+        assert migrations_apart({"DATABASE_OWNER_URL": url}) == ([], [])
     lines = output.read_text()
     (backup,) = (earlier_data / "backups").iterdir()
     assert f"Making a backup …\nThe backup is {backup}." in lines
     assert "which added agent_tools.0002_projects_of_tokens, " in lines and "CHANGELOG.md says what is new" in lines
     assert backup.stat().st_mode & 0o777 == 0o600
-    with running(earlier_data, output):
-        assert "backup" not in output.read_text()
     # The backup is of the data before: the way back begins with it.
-    manage(servers, "migrate", "--verbosity=0")
     manage(servers, "restore", str(backup))
     assert_all_is_there(servers)
+
+
+def test_data_that_lack_no_migration_are_not_backed_up(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("config.stack.supervisor.migrations_apart", lambda _: ([], []))
+    supervisor = Supervisor(RunPaths(tmp_path), Address("127.0.0.1", 8000))
+    supervisor._backup_url = "postgres://recollect_backup@/recollect"
+    assert supervisor._back_up_before_changes() == []
+    assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])
 
 
 def test_a_backup_that_fails_leaves_earlier_data_as_they_are(earlier_data, tmp_path):
