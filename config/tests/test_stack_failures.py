@@ -77,7 +77,8 @@ def running(var, output, **others):
         process = subprocess.Popen(
             [sys.executable, "-c", SUPERVISOR, "up", "--port", str(port)],
             cwd=BASE_DIR,
-            env=environment(var, **others),
+            # The smaller of the built-in models.
+            env=environment(var, EMBEDDING_LANGUAGES="english", **others),
             stdout=file,
             stderr=file,
         )

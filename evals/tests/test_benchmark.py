@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("
 
 def test_indexing_is_measured_with_a_real_worker_that_is_gone_afterwards(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(indexing, "ROUNDS", 1)
+    # Instead of in processes of their own.
+    monkeypatch.setattr(indexing, "call", lambda function, environment, **order: function(**order))
     before = database_names()
     target = tmp_path / "figures.json"
 

@@ -21,7 +21,10 @@ OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
 
 
 @pytest.mark.usefixtures("begin_migrated")
-def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys):
+def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys, calls_in_this_process, monkeypatch):
+    monkeypatch.setattr(soak, "call_at_once", calls_in_this_process)
+    # The smaller of the built-in models.
+    monkeypatch.setenv("EMBEDDING_LANGUAGES", "english")
     options = ["--people=2", "--visitors=1", "--processes=1", "--connections=8", "--cancelled=0.15"]
 
     call_command("soak", "--calls=100", *options)
