@@ -28,7 +28,7 @@ from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_da
 from config.stack.preflight import check_port
 from config.stack.processes import Watch, find_marked, find_servers
 from config.stack.supervisor import Address, HealthAnswer, Listening, RunPaths, Supervisor, ask
-from config.tests.test_up import assert_one_sentence, environment, free_port, stack
+from config.tests.test_up import assert_one_sentence, begin_with, environment, free_port, stack
 
 pytestmark = pytest.mark.slow
 
@@ -172,9 +172,7 @@ def product(begin_migrated, tmp_path_factory):
         if disk:
             (var / "data-folder").write_text(f"{disk / 'servers'}\n")
         data = servers_dir(var)
-        data.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", begin_migrated, data], check=True)
-        paths.make_private(data, paths.choose_account())
+        begin_with(begin_migrated, data)
         broker = data / "broker"
         shutil.rmtree(broker, ignore_errors=True)
         broker.mkdir()

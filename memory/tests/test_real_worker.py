@@ -22,6 +22,8 @@ from django.utils import timezone
 from intake.models import Attachment
 from intake.tests.attached import a_file
 from intake.tests.test_chat_stream import wait_until
+from memory import tasks
+from memory.backends.model_files import MINILM, find_package
 from memory.index import writer
 from memory.models import Embedding, EmbeddingModel
 from testing import files
@@ -109,19 +111,42 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
     assert "Miso" not in (tmp_path / "worker.log").read_text(), "no words in the log"
 
 
-@pytest.mark.parametrize(("content", "complaint"), [(None, "model.safetensors"), (b"tampered", "model.safetensors")])
-def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path, content, complaint):
-    from memory.backends.model_files import MINILM, find_package
-
+@pytest.fixture
+def model_dir(tmp_path):
+    """A folder with a tokenizer and no weights."""
     (tmp_path / "tokenizer.json").symlink_to(find_package(MINILM) / "model/tokenizer.json")
-    if content is not None:
-        (tmp_path / complaint).write_bytes(content)
+    return tmp_path
+
+
+def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(model_dir, tmp_path):
     with (tmp_path / "worker.log").open("w") as log:
-        process = start_worker(log, EMBEDDING_MODEL_DIR=str(tmp_path), EMBEDDING_LANGUAGES="english")
+        process = start_worker(log, EMBEDDING_MODEL_DIR=str(model_dir))
         assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
-    assert str(tmp_path / complaint) in said
+    assert "The worker cannot start: The embedding model's file" in said
+    assert str(model_dir / "model.safetensors") in said
     assert "Traceback" not in said
+
+
+@pytest.fixture
+def refusal(monkeypatch):
+    """Says why a worker does not start, without a process that ends with this sentence."""
+    monkeypatch.setattr("memory.backends.embedders.ACTIVE_NAME_SECONDS", 0.0)
+    monkeypatch.setattr(tasks, "_leave_no_connection", lambda: None)
+
+    def refusal():
+        with pytest.raises(SystemExit) as ended:
+            tasks.refuse_without_a_model()
+        return str(ended.value)
+
+    return refusal
+
+
+def test_a_worker_whose_model_was_changed_names_the_file(model_dir, refusal, settings):
+    (model_dir / "model.safetensors").write_bytes(b"tampered")
+    options = {"cache_dir": settings.MODEL_CACHE_DIR, "model_dir": str(model_dir)}
+    settings.EMBEDDER = {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": options}
+    assert refusal().startswith(f"The worker cannot start: {model_dir / 'model.safetensors'}")
 
 
 def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says_what_to_do(tmp_path):
@@ -133,15 +158,11 @@ def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says
     assert "Traceback" not in said
 
 
-def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_to_do(tmp_path):
+def test_a_worker_that_knows_only_a_former_model_says_what_to_do(refusal):
     EmbeddingModel.objects.create(name="of an endpoint", dimensions=3, activated_at=timezone.now())
-    with (tmp_path / "worker.log").open("w") as log:
-        assert start_worker(log).wait(120) != 0
-    said = (tmp_path / "worker.log").read_text()
-    assert (
-        "The worker cannot start: The index was made with the embedding model of an endpoint, and the settings" in said
+    assert refusal().startswith(
+        "The worker cannot start: The index was made with the embedding model of an endpoint, and the settings"
     )
-    assert "Traceback" not in said
 
 
 @pytest.fixture
