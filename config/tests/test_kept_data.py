@@ -8,13 +8,13 @@ import psycopg
 import pytest
 
 from config.ops.backup import program
-from config.stack.paths import make_private, servers_dir
+from config.stack.paths import make_private, servers_dir, temporary_servers_dir
 from config.stack.preflight import migrations_apart
 from config.stack.servers import EmbeddedPostgres
 from config.stack.supervisor import Address, RunPaths, Supervisor
 from config.tests.keep_data import FOLDER, manage
 from config.tests.test_stack_failures import running
-from config.tests.test_up import assert_one_sentence, free_port, stack
+from config.tests.test_up import assert_one_sentence, begin_with, free_port, stack
 from testing.servers import ThrowawayServers
 from testing.throwaway import BEGIN_AS
 
@@ -71,12 +71,11 @@ def test_a_backup_of_an_earlier_version_is_restored(begin_migrated, servers, pat
     manage(servers, "verify_backup", str(backup))
 
 
-@pytest.fixture
-def earlier_data(tmp_path):
-    """A folder for `make up` with the data of the first version whose tables are frozen."""
-    var = tmp_path / "var"
-    postgres = EmbeddedPostgres(servers_dir(var), log=tmp_path / "log")
-    make_private(var)
+@pytest.fixture(scope="module")
+def earlier_servers(tmp_path_factory):
+    """A folder with the data of the first version whose tables are frozen."""
+    root = temporary_servers_dir()
+    postgres = EmbeddedPostgres(root, log=tmp_path_factory.mktemp("earlier") / "log", durable=False)
     postgres.start()
     try:
         command = [program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={postgres.owner_url}"]
@@ -86,10 +85,20 @@ def earlier_data(tmp_path):
             # A test made it, whose model no product has. Nothing was embedded.
             connection.execute("TRUNCATE embedding_models CASCADE")
         postgres.stop()
-        yield var
+        yield root
     finally:
         postgres.stop()
-        shutil.rmtree(servers_dir(var), ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def earlier_data(earlier_servers, tmp_path):
+    """A folder for `make up` with these data."""
+    var = tmp_path / "var"
+    make_private(var)
+    begin_with(earlier_servers, servers_dir(var))
+    yield var
+    shutil.rmtree(servers_dir(var), ignore_errors=True)
 
 
 def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(
