@@ -1,25 +1,21 @@
 """Backup, restore and verification by their commands, from one product to another on servers of its own."""
 
 import io
-import json
-import os
 import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from config.ops import backup as archive
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
 from config.stack.processes import start_server
+from config.tests.keep_data import run_all
 from core.isolation.roles import Roles, make_roles
 from testing.servers import ThrowawayServers
 
@@ -40,23 +36,6 @@ with acting_as(user):
 """
 
 
-# Each command as `manage.py` runs it, in one process: starting one takes longer than most of them.
-SEVERAL = """
-import contextlib, io, json, sys
-from django.core.management import ManagementUtility
-done = []
-for command in json.loads(sys.argv[1]):
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            ManagementUtility(["manage.py", *command]).execute()
-        except SystemExit as ended:
-            status = ended.code or 0
-    done.append({"returncode": status, "stdout": out.getvalue(), "stderr": err.getvalue()})
-print(json.dumps(done))
-"""
-
-
 class Product:
     """A product without processes: its database, and its commands."""
 
@@ -64,24 +43,13 @@ class Product:
         self.servers = ThrowawayServers()
 
     def manage(self, *arguments, **environment):
-        return self._run("manage.py", *arguments, **environment)
+        (done,) = self.manage_all(arguments, **environment)
+        return done
 
     def manage_all(self, *commands, **environment):
         """What each of the commands wrote, and its status."""
-        ran = self._run("-c", SEVERAL, json.dumps(commands), **environment)
-        assert ran.returncode == 0, ran.stderr
-        return [SimpleNamespace(**done) for done in json.loads(ran.stdout)]
-
-    def _run(self, *arguments, **environment):
         own = {name: url for name, url in self.servers.urls.items() if name != "SUPERUSER_URL"}
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=settings.BASE_DIR,
-            env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", **own, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_all(commands, {"DJANGO_SETTINGS_MODULE": "config.settings.test", **own, **environment})
 
     def copy(self, source, target):
         """Copy a database of the server, over an earlier one of that name. Nobody may be at work in either."""

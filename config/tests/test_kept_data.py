@@ -12,7 +12,7 @@ from config.stack.paths import make_private, servers_dir, temporary_servers_dir
 from config.stack.preflight import migrations_apart
 from config.stack.servers import EmbeddedPostgres
 from config.stack.supervisor import Address, RunPaths, Supervisor
-from config.tests.keep_data import FOLDER, manage
+from config.tests.keep_data import FOLDER, manage_all
 from config.tests.test_stack_failures import running
 from config.tests.test_up import assert_one_sentence, begin_with, free_port, stack
 from testing.servers import ThrowawayServers
@@ -40,12 +40,13 @@ def empty_servers(monkeypatch):
     servers.stop()
 
 
-def assert_all_is_there(servers):
+def assert_all_is_there(servers, *commands):
+    """After these commands."""
+    manage_all(servers, *commands, ["check", "--database", "default"])
     with servers.connect_as_superuser() as connection:
         said = connection.execute(SAID).fetchall()
         assert said == [("The blue kettle stands in the shed", "I keep that in mind.")]
         assert connection.execute("SELECT email FROM users").fetchall() == [("first@example.com",)]
-    manage(servers, "check", "--database", "default")
 
 
 def test_something_is_kept_and_all_of_it_is_small():
@@ -58,17 +59,14 @@ def test_a_database_of_an_earlier_version_is_migrated(empty_servers, path):
     servers = empty_servers
     command = [program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={servers.urls['DATABASE_OWNER_URL']}"]
     subprocess.run(command, input=lzma.decompress(path.read_bytes()), check=True)
-    manage(servers, "migrate", "--verbosity=0")
-    assert_all_is_there(servers)
+    assert_all_is_there(servers, ["migrate", "--verbosity=0"])
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.backup.xz")), ids=lambda path: path.name)
 def test_a_backup_of_an_earlier_version_is_restored(begin_migrated, servers, path, tmp_path):
     backup = tmp_path / path.stem
     backup.write_bytes(lzma.decompress(path.read_bytes()))
-    manage(servers, "restore", str(backup))
-    assert_all_is_there(servers)
-    manage(servers, "verify_backup", str(backup))
+    assert_all_is_there(servers, ["restore", str(backup)], ["verify_backup", str(backup)])
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +116,7 @@ def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(
     assert "which added agent_tools.0002_projects_of_tokens, " in lines and "CHANGELOG.md says what is new" in lines
     assert backup.stat().st_mode & 0o777 == 0o600
     # The backup is of the data before: the way back begins with it.
-    manage(servers, "restore", str(backup))
-    assert_all_is_there(servers)
+    assert_all_is_there(servers, ["restore", str(backup)])
 
 
 def test_data_that_lack_no_migration_are_not_backed_up(monkeypatch, tmp_path, capsys):
