@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from config.stack import StackError
+from config.stack.__main__ import _port
 from config.stack.paths import BASE_DIR, choose_account, make_private, servers_dir
 from config.stack.preflight import check_broker, check_database, check_port
 from config.stack.processes import MARK, LogReader, Program, Watch, find_marked, find_servers
@@ -96,9 +97,18 @@ def test_a_taken_port_is_named(var, taken_port):
     assert_one_sentence(result, f"Port {taken_port} is taken: stop what uses it, or choose another")
 
 
-@pytest.mark.parametrize("port", ["http", "0", "65536", "-1x"])
-def test_a_port_that_is_none_is_refused(var, port):
-    assert_one_sentence(stack("up", f"--port={port}", var=var), f"{port} is not a port")
+def test_a_port_that_is_none_is_refused(var):
+    assert_one_sentence(stack("up", "--port=http", var=var), "http is not a port")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1x"])
+def test_a_number_that_is_no_port_is_refused(port):
+    with pytest.raises(StackError, match=f"^{port} is not a port"):
+        _port(port)
+
+
+def test_the_first_and_the_last_port_are_taken():
+    assert [_port("1"), _port("65535")] == [1, 65535]
 
 
 def test_a_number_of_web_processes_that_is_none_is_refused(var):
