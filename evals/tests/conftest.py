@@ -37,7 +37,7 @@ def calls_in_this_process():
     """A stand-in for `processes.call_at_once`: threads of this process, with what JSON makes of orders and results.
 
     A process takes two seconds of a processor to start. That functions can run in one is tested in test_benchmark.py
-    and test_soak.py.
+    and test_benchmark_overload.py.
     """
 
     def call_at_once(function, environment, orders):
