@@ -30,8 +30,8 @@ class Models:
     def __init__(self):
         self.application = None
 
-    async def __call__(self, *asgi):
-        await self.application(*asgi)
+    async def __call__(self, scope, receive, send):
+        await self.application(scope, receive, send)
 
 
 @pytest.fixture(scope="module")
