@@ -118,7 +118,7 @@ def borrowed():
 
 def threads():
     """Without those of pools that are bounded, whatever is open."""
-    bounded = ("WSGI", "asyncio_", "leases of streams", "teller", "pool-", "psycopg", "AnyIO", "uvicorn")
+    bounded = ("WSGI", "asyncio_", "uvloop_", "leases of streams", "teller", "pool-", "psycopg", "AnyIO", "uvicorn")
     return [each.name for each in threading.enumerate() if not each.name.startswith(bounded)]
 
 

@@ -40,8 +40,6 @@ def product(begin_migrated):
     models, embedding = Models(), {"MAX_ATTEMPTS": "2", "LEASE_SECONDS": "1", "SWEEP_SECONDS": "1"}
     with serving(models) as address:
         extra = {f"EMBEDDING_{name}": value for name, value in embedding.items()}
-        # The smaller of the built-in models.
-        extra["EMBEDDING_LANGUAGES"] = "english"
         extra |= {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{address}/v1", "CHAT_TITLES": "0", "ANSWER_LEASE_SECONDS": "4"}
         poisonable = ["--include=evals.reliability.mortal_worker"]
         with running_product(extra=extra, worker_options=poisonable, webs=killed_answers.WEBS) as product:
