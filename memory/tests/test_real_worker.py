@@ -245,12 +245,12 @@ def test_a_file_is_read_although_its_worker_is_killed_once(person, tmp_path):
         worker = start_worker(log, "--queues=housekeeping", HOUSEKEEPING_WORKER="1")
         try:
             current_app.send_task("memory.read_attachments")
-            wait_until(lambda: Attachment.objects.filter(attempts=1, state="waiting").exists(), seconds=60)
+            wait_until(lambda: Attachment.objects.filter(attempts=1, state="waiting").exists(), seconds=180)
             for process in psutil.Process(worker.pid).children():
                 process.kill()
             # As if the lease of the first attempt were over.
             Attachment.objects.update(next_attempt_at=timezone.now())
-            wait_until(lambda: Attachment.objects.filter(state="read").exists(), seconds=60)
+            wait_until(lambda: Attachment.objects.filter(state="read").exists(), seconds=180)
         finally:
             worker.terminate()
             worker.wait(30)
