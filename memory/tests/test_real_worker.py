@@ -166,6 +166,11 @@ def test_a_worker_that_knows_only_a_former_model_says_what_to_do(refusal):
     )
 
 
+def test_a_child_may_take_long_to_load_its_model():
+    """Celery kills each child that is not up by then, and one on a busy machine would never be."""
+    assert current_app.conf.worker_proc_alive_timeout >= 60
+
+
 @pytest.fixture
 def wake_at(monkeypatch):
     """Has this process wake a worker through another broker."""
