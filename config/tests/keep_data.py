@@ -3,12 +3,15 @@
 Run it for each release, with its date as the name. `config/tests/test_kept_data.py` migrates and restores them all.
 """
 
+import json
 import lzma
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from config.ops.backup import program
 from config.stack.paths import BASE_DIR
@@ -22,6 +25,22 @@ from intake.models import User
 from intake.tests.factories import a_turn
 person = User.objects.create_user("first@example.com", "kept-data-of-a-test")
 a_turn(person, "The blue kettle stands in the shed", "I keep that in mind.")
+"""
+
+# Each command as `manage.py` runs it, in one process: starting one takes longer than most of them.
+SEVERAL = """
+import contextlib, io, json, sys
+from django.core.management import ManagementUtility
+done = []
+for command in json.loads(sys.argv[1]):
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            ManagementUtility(["manage.py", *command]).execute()
+        except SystemExit as ended:
+            status = ended.code or 0
+    done.append({"returncode": status, "stdout": out.getvalue(), "stderr": err.getvalue()})
+print(json.dumps(done))
 """
 
 
@@ -42,16 +61,32 @@ def main(name: str) -> None:
         servers.stop()
 
 
-def manage(servers: ThrowawayServers, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command of the product on these servers; raises CalledProcessError with what it said."""
+def manage(servers: ThrowawayServers, *arguments: str) -> None:
+    """A command of the product on these servers; raises RuntimeError with what it wrote."""
+    manage_all(servers, arguments)
+
+
+def manage_all(servers: ThrowawayServers, *commands: Sequence[str]) -> None:
+    """Several; the error is of the first that failed."""
     own = {name: url for name, url in servers.urls.items() if name != "SUPERUSER_URL"}
     # The factories of tests write as a role that sees every row.
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", "IGNORE_ENV_FILES": "1", **own}
-    command = [sys.executable, "manage.py", *arguments]
-    done = subprocess.run(command, cwd=BASE_DIR, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{arguments[0]} failed: {done.stdout}{done.stderr}")
-    return done
+    environment = {"DJANGO_SETTINGS_MODULE": "config.settings.test", "IGNORE_ENV_FILES": "1", **own}
+    for command, done in zip(commands, run_all(commands, environment), strict=True):
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stdout}{done.stderr}")
+
+
+def run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[SimpleNamespace]:
+    """The status of each command, and what it wrote. Raises CalledProcessError if the process itself fails."""
+    ran = subprocess.run(
+        [sys.executable, "-c", SEVERAL, json.dumps(commands)],
+        cwd=BASE_DIR,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [SimpleNamespace(**done) for done in json.loads(ran.stdout)]
 
 
 if __name__ == "__main__":

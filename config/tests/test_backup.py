@@ -1,10 +1,8 @@
 """Backup, restore and verification by their commands, from one product to another on servers of its own."""
 
 import io
-import os
 import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,12 +10,12 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from config.ops import backup as archive
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
 from config.stack.processes import start_server
+from config.tests.keep_data import run_all
 from core.isolation.roles import Roles, make_roles
 from testing.servers import ThrowawayServers
 
@@ -45,15 +43,24 @@ class Product:
         self.servers = ThrowawayServers()
 
     def manage(self, *arguments, **environment):
+        (done,) = self.manage_all(arguments, **environment)
+        return done
+
+    def manage_all(self, *commands, **environment):
+        """What each of the commands wrote, and its status."""
         own = {name: url for name, url in self.servers.urls.items() if name != "SUPERUSER_URL"}
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=settings.BASE_DIR,
-            env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", **own, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_all(commands, {"DJANGO_SETTINGS_MODULE": "config.settings.test", **own, **environment})
+
+    def copy(self, source, target):
+        """Copy a database of the server, over an earlier one of that name. Nobody may be at work in either."""
+        with psycopg.connect(self.servers.urls["SUPERUSER_URL"], autocommit=True) as server:
+            server.execute(f"DROP DATABASE IF EXISTS {target}")
+            server.execute(f"CREATE DATABASE {target} OWNER recollect TEMPLATE {source} STRATEGY file_copy")
+
+    def in_database(self, name):
+        """The environment of a command in another of the server's databases."""
+        urls = self.servers.urls.items()
+        return {key: url.replace("@/recollect?", f"@/{name}?") for key, url in urls if key.startswith("DATABASE_")}
 
     def execute(self, statement):
         with self.servers.connect_as_superuser() as connection:
@@ -64,18 +71,25 @@ class Product:
 @pytest.fixture(scope="module")
 def product(begin_migrated):
     product = Product()
-    assert product.manage("load_demo").returncode == 0
-    attached = product.manage("shell", "--no-imports", "-c", ATTACH)
-    assert attached.returncode == 0, attached.stderr
+    for done in product.manage_all(["load_demo"], ["shell", "--no-imports", "-c", ATTACH]):
+        assert done.returncode == 0, done.stderr
+    yield product
+    product.servers.stop()
+
+
+@pytest.fixture(scope="module")
+def other_server(begin_migrated):
+    product = Product()
+    product.copy("recollect", "migrated")
     yield product
     product.servers.stop()
 
 
 @pytest.fixture
-def other(begin_migrated):
-    product = Product()
-    yield product
-    product.servers.stop()
+def other(other_server):
+    """An empty product on another server."""
+    other_server.copy("migrated", "recollect")
+    return other_server
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +101,9 @@ def backup(product, tmp_path_factory):
 
 
 def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(product, other, backup):
-    restored = other.manage("restore", str(backup))
+    restored, verified, checked = other.manage_all(
+        ["restore", str(backup)], ["verify_backup", str(backup)], ["check", "--database", "default"]
+    )
 
     assert restored.returncode == 0, restored.stderr
     assert "all compared equal" in restored.stdout
@@ -96,19 +112,16 @@ def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(prod
     pieces = "SELECT name, number, data FROM attachments JOIN attachment_pieces USING (user_id, sha256) ORDER BY number"
     assert other.execute(pieces) == product.execute(pieces)
     assert len(other.execute(pieces)) == 2
-    verified = other.manage("verify_backup", str(backup))
     assert verified.returncode == 0, verified.stderr
     # Row-level security came along, and binds the roles of the other server.
-    assert other.manage("check", "--database", "default").returncode == 0
+    assert checked.returncode == 0, checked.stderr
     with psycopg.connect(other.servers.urls["DATABASE_URL"]) as as_web:
         assert as_web.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (0,)
 
-    again = other.manage("restore", str(backup))
+    other.execute("UPDATE intake_conversations SET title = 'Another title' WHERE title <> ''")
+    again, verified = other.manage_all(["restore", str(backup)], ["verify_backup", str(backup)])
     assert again.returncode == 1
     assert "users already" in again.stderr
-
-    other.execute("UPDATE intake_conversations SET title = 'Another title' WHERE title <> ''")
-    verified = other.manage("verify_backup", str(backup))
     assert verified.returncode == 1
     assert "intake_conversations: as many rows" in verified.stderr
 
@@ -163,22 +176,20 @@ def test_a_backup_of_an_older_postgresql_goes_into_newer_ones_and_never_back(pro
     path, turns = tmp_path / "older.backup", "SELECT id, user_message FROM intake_conversation_turns ORDER BY id"
     with older_server() as server:
         older = addresses_in(server, "first", broker=product.servers.urls["REDIS_URL"])
-        for command in (["migrate"], ["load_demo"], ["backup", str(path)]):
-            done = product.manage(*command, **older)
+        for done in product.manage_all(["migrate"], ["load_demo"], ["backup", str(path)], **older):
             assert done.returncode == 0, done.stderr
         with psycopg.connect(f"postgres://postgres@/first{server}") as connection:
             before = connection.execute(turns).fetchall()
         same = addresses_in(server, "second", broker=older["REDIS_URL"])
 
         for into in ({}, same):
-            restored = other.manage("restore", str(path), **into)
+            restored, verified = other.manage_all(["restore", str(path)], ["verify_backup", str(path)], **into)
             assert restored.returncode == 0, restored.stderr
             assert "all compared equal" in restored.stdout
-            verified = other.manage("verify_backup", str(path), **into)
             assert verified.returncode == 0, verified.stderr
         third = addresses_in(server, "third", broker=older["REDIS_URL"])
-        assert other.manage("migrate", **third).returncode == 0
-        downwards = other.manage("restore", str(backup), **third)
+        migrated, downwards = other.manage_all(["migrate"], ["restore", str(backup)], **third)
+        assert migrated.returncode == 0, migrated.stderr
 
     assert other.execute(turns) == before != []
     assert downwards.returncode == 1
@@ -207,15 +218,14 @@ def test_a_backup_restored_under_another_key_says_what_cannot_be_opened(product,
         "from core.isolation.acting import acting_as; from intake.models import User; user = User.objects.first()\n"
         "with acting_as(user): Authenticator.objects.create(user=user, type='totp', data={'secret': encrypt('JBSWY3DP')})"
     )
-    filled = product.manage("shell", "--no-imports", "-c", fill)
-    assert filled.returncode == 0, filled.stderr
     path = tmp_path / "key.backup"
-    assert product.manage("backup", str(path)).returncode == 0
+    for done in product.manage_all(["shell", "--no-imports", "-c", fill], ["backup", str(path)]):
+        assert done.returncode == 0, done.stderr
     elsewhere = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "SECRET_KEY": "of another server"}
 
-    restored = other.manage("restore", str(path), **elsewhere)
+    restored, verified = other.manage_all(["restore", str(path)], ["verify_backup", str(path)], **elsewhere)
     assert restored.returncode == 0, restored.stderr
-    for said in (restored.stdout, other.manage("verify_backup", str(path), **elsewhere).stdout):
+    for said in (restored.stdout, verified.stdout):
         assert "SECRET_KEY is another one than in the product that the backup is of" in said
         assert "1 authenticator apps and sets of recovery codes cannot be opened" in said
     assert "SECRET_KEY" not in other.manage("verify_backup", str(path)).stdout
@@ -227,18 +237,20 @@ def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other,
         "ALTER TABLE users DROP COLUMN language; ALTER TABLE users ADD nickname text; UPDATE users SET nickname = 'x';"
         "CREATE TABLE forgotten (id int); INSERT INTO forgotten VALUES (1)"
     )
-    source = Product()
-    try:
-        assert source.manage("load_demo").returncode == 0
-        source.execute(changes)
-        path = tmp_path / "other.backup"
-        assert source.manage("backup", str(path)).returncode == 0
-        before = source.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id")
-    finally:
-        source.servers.stop()
+    path, before = (
+        tmp_path / "other.backup",
+        product.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id"),
+    )
+    product.copy("recollect", "earlier")
+    with psycopg.connect(product.servers.urls["SUPERUSER_URL"], dbname="earlier", autocommit=True) as connection:
+        connection.execute(changes)
+    backed_up = product.manage("backup", str(path), **product.in_database("earlier"))
+    assert backed_up.returncode == 0, backed_up.stderr
     _forget_migrations(path)
 
-    restored = other.manage("restore", str(path))
+    restored, verified, checked = other.manage_all(
+        ["restore", str(path)], ["verify_backup", str(path)], ["check", "--database", "default"]
+    )
 
     assert restored.returncode == 0, restored.stderr
     assert "users.language: new, with its default in 1 rows." in restored.stdout
@@ -246,8 +258,7 @@ def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other,
     assert "forgotten: this version has no such table; its 1 rows are left out." in restored.stdout
     assert other.execute("SELECT language FROM users") == [("",)]
     assert other.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id") == before != []
-    assert other.manage("verify_backup", str(path)).returncode == 0
-    assert other.manage("check", "--database", "default").returncode == 0
+    assert (verified.returncode, checked.returncode) == (0, 0), verified.stderr + checked.stderr
     assert other.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'restored_from_backup'") == [(0,)]
 
 

@@ -7,7 +7,8 @@ from playwright.sync_api import expect
 
 from config.tests.test_behind_nginx import NGINX
 from config.tests.test_public_url import CUT, WHOLE, below_a_path
-from intake.models import Conversation
+from intake.models import Conversation, Turn
+from intake.tests.test_chat_stream import wait_until
 from testing.browser import PATIENCE_MS, Trespasses
 from testing.model_server import Say
 
@@ -30,11 +31,15 @@ def test_chatting_searching_and_leaving_below_a_path(browser, server, tmp_path, 
         page.get_by_label("Email").fill("ana@example.com")
         page.get_by_label("Password", exact=True).fill("correct horse battery")
         page.get_by_role("button", name="Register").click()
+        # Whole, with its scripts: until then Enter is a new line.
+        page.wait_for_url(f"{address}/")
         page.get_by_label("Message").fill("How old is the boiler?")
         page.get_by_label("Message").press("Enter")
         expect(page.locator(".turn .prose")).to_have_text("From 2011.")
         chat = f"{address}/c/{Conversation.objects.get().pk}/"
         expect(page).to_have_url(chat)
+        # A page that is left while it reads an answer reports what it could not read.
+        wait_until(lambda: Turn.objects.filter(status=Turn.Status.COMPLETE).exists(), seconds=PATIENCE_MS / 1000)
         page.reload()
         expect(page.locator(".turn .prose")).to_have_text("From 2011.")
         page.locator(".person-button").click()
@@ -44,10 +49,9 @@ def test_chatting_searching_and_leaving_below_a_path(browser, server, tmp_path, 
             page.goto(path)
             page.wait_for_load_state("networkidle")
         page.goto(chat)
-        page.locator("[data-conversations] li").first.hover()
-        page.evaluate("location.assign(document.querySelector('[data-menu-item=delete]').href)")
+        page.goto(page.evaluate("document.querySelector('[data-menu-item=delete]').href"))
         page.get_by_role("button", name="Delete").click()
-        expect(page).to_have_url(re.compile(f"^{re.escape(address)}/(conversations/)?$"))
+        page.wait_for_url(re.compile(f"^{re.escape(address)}/(conversations/)?$"))
         assert Conversation.objects.count() == 0
         manifest = page.evaluate(
             """async () => {

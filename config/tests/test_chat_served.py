@@ -111,6 +111,7 @@ def served(django_db_setup, tmp_path_factory):
             "SECRET_KEY": project.SECRET_KEY,
             "RECOLLECT_VAR": str(folder),
             "MODEL_CACHE_DIR": str(project.MODEL_CACHE_DIR),
+            "EMBEDDING_LANGUAGES": "english",
             "LOG_LEVEL": "WARNING",
             "LLM_MODEL": "scripted",
             # A title is one more request, which no script expects.
@@ -257,14 +258,14 @@ def test_fifty_who_write_into_one_conversation_at_once_are_all_kept_without_a_ga
 @pytest.mark.parametrize("moment", ["in the middle", "before the first word"])
 @pytest.mark.parametrize("how", ["closed", "reset"])
 def test_a_reader_who_leaves_ends_nothing_and_may_come_back(web, model, how, moment):
-    model.follow(words(60, 0.05))
+    model.follow(words(30, 0.03))
     alice = Speaker(web, "alice")
     line = alice.ask("Talk")
     read_until(line, b"word0005" if moment == "in the middle" else b"event: turn")
     with leaving(line, how):
         turn = Turn.objects.get()
     events = alice.follow(turn.pk)
-    assert (events[-1].name, text_of(events)) == ("done", "".join(words(60, 0).pieces))
+    assert (events[-1].name, text_of(events)) == ("done", "".join(words(30, 0).pieces))
     turn.refresh_from_db()
     assert (turn.status, turn.assistant_message) == ("complete", text_of(events))
     assert model.closed_at is None

@@ -36,6 +36,13 @@ def examined(transactional_db):
     return examined
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_waited_for(request, monkeypatch):
+    """Where there is no worker, none answers within a second either."""
+    if "all_queues" not in request.fixturenames:
+        monkeypatch.setattr(doctor, "WORKER_SECONDS", 0.05)
+
+
 @pytest.fixture
 def all_queues(transactional_db, tmp_path):
     """A real worker that reads every queue."""

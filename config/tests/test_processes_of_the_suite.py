@@ -9,6 +9,8 @@ from django.conf import settings
 
 from testing.plugin import NAMES, pytest_xdist_auto_num_workers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def no_servers(monkeypatch):
@@ -40,7 +42,7 @@ def test_several_processes_are_refused_on_servers_that_were_given():
     assert "-n 2 starts servers for each process: leave out -n, or DATABASE_URL, " in done.stderr
 
 
-def test_each_process_has_servers_that_no_other_has(tmp_path):
+def test_each_process_has_servers_that_no_other_has(begin_migrated, tmp_path):
     """The two tell each other where theirs are, and neither ends before it has heard of the other's."""
     (tmp_path / "test_two.py").write_text(TWO)
     environment = {

@@ -32,30 +32,33 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "tests", "static", "locale")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def repository(tmp_path):
+@pytest.fixture(scope="module")
+def whole_repository(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repository")
     for name in FILES:
-        shutil.copy(BASE_DIR / name, tmp_path / name)
+        shutil.copy(BASE_DIR / name, folder / name)
     for name in FOLDERS:
-        shutil.copytree(BASE_DIR / name, tmp_path / name, ignore=LEFT_OUT)
-    changelog = tmp_path / "CHANGELOG.md"
+        shutil.copytree(BASE_DIR / name, folder / name, ignore=LEFT_OUT)
+    changelog = folder / "CHANGELOG.md"
     before, _, after = changelog.read_text().partition("## Unreleased\n")
     changelog.write_text(f"{before}## Unreleased\n\n- Something new.\n\n## {after.partition(chr(10) + '## ')[2]}")
-    git(tmp_path, "init", "--quiet")
+    git(folder, "init", "--quiet")
     for name, value in (("user.name", "Test"), ("user.email", "test@example.com")):
-        git(tmp_path, "config", name, value)
-    commit(tmp_path)
-    return tmp_path
+        git(folder, "config", name, value)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "All")
+    return folder
+
+
+@pytest.fixture
+def repository(whole_repository, tmp_path):
+    # With the files' times, by which Git knows that nothing has changed.
+    return shutil.copytree(whole_repository, tmp_path / "repository")
 
 
 def git(folder, *arguments):
     done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
-
-
-def commit(folder):
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "All")
 
 
 def released(folder, version=NEXT):

@@ -25,7 +25,8 @@ def slowly(*args, **kwargs):
     """A part of an export that takes longer than anybody may stay."""
     for number in range(2000):
         time.sleep(0.02)
-        yield {"number": number, "text": "x" * 2000}
+        # Enough for a piece of the response each time: one that is begun is not broken off.
+        yield {"number": number, "text": "x" * 20_000}
 
 
 def slowly_as_text(*args, **kwargs):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,58 +23,69 @@ from django.core.management import CommandError, call_command
 
 from config.celery import ClockwiseScheduler, app
 from config.serving import _listen
-from config.stack import RUN, StackError, paths, supervisor
+from config.stack import RUN, StackError, paths
 from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
 from config.stack.preflight import check_port
-from config.stack.processes import Watch, find_marked
+from config.stack.processes import Watch, find_marked, find_servers
 from config.stack.supervisor import Address, HealthAnswer, Listening, RunPaths, Supervisor, ask
-from config.tests.test_up import assert_one_sentence, environment, free_port, stack
+from config.tests.test_up import assert_one_sentence, begin_with, environment, free_port, stack
 
 pytestmark = pytest.mark.slow
 
 ROOT = os.geteuid() == 0
-MOUNTED = 400 * 2**20
-# Sooner than in production, for the test that waits for it; on a busy machine the others' programs are as slow as there.
-HANGS_SECONDS = 30
+MOUNTED = 400
+# Less than a start asks for.
+TINY = 1
+# With two signals: from the first on a web process is started again soon, and from the second on as late as usual.
 SUPERVISOR = """
-import sys
+import signal
 from config.stack import supervisor
-supervisor.HANGS_SECONDS = int(sys.argv.pop(1))
 from config.stack.__main__ import main
+usual = supervisor.ASK_SECONDS, supervisor.HANGS_SECONDS
+def wait(number, frame):
+    supervisor.ASK_SECONDS, supervisor.HANGS_SECONDS = (1, 1) if number == signal.SIGUSR1 else usual
+signal.signal(signal.SIGUSR1, wait)
+signal.signal(signal.SIGUSR2, wait)
 main()
 """
 
 
-@pytest.fixture
-def disk():
-    """A small disk of its own, which the servers' account can enter."""
-    folder = Path("/tmp") / f"recollect-test-disk-{os.getpid()}"
+@contextmanager
+def small_disk(megabytes):
+    """A disk of its own, which the servers' account can enter. Yields None where none can be mounted."""
+    folder = Path("/tmp") / f"recollect-test-disk-{os.getpid()}-{megabytes}"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={MOUNTED}", "tmpfs", folder]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder]
     if not ROOT or subprocess.run(command, capture_output=True, check=False).returncode:
         folder.rmdir()
-        pytest.skip("a disk of its own needs root's rights")
+        yield None
+        return
     folder.chmod(0o755)
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
     folder.rmdir()
 
 
+NO_DISK = "a disk of its own needs root's rights"
+
+
 @contextmanager
-def running(var, output, *, hangs_seconds=supervisor.HANGS_SECONDS, **others):
+def running(var, output, **others):
+    """Yields the process that supervises the others, and its address."""
     port = free_port()
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR, str(hangs_seconds), "up", "--port", str(port)],
+            [sys.executable, "-c", SUPERVISOR, "up", "--port", str(port)],
             cwd=BASE_DIR,
-            env=environment(var, **others),
+            # The smaller of the built-in models.
+            env=environment(var, EMBEDDING_LANGUAGES="english", **others),
             stdout=file,
             stderr=file,
         )
     try:
         wait_until(lambda: "answers at" in output.read_text() or process.poll() is not None, 200)
         assert process.poll() is None, output.read_text()
-        yield f"http://127.0.0.1:{port}"
+        yield process, f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -128,34 +140,112 @@ def need_another_file_of_the_log(connection):
         connection.execute("SELECT pg_logical_emit_message(true, 'test', repeat('x', 1000000))")
 
 
-def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_path):
-    var, output, data = tmp_path / "var", tmp_path / "output", disk / "servers"
-    var.mkdir()
-    (var / "data-folder").write_text(f"{data}\n")
-    with running(var, output) as address:
-        (web,) = [each for each in find_marked(var) if "config.serving" in each.cmdline()]
-        # On a full disk PostgreSQL accepts no new connection.
-        with superuser(data) as connection:
-            fill(disk)
-            with pytest.raises(psycopg.OperationalError):
-                need_another_file_of_the_log(connection)
-        wait_until(lambda: "postgres cannot start and is tried again: The disk is full" in output.read_text(), 60)
-        code, page = status(f"{address}/login/", Cookie="sessionid=abcdefgh12345678")
-        assert (code, "The disk is full" in page) == (503, True), page
-        code, problem = status(f"{address}/api/v1/conversations/", Cookie="sessionid=abcdefgh12345678")
-        assert (code, json.loads(problem)["code"]) == (503, "unavailable")
-        assert "The disk is full" in json.loads(problem)["detail"]
-        assert web.is_running() and status(f"{address}/healthz")[0] == 503
-        (disk / "filler").unlink()
-        wait_until(lambda: status(f"{address}/healthz")[0] == 200, 90)
-        assert web.is_running()
-    text = output.read_text()
+@dataclass
+class Product:
+    """What `make up` has started, its data on a small disk if there can be one."""
+
+    var: Path
+    data: Path
+    disk: Path | None
+    output: Path
+    supervisor: subprocess.Popen
+    address: str
+    said_at_start: str
+
+    @property
+    def text(self):
+        return self.output.read_text()
+
+    @property
+    def web(self):
+        (web,) = [each for each in find_marked(self.var) if "config.serving" in each.cmdline()]
+        return web
+
+
+@pytest.fixture(scope="module")
+def product(begin_migrated, tmp_path_factory):
+    """One for the tests below, each of which leaves it whole. Its broker could not start when everything else did."""
+    folder = tmp_path_factory.mktemp("product")
+    var, output = folder / "var", folder / "output"
+    with small_disk(MOUNTED) as disk:
+        var.mkdir()
+        if disk:
+            (var / "data-folder").write_text(f"{disk / 'servers'}\n")
+        data = servers_dir(var)
+        begin_with(begin_migrated, data)
+        broker = data / "broker"
+        shutil.rmtree(broker, ignore_errors=True)
+        broker.mkdir()
+        broker.chmod(0o755)
+        try:
+            with running(var, output) as (supervisor, address):
+                said = output.read_text()
+                broker.rmdir()
+                yield Product(var, data, disk, output, supervisor, address, said)
+        finally:
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(product):
+    if not (disk := product.disk):
+        pytest.skip(NO_DISK)
+    web, address, before = product.web, product.address, len(product.text)
+    # On a full disk PostgreSQL accepts no new connection.
+    with superuser(product.data) as connection:
+        fill(disk)
+        with pytest.raises(psycopg.OperationalError):
+            need_another_file_of_the_log(connection)
+    wait_until(lambda: "postgres cannot start and is tried again: The disk is full" in product.text, 60)
+    code, page = status(f"{address}/login/", Cookie="sessionid=abcdefgh12345678")
+    assert (code, "The disk is full" in page) == (503, True), page
+    code, problem = status(f"{address}/api/v1/conversations/", Cookie="sessionid=abcdefgh12345678")
+    assert (code, json.loads(problem)["code"]) == (503, "unavailable")
+    assert "The disk is full" in json.loads(problem)["detail"]
+    assert web.is_running() and status(f"{address}/healthz")[0] == 503
+    (disk / "filler").unlink()
+    wait_until(lambda: status(f"{address}/healthz")[0] == 200, 90)
+    assert web.is_running()
+    text = product.text[before:]
     assert text.count("postgres cannot start") == 1
     assert "Traceback" not in text
-    fill(disk)
-    assert_one_sentence(stack("up", "--port", str(free_port()), var=var), "The disk is full: ")
-    stopped = stack("down", var=var)
-    assert stopped.returncode == 0 and "The disk is full: " in stopped.stdout and not stopped.stderr
+
+
+def test_on_a_full_disk_starting_and_stopping_end_in_a_sentence(tmp_path):
+    with small_disk(TINY) as disk:
+        if not disk:
+            pytest.skip(NO_DISK)
+        var = disk / "var"
+        (var / "run").mkdir(parents=True, mode=0o700)
+        (var / "run" / "lock").touch()
+        (disk / "filler").touch()
+        fill(disk)
+        assert_one_sentence(stack("up", "--port", str(free_port()), var=var), "The disk is full: ")
+        stopped = stack("down", var=var)
+        assert stopped.returncode == 0 and "The disk is full: " in stopped.stdout and not stopped.stderr
+
+
+def test_a_second_copy_is_refused_the_address_of_the_first(product, tmp_path):
+    port = product.address.rpartition(":")[2]
+    found = ask(Address("127.0.0.1", int(port)), {RUN: "of another copy"})
+    assert found.run and not found.is_healthy and found.program == "web"
+    assert_one_sentence(stack("up", "--port", port, var=tmp_path / "other"), "is taken")
+
+
+def test_a_web_process_that_hangs_is_started_again(product):
+    web = product.web
+    web.send_signal(signal.SIGSTOP)
+    product.supervisor.send_signal(signal.SIGUSR1)
+    wait_until(lambda: "web has not answered for 1 s and is started again" in product.text, 120)
+    # It takes longer than a second to start.
+    product.supervisor.send_signal(signal.SIGUSR2)
+    wait_until(lambda: status(f"{product.address}/login/")[0] == 200, 120)
+    assert not psutil.pid_exists(web.pid)
+
+
+def test_a_broker_that_cannot_start_is_said_and_holds_nothing_up(product):
+    assert "redis cannot start and is tried again" in product.said_at_start
+    assert "answers at" in product.said_at_start
+    wait_until(lambda: find_servers("valkey-server", product.data / "broker"), 60)
 
 
 def test_a_disk_that_fills_while_everything_runs_is_said_once(tmp_path, monkeypatch, capsys):
@@ -198,32 +288,6 @@ def test_an_address_that_another_copy_has_bound_is_taken_at_once():
             check_port("127.0.0.1", port)
         with pytest.raises(SystemExit):
             _listen("127.0.0.1", port, shares_address=False)
-
-
-def test_two_copies_a_process_that_hangs_and_a_broker_that_cannot_start(tmp_path):
-    var, output = tmp_path / "var", tmp_path / "output"
-    broker = servers_dir(var) / "broker"
-    paths.make_private(servers_dir(var), paths.choose_account())
-    broker.mkdir()
-    broker.chmod(0o755)
-    try:
-        with running(var, output, hangs_seconds=HANGS_SECONDS) as address:
-            assert "redis cannot start and is tried again" in output.read_text()
-            found = ask(Address("127.0.0.1", int(address.rpartition(":")[2])), {RUN: "of another copy"})
-            assert found.run and not found.is_healthy and found.program == "web"
-            other = stack("up", "--port", address.rpartition(":")[2], var=tmp_path / "other")
-            assert_one_sentence(other, "is taken")
-            (web,) = [each for each in find_marked(var) if "config.serving" in each.cmdline()]
-            web.send_signal(signal.SIGSTOP)
-            wait_until(
-                lambda: f"web has not answered for {HANGS_SECONDS} s and is started again" in output.read_text(), 120
-            )
-            wait_until(lambda: status(f"{address}/login/")[0] == 200, 60)
-            assert not psutil.pid_exists(web.pid)
-            broker.rmdir()
-            wait_until(broker.exists, 60)
-    finally:
-        shutil.rmtree(servers_dir(var), ignore_errors=True)
 
 
 def test_a_schedule_in_the_future_is_thrown_away(tmp_path):

@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 # More than the pool has connections, and than the loop has threads for all requests together.
 TABS = 40
+# Of five letters: a megabyte and a half, several times what the system buffers on the way to a reader who stops.
+LONG = 300_000
 OURS = ("config", "agent_tools", "imports", "memory", "intake", "core")
 
 
@@ -54,17 +56,17 @@ def running_import(client, user):
 
 
 def long_export(client, user):
-    turn = a_turn(user, "Hello", "long " * 1_000_000)
+    turn = a_turn(user, "Hello", "long " * LONG)
     return "GET", f"/api/v1/conversations/{turn.conversation_id}/export/", {}
 
 
 def whole_export(client, user):
-    a_turn(user, "Hello", "long " * 1_000_000)
+    a_turn(user, "Hello", "long " * LONG)
     return "GET", "/api/v1/account/export/", {}
 
 
 def large_file(client, user):
-    stored = a_file(user, b"large" * 1_000_000)
+    stored = a_file(user, b"large" * LONG)
     return "GET", f"/api/v1/attachments/{stored.pk}/content", {}
 
 
@@ -116,7 +118,7 @@ def borrowed():
 
 def threads():
     """Without those of pools that are bounded, whatever is open."""
-    bounded = ("WSGI", "asyncio_", "leases of streams", "teller", "pool-", "psycopg", "AnyIO", "uvicorn")
+    bounded = ("WSGI", "asyncio_", "uvloop_", "leases of streams", "teller", "pool-", "psycopg", "AnyIO", "uvicorn")
     return [each.name for each in threading.enumerate() if not each.name.startswith(bounded)]
 
 

@@ -37,7 +37,7 @@ class Pipe:
 
 
 @pytest.fixture(scope="module")
-def servers():
+def servers(begin_migrated):
     with subprocess.Popen(
         [sys.executable, "-m", "testing.throwaway"],
         cwd=settings.BASE_DIR,
@@ -95,7 +95,7 @@ def test_an_unknown_command_is_answered_by_those_there_are(servers):
     assert servers.say("burn-everything").startswith("There is no command 'burn-everything': start-broker, ")
 
 
-def test_the_servers_end_with_whoever_started_them():
+def test_the_servers_end_with_whoever_started_them(begin_migrated):
     with subprocess.Popen(
         [sys.executable, "-m", "testing.throwaway"],
         cwd=settings.BASE_DIR,
@@ -110,12 +110,19 @@ def test_the_servers_end_with_whoever_started_them():
     assert not root.exists()
 
 
-def test_an_eval_on_a_machine_where_nothing_runs_has_servers_of_its_own():
+def test_an_eval_on_a_machine_where_nothing_runs_has_servers_of_its_own(begin_migrated):
+    """It also migrates its scratch database, which the tests of the others copy."""
     environment = {name: value for name, value in os.environ.items() if name not in (*ADDRESSES, "PGHOST")}
     process = subprocess.run(
         [sys.executable, "manage.py", "run_evals", "--suite", "vec-02"],
         cwd=settings.BASE_DIR,
-        env={**environment, "IGNORE_ENV_FILES": "1", "DJANGO_SETTINGS_MODULE": "config.settings.local"},
+        env={
+            **environment,
+            "IGNORE_ENV_FILES": "1",
+            "DJANGO_SETTINGS_MODULE": "config.settings.local",
+            # The smaller of the built-in models.
+            "EMBEDDING_LANGUAGES": "english",
+        },
         capture_output=True,
         text=True,
         check=False,

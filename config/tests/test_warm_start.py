@@ -39,6 +39,7 @@ def web(tmp_path):
             "SECRET_KEY": project.SECRET_KEY,
             "RECOLLECT_VAR": str(tmp_path),
             "MODEL_CACHE_DIR": str(project.MODEL_CACHE_DIR),
+            "EMBEDDING_LANGUAGES": "english",
             "LLM_MODEL": "scripted",
             # A title is one more request, which no script expects.
             "CHAT_TITLES": "false",

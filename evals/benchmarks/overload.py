@@ -35,7 +35,7 @@ from django.conf import settings
 from django.core.management import CommandError
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evals.benchmarks.base import Benchmark, Figures
@@ -46,6 +46,7 @@ from evals.options import Number
 from evals.processes import call, call_at_once, free_port
 from evals.reliability.product import CHAT, Person, Product, Visitor, new_visitor, running_product
 from memory.backends.embedders import FakeEmbedder
+from testing.model_server import chunk
 from testing.serving import serving
 
 NOTES = (
@@ -314,33 +315,40 @@ def _attacked(
 def _beside_a_hanging_endpoint(figures: Figures, options: dict[str, Any], report: Report) -> None:
     report("Starting a product whose models are at an endpoint.")
     endpoint = ModelEndpoint()
-    with serving(endpoint.application) as address:
-        models = {
-            "EMBEDDING_BASE_URL": f"{address}/v1",
-            "EMBEDDING_MODEL": endpoint.embedder.name,
-            "EMBEDDING_DIMENSIONS": str(endpoint.embedder.dimensions),
-            "RERANKER_BASE_URL": f"{address}/v1",
-            "LLM_MODEL": "hanging",
-            "LLM_BASE_URL": f"{address}/v1",
-        }
-        with running_product(extra={**_deployed(), **models}) as product:
-            quiet, chats = _prepared_to_chat(product, options["people"])
-            _measured(product, quiet, WARM_UP_SECONDS, None, report)
-            attack = Attack(
-                chats, connections=CHATTING_PEOPLE * CHATS_OF_EACH, holds=True, before=lambda _: endpoint.hang()
-            )
-            _attacked(product, quiet, HANGING, attack, figures, options, report)
+    with (
+        serving(endpoint.application) as address,
+        running_product(extra={**_deployed(), **endpoint.settings(address)}) as product,
+    ):
+        quiet, chats = _prepared_to_chat(product, options["people"])
+        _measured(product, quiet, WARM_UP_SECONDS, None, report)
+        attack = Attack(
+            chats, connections=CHATTING_PEOPLE * CHATS_OF_EACH, holds=True, before=lambda _: endpoint.hang()
+        )
+        _attacked(product, quiet, HANGING, attack, figures, options, report)
 
 
 class ModelEndpoint:
-    """Embeds and reranks until it hangs; no language model of it ever answers. `hung` counts the requests left open."""
+    """Embeds, reranks and answers until it hangs. `hung` counts the requests left open."""
 
     def __init__(self) -> None:
         self.embedder = FakeEmbedder()
         self.is_hanging = False
         self.hung: Counter[str] = Counter()
-        routes = {"embeddings": self._embed, "rerank": self._rerank, "chat/completions": self._hang}
+        routes = {"embeddings": self._embed, "rerank": self._rerank, "chat/completions": self._answer}
         self.application = Starlette(routes=[Route(f"/v1/{at}", do, methods=["POST"]) for at, do in routes.items()])
+
+    def settings(self, address: str) -> dict[str, str]:
+        """Of a product all of whose models are here."""
+        return {
+            "EMBEDDING_BASE_URL": f"{address}/v1",
+            "EMBEDDING_MODEL": self.embedder.name,
+            "EMBEDDING_DIMENSIONS": str(self.embedder.dimensions),
+            "RERANKER_BASE_URL": f"{address}/v1",
+            "LLM_MODEL": "hanging",
+            "LLM_BASE_URL": f"{address}/v1",
+            # A title is one more request.
+            "CHAT_TITLES": "0",
+        }
 
     def hang(self) -> None:
         self.is_hanging = True
@@ -358,6 +366,12 @@ class ModelEndpoint:
             return {"results": [{"index": index, "relevance_score": 1 / (index + 2)} for index in range(count)]}
 
         return await self._unless_hanging(request, score)
+
+    async def _answer(self, request: Request) -> Response:
+        if self.is_hanging:
+            return await self._hang(request)
+        answer = [chunk({"role": "assistant", "content": "Noted."}), chunk(finish_reason="stop"), b"data: [DONE]\n\n"]
+        return StreamingResponse(iter(answer), media_type="text/event-stream")
 
     async def _unless_hanging(self, request: Request, answer: Callable[[Any], dict[str, Any]]) -> Response:
         return await self._hang(request) if self.is_hanging else JSONResponse(answer(await request.json()))

@@ -71,7 +71,8 @@ class Visitor:
 
 def make_people(*, count: int) -> list[tuple[int, str]]:
     """Runs in a process of the product's: each one's id and token."""
-    people = [User.objects.create_user(f"person-{number}@evals.invalid") for number in range(count)]
+    group = secrets.token_hex(4)
+    people = [User.objects.create_user(f"person-{group}-{number}@evals.invalid") for number in range(count)]
     return [(user.pk, create_token(user=user, scopes=list(TokenScope)).secret) for user in people]
 
 

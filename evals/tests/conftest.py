@@ -1,6 +1,7 @@
 """What the evals' tests may use: the real embedding model, and data sets that they write themselves."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -24,11 +25,30 @@ def real_embedder(settings):
 def copied_scratch(django_db_setup, monkeypatch):
     """A scratch database begins as a copy of what the migrations made, and `migrate` finds nothing left to do there.
 
-    The migrations take four seconds of a processor; test_scratch.py goes through them.
+    The migrations take four seconds of a processor; test_throwaway_servers.py goes through them.
     """
     if not cluster_urls():
         template = template_of(connections.settings[DEFAULT_DB_ALIAS]["NAME"])
         monkeypatch.setattr(scratch, "_made", partial(scratch._made, template=template))
+
+
+@pytest.fixture
+def calls_in_this_process():
+    """A stand-in for `processes.call_at_once`: threads of this process, with what JSON makes of orders and results.
+
+    A process takes two seconds of a processor to start. That functions can run in one is tested in test_benchmark.py
+    and test_benchmark_overload.py.
+    """
+
+    def call_at_once(function, environment, orders):
+        with ThreadPoolExecutor(len(orders)) as pool:
+            return as_json(list(pool.map(lambda order: function(**as_json(order)), orders)))
+
+    return call_at_once
+
+
+def as_json(value):
+    return json.loads(json.dumps(value))
 
 
 @pytest.fixture

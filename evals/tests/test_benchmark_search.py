@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.benchmarks.search import asking, measuring, running
+from evals.benchmarks.search import asking, histories, measuring, running
 from evals.benchmarks.search.asking import ask, timed
 from evals.benchmarks.search.histories import Pool
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.benchmarks.search.peers import PEERS, AsSpecified, Exact, read
+from evals.scratch import as_worker
 from evals.tests.test_scratch import database_names
 from intake.chats.services import save_exchange
 from intake.models import Conversation, Turn, User
@@ -49,10 +50,18 @@ def load_person(pool, turns=25, name="bulk"):
     return user
 
 
-def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys, monkeypatch):
+def as_the_worker(function, environment, orders):
+    with as_worker():
+        return [function(**order) for order in orders]
+
+
+def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys, monkeypatch, calls_in_this_process):
     monkeypatch.setattr(measuring, "SECONDS", 0.3)
     monkeypatch.setattr(running, "SHORTER", (10,))
     monkeypatch.setattr(running, "SHORTER_PEOPLE", 2)
+    # Both instead of in processes of their own.
+    monkeypatch.setattr(histories, "call_at_once", as_the_worker)
+    monkeypatch.setattr(measuring, "call", lambda *called, **order: calls_in_this_process(*called, [order])[0])
     installed = [kind.name for kind in PEERS if is_installed(kind, tmp_path)]
     before = database_names()
     target = tmp_path / "figures.json"

@@ -35,7 +35,7 @@ def current_database():
         return cursor.fetchone()[0]
 
 
-def test_what_is_done_in_the_scratch_database_stays_there():
+def test_what_is_done_in_the_scratch_database_stays_there(copied_scratch):
     before = current_database()
     User.objects.create_user("resident@example.com")
 

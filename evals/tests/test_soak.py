@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import threading
 from collections import Counter
@@ -9,7 +8,6 @@ import psutil
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.processes import call
 from evals.reliability import soak
 from evals.reliability.soak_calls import call_at_random, foreign_secrets, new_secret
 from evals.tests.conftest import violations
@@ -21,7 +19,10 @@ OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
 
 
 @pytest.mark.usefixtures("begin_migrated")
-def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys):
+def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys, calls_in_this_process, monkeypatch):
+    monkeypatch.setattr(soak, "call_at_once", calls_in_this_process)
+    # The smaller of the built-in models.
+    monkeypatch.setenv("EMBEDDING_LANGUAGES", "english")
     options = ["--people=2", "--visitors=1", "--processes=1", "--connections=8", "--cancelled=0.15"]
 
     call_command("soak", "--calls=100", *options)
@@ -78,7 +79,7 @@ class Leaky(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_leaks_and_fails_is_found_out():
+def test_a_server_that_leaks_and_fails_is_found_out(calls_in_this_process):
     callers = [
         {"kind": "person", "headers": {}, "secret": secret, "conversations": ["c"], "foreign": ["/c"]}
         for secret in (OWN, ANOTHERS)
@@ -88,7 +89,7 @@ def test_a_server_that_leaks_and_fails_is_found_out():
         threading.Thread(target=server.serve_forever).start()
         order = {"address": f"http://127.0.0.1:{server.server_address[1]}", "callers": callers, "calls": 60}
         options = {"connections": 1, "cancelled": 0.0, "seed": "1"}
-        (tally,) = call(call_at_random, dict(os.environ), **order, **options)
+        ((tally,),) = calls_in_this_process(call_at_random, {}, [order | options])
         server.shutdown()
 
     outcome = soak.SoakOutcome(samples=1, seconds=1.0)
