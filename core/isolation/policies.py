@@ -6,6 +6,7 @@ application cannot read a table that was forgotten.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -159,7 +160,12 @@ def apply_bound_policies() -> None:
     # At each table: one that a migration was undone for, and made anew, has lost its policy and its rights.
     statements += [f"COMMENT ON POLICY bound ON {table} IS '{version}'" for table in BOUND]
     personal = [model._meta.db_table for model in personal_models()]
-    names = {"bound": [*BOUND], "read": [*personal, *BOUND_READS], "role": roles.bound, "version": version}
+    names: dict[str, Any] = {
+        "bound": [*BOUND],
+        "read": [*personal, *BOUND_READS],
+        "role": roles.bound,
+        "version": version,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_HAS_ROLE, [roles.bound])
         if not cursor.fetchone()[0]:
