@@ -118,6 +118,9 @@ def _launch(django_db_blocker: Any) -> KeptBrowser:
 @pytest.fixture
 def browser(chromium_closed_at_the_end: None, django_db_blocker: Any) -> Iterator["Browser"]:
     """Chromium. A context that a test opens and leaves open is closed."""
+    if _kept and not _kept[0].launched.is_connected():
+        # It crashed in another test.
+        close_browser()
     if not _kept:
         _kept.append(_launch(django_db_blocker))
     (kept,) = _kept

@@ -225,7 +225,8 @@ def in_production(*arguments: str, without: str = "", **others: str) -> subproce
 
 START_WITHOUT_MAIL = """
 import django; django.setup()
-from django.core.management import SystemCheckError, call_command
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 try:
     call_command("check")
 except SystemCheckError as error:

@@ -24,8 +24,17 @@ FIXED = {
 SANDBOX = "preview/"
 
 
+# A person's own file, in a sandbox and without scripts.
+FILE, POLICY_OF_FILES = "api/v1/attachments/<str:attachment_id>/thumbnail", ("default-src 'none'", "sandbox")
+
+
 def loose_at(endpoint: Endpoint, response: Any) -> list[str]:
-    return [] if endpoint.route == SANDBOX else loose(response)
+    if endpoint.route == SANDBOX:
+        return []
+    policy = response.headers.get("Content-Security-Policy", "").split("; ")
+    if endpoint.route == FILE and {*POLICY_OF_FILES} <= {*policy}:
+        return [each for each in loose(response) if not each.startswith("the policy")]
+    return loose(response)
 
 
 def loose(response: Any) -> list[str]:
