@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Iterator
 from functools import cache, wraps
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from django.test.client import ClientHandler
 
 from core.isolation.checks import parameters
 from testing.cluster import cluster_urls, make_database
-from testing.emptying import empty
+from testing.emptying import empty, schema_digest, schema_lines
 from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
+from testing.kept_rows import keep_rows, release_rows, rows_read_by
 from testing.templates import drop_template, make_template
 
 pytest_plugins = ["testing.fixtures", "testing.browser"]
@@ -58,6 +60,26 @@ def certificates_read_once() -> Iterator[None]:
         yield
 
 
+# The schema once it is migrated: its digest, and what that is of.
+MIGRATED: dict[str, set[str]] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def schema_left_as_it_was(django_db_blocker: Any) -> Iterator[None]:
+    """Tests that run later in the same process need the tables, policies and rights that a module's tests found."""
+    yield
+    with django_db_blocker.unblock():
+        if MIGRATED and not cluster_urls():
+            release_rows()
+            connection.close_if_unusable_or_obsolete()
+            if schema_digest() not in MIGRATED:
+                (before,), now = MIGRATED.values(), schema_lines()
+                MIGRATED.clear()
+                pytest.fail(
+                    f"The tests of this module have left another schema: without {before - now}, with {now - before}"
+                )
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings() -> Iterator[None]:
     """The test database is made, migrated and dropped by the owner, as any other."""
@@ -76,7 +98,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
     another role has not committed, in the same transaction of the coordinator though it be."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+    def place(item: pytest.Item) -> int:
+        is_short = item.path.name not in LONGEST
+        # Beside each other, because Chromium stays open only as long as each next test needs it (testing/browser.py).
+        needs_browser = "chromium_closed_at_the_end" in getattr(item, "fixturenames", ())
+        return 2 * is_short + (needs_browser != is_short)
+
+    items.sort(key=place)
+    # Within its module a test comes beside those that read the same rows (testing/kept_rows.py).
+    modules = groupby(items, key=lambda item: item.path)
+    items[:] = [item for _, tests in modules for item in sorted(tests, key=rows_read_by)]
     for item in items if cluster_urls() else ():
         if item.get_closest_marker("django_db") or "db" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.django_db(transaction=True), append=False)
@@ -100,7 +132,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
     with django_db_blocker.unblock():
         let_the_examiner_look()
+        MIGRATED[schema_digest()] = schema_lines()
         yield
+        release_rows()
         _end_sessions_left_in_threads()
         connection.close()
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
@@ -143,6 +177,23 @@ def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     monkeypatch.setattr(ClientHandler, "get_response", _in(as_the_application, ClientHandler.get_response))
     for name in ("embed_pending", "has_pending", "claim", "fill", "quarantine_exhausted"):
         monkeypatch.setattr(index, name, _in(as_a_worker, getattr(index, name)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    release_rows(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[None]:
+    """The database is set up, and the test's transaction has not begun."""
+    if fixturedef.argname == "_django_db_helper" and not cluster_urls():
+        from intake.models.users import forget_kept_settings
+
+        forget_kept_settings()
+        with request.getfixturevalue("django_db_blocker").unblock():
+            keep_rows(request.node)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,36 +59,84 @@ class Trespasses:
             self.seen.append(message.text)
 
 
-@pytest.fixture(scope="module")
-def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"]:
-    """One Chromium for a module's tests.
+@dataclass
+class KeptBrowser:
+    """A Chromium for all tests that need one and run without another kind of test between them.
 
-    Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
+    Not for the whole run: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
+    `context`: of most tests. A page takes 1.2 s of a processor in a new one, and half of that beside another page,
+    whose process and compiled scripts it shares.
     """
+
+    launched: "Browser"
+    closing: ExitStack
+    context: "BrowserContext | None" = None
+
+
+_kept: list[KeptBrowser] = []
+
+
+def close_browser() -> None:
+    while _kept:
+        _kept.pop().closing.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "chromium_closed_at_the_end" not in getattr(item, "fixturenames", ()):
+        close_browser()
+
+
+@pytest.fixture(scope="session")
+def chromium_closed_at_the_end(django_db_setup: None) -> Iterator[None]:
+    yield
+    close_browser()
+
+
+def _launch(django_db_blocker: Any) -> KeptBrowser:
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=PATIENCE_MS)
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        # No code that uses the database runs in that loop, but Django detects the loop and would refuse.
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-        launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
-        # Inside an event loop Django uses other connections than outside.
-        with django_db_blocker.unblock():
-            let_the_examiner_look()
-        yield launched
-        launched.close()
+    def close_connection() -> None:
         with django_db_blocker.unblock():
             connection.close()
 
+    expect.set_options(timeout=PATIENCE_MS)
+    with ExitStack() as closing:
+        patch = closing.enter_context(pytest.MonkeyPatch.context())
+        playwright = closing.enter_context(sync_playwright())
+        # No code that uses the database runs in that loop, but Django detects the loop and would refuse.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        # Inside an event loop Django uses other connections than outside.
+        with django_db_blocker.unblock():
+            let_the_examiner_look()
+        closing.callback(close_connection)
+        launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
+        closing.callback(launched.close)
+        return KeptBrowser(launched, closing.pop_all())
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture
+def browser(chromium_closed_at_the_end: None, django_db_blocker: Any) -> Iterator["Browser"]:
+    """Chromium. A context that a test opens and leaves open is closed."""
+    if _kept and not _kept[0].launched.is_connected():
+        # It crashed in another test.
+        close_browser()
+    if not _kept:
+        _kept.append(_launch(django_db_blocker))
+    (kept,) = _kept
+    yield kept.launched
+    for context in kept.launched.contexts:
+        if context is not kept.context:
+            context.close()
+
+
+@pytest.fixture
 def _kept_context(browser: "Browser", _running_server: str) -> "BrowserContext":
-    """The context of most tests: a page takes 1.2 s of a processor in a new one, and half of that beside another page,
-    whose process and compiled scripts it shares.
-    """
-    context = browser.new_context(base_url=_running_server)
-    context.new_page().goto("/offline/")
-    return context
+    (kept,) = _kept
+    if kept.context is None:
+        kept.context = browser.new_context(base_url=_running_server)
+        kept.context.new_page().goto("/offline/")
+    return kept.context
 
 
 @pytest.fixture

@@ -35,9 +35,9 @@ API = {route: endpoint for route, endpoint in ENDPOINTS.items() if route.startsw
 
 
 @pytest.fixture
-def alice(monkeypatch):
+def alice(monkeypatch, alice_then):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
-    return house.move_in("alice", WORD, day=date(2026, 2, 3))
+    return alice_then
 
 
 class Bound(WithToken):

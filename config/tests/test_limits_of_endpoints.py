@@ -44,6 +44,14 @@ def ask(client, endpoint, method, probe, things):
     return getattr(client, method.lower())(path, **options)
 
 
+def until_refused(client, endpoint, method, probe):
+    for _ in range(TRIES):
+        answer = ask(client, endpoint, method, probe, NOWHERE)
+        yield answer
+        if answer.status_code == 429:
+            return
+
+
 def unlimited(log_in, url):
     """Each method of each endpoint that still answered the last try, or refused it without `Retry-After`."""
     client = log_in()
@@ -57,7 +65,7 @@ def unlimited(log_in, url):
             client.cookies.update(cookies)
             # What logs out, or deletes an account, has been taken back before the next.
             with undone():
-                answers = [ask(client, endpoint, method, probes[0], NOWHERE) for _ in range(TRIES)]
+                answers = list(until_refused(client, endpoint, method, probes[0]))
             refused = answers[-1]
             if refused.status_code != 429 or not int(refused.headers.get("Retry-After", 0)) > 0:
                 yield f"{method} /{endpoint.route}: {[answer.status_code for answer in answers]}"

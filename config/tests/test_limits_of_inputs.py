@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import date
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +24,6 @@ from agent_tools.tests.mcp_messages import call
 from agent_tools.tools import mcp_registry
 from config import urls
 from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
-from config.tests.endpoints import house
 from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
 from core.isolation.staff import StaffLoginForm
 from intake.accounts.forms import CodeForm
@@ -133,8 +131,8 @@ def test_every_one_says_its_limit():
 
 
 @pytest.fixture
-def alice():
-    return house.move_in("alice", "rumpelstiltskin", day=date(2026, 2, 3))
+def alice(alice_now):
+    return alice_now
 
 
 def session_of(resident) -> Client:

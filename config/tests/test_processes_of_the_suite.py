@@ -1,4 +1,4 @@
-"""In how many processes the suite runs, and on whose servers."""
+"""In how many processes the suite runs, on whose servers, and what one test leaves for the next."""
 
 import os
 import subprocess
@@ -6,7 +6,14 @@ import sys
 
 import pytest
 from django.conf import settings
+from django.db import connection, transaction
 
+from intake.models import User
+from intake.tests.factories import a_person
+from testing import kept_rows as keeping
+from testing.cluster import cluster_urls
+from testing.emptying import schema_digest, schema_lines
+from testing.kept_rows import kept_rows
 from testing.plugin import NAMES, pytest_xdist_auto_num_workers
 
 pytestmark = pytest.mark.slow
@@ -81,3 +88,52 @@ def test_of_two(mine):
         time.sleep(0.05)
     assert not set(other.read_text().split()) & {os.environ[name] for name in NAMES}
 """
+
+
+# -- What a test leaves -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("DROP POLICY person ON term_blocks", "term_blocks has policy person"),
+        ("ALTER TABLE term_blocks NO FORCE ROW LEVEL SECURITY", "term_blocks is guarded: t, forced: t"),
+        ("REVOKE SELECT ON memory_records FROM {web}", "memory_records may be used: {web}"),
+        ("ALTER TABLE users ALTER language TYPE text", "users.language is character varying"),
+        ("ALTER TABLE users DROP COLUMN language", "users.language is"),
+        ("DROP INDEX idx_ic_user_id", "CREATE INDEX idx_ic_user_id"),
+    ],
+    ids=["policy", "force", "right", "type", "column", "index"],
+)
+def test_a_schema_that_lacks_something_is_another(statement, missing):
+    before, lines, web = schema_digest(), schema_lines(), settings.DATABASE_ROLES.web
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(statement.format(web=web))
+        assert schema_digest() != before
+        assert any(line.startswith(missing.format(web=web)) for line in lines - schema_lines())
+        transaction.set_rollback(True)
+    assert schema_digest() == before
+
+
+@kept_rows
+def somebody_kept():
+    return a_person()
+
+
+@pytest.mark.skipif(bool(cluster_urls()), reason="On a cluster every test commits.")
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_test_changes_copies_of_kept_rows_and_the_change_is_undone(somebody_kept, turn):
+    kept = keeping._kept[0].made
+    assert (kept.pk, kept.language) == (somebody_kept.pk, somebody_kept.language)
+    assert [(user.pk, user.language) for user in User.objects.all()] == [(kept.pk, kept.language)]
+    somebody_kept.language = "de"
+    somebody_kept.save()
+    a_person("bob@example.com")
+    assert kept.language != somebody_kept.language
+
+
+@pytest.mark.django_db
+def test_rows_that_were_kept_are_gone_for_a_test_that_does_not_ask_for_them():
+    assert not User.objects.exists()

@@ -1,14 +1,11 @@
 """What a token may see and remove by its scopes, at every endpoint of the API that changes something."""
 
-from datetime import date
-
 import pytest
 from django.db import connection
 from django.test import Client
 
 from agent_tools.authentication import create_token, effective
 from agent_tools.models import TokenScope
-from config.tests.endpoints.house import move_in
 from config.tests.endpoints.matrix import undone
 from config.tests.endpoints.registered import ENDPOINTS
 from core.isolation.checks import personal_models
@@ -22,8 +19,8 @@ REMOVABLE = [model for model in personal_models() if model.__name__ not in DERIV
 
 
 @pytest.fixture
-def alice():
-    return move_in("alice", WORD, day=date(2026, 2, 3))
+def alice(alice_now):
+    return alice_now
 
 
 def writes():

@@ -6,6 +6,7 @@ application cannot read a table that was forgotten.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -132,8 +133,13 @@ _HAS_POLICIES = """
 SELECT EXISTS (SELECT FROM pg_policy WHERE polrelid = to_regclass('intake_conversations') AND polname = 'bound')
 """
 _APPLIED = """
-SELECT obj_description(oid, 'pg_policy') FROM pg_policy
- WHERE polrelid = to_regclass('intake_conversations') AND polname = 'bound'
+SELECT NOT EXISTS (
+         SELECT FROM unnest(%(bound)s::text[]) AS bound (name)
+          WHERE NOT EXISTS (
+                SELECT FROM pg_policy
+                 WHERE polrelid = to_regclass(name) AND polname = 'bound'
+                   AND obj_description(oid, 'pg_policy') = %(version)s))
+   AND (SELECT bool_and(has_table_privilege(%(role)s, name, 'SELECT')) FROM unnest(%(read)s::text[]) AS read (name))
 """
 
 
@@ -151,13 +157,23 @@ def apply_bound_policies() -> None:
         return
     statements = list(_bound_statements(roles.bound))
     version = hashlib.sha256("".join(statements).encode()).hexdigest()[:16]
+    # At each table: one that a migration was undone for, and made anew, has lost its policy and its rights.
+    statements += [f"COMMENT ON POLICY bound ON {table} IS '{version}'" for table in BOUND]
+    personal = [model._meta.db_table for model in personal_models()]
+    names: dict[str, Any] = {
+        "bound": [*BOUND],
+        "read": [*personal, *BOUND_READS],
+        "role": roles.bound,
+        "version": version,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_HAS_ROLE, [roles.bound])
-        has_role = cursor.fetchone()[0]
-        cursor.execute(_APPLIED)
-        if has_role and (version,) not in cursor.fetchall():
+        if not cursor.fetchone()[0]:
+            return
+        cursor.execute(_APPLIED, names)
+        if not cursor.fetchone()[0]:
             # In one message, and so in one transaction.
-            cursor.execute("; ".join([*statements, f"COMMENT ON POLICY bound ON intake_conversations IS '{version}'"]))
+            cursor.execute("; ".join(statements))
 
 
 def _bound_statements(role: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from core.isolation.checks import (
     connected_as,
@@ -14,8 +15,9 @@ from core.isolation.checks import (
     problems,
     refuse_unless_isolated,
 )
-from core.isolation.policies import isolate
+from core.isolation.policies import BOUND, apply_bound_policies, isolate
 from core.isolation.roles import Roles
+from testing.cluster import cluster_urls
 from testing.examiner import as_a_worker, as_the_application
 
 pytestmark = pytest.mark.django_db
@@ -138,3 +140,44 @@ def test_a_table_is_isolated_by_one_line_and_released_by_its_reverse():
             cursor.execute(statement)
         cursor.execute("SELECT relrowsecurity, relforcerowsecurity FROM pg_class WHERE oid = 'notes'::regclass")
         assert cursor.fetchone() == (False, False)
+
+
+# -- The policies of bound callers, after tables were made anew ---------------------------------------------------------
+
+has_bound_callers = pytest.mark.skipif(bool(cluster_urls()), reason="A cluster has no policies for them.")
+
+
+def bound_tables():
+    """The tables that have the policy, if the role may read this table without one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_table_privilege(%s, 'intake_chat_preferences', 'SELECT')", [ROLES.bound])
+        (may_read,) = cursor.fetchone()
+        cursor.execute("SELECT tablename FROM pg_policies WHERE policyname = 'bound'")
+        return {name for (name,) in cursor.fetchall()} if may_read else set()
+
+
+@has_bound_callers
+@pytest.mark.parametrize(
+    "lost",
+    ["DROP POLICY bound ON memory_proposals", "REVOKE ALL ON intake_chat_preferences FROM {role}"],
+    ids=["policy", "right"],
+)
+def test_a_policy_or_right_that_a_new_table_lacks_is_applied_and_no_other_time(lost):
+    with connection.cursor() as cursor:
+        cursor.execute(lost.format(role=ROLES.bound))
+    assert bound_tables() != BOUND.keys()
+    apply_bound_policies()
+    assert bound_tables() == BOUND.keys()
+    with CaptureQueriesContext(connection) as asked:
+        apply_bound_policies()
+    assert not [query["sql"] for query in asked if "CREATE POLICY" in query["sql"]]
+
+
+@has_bound_callers
+@pytest.mark.django_db(transaction=True)
+def test_a_migration_that_is_undone_and_applied_again_leaves_the_policies():
+    call_command("migrate", "memory", "0005", verbosity=0, interactive=False)
+    without = bound_tables()
+    call_command("migrate", "memory", verbosity=0, interactive=False)
+    assert without == BOUND.keys() - {"memory_proposals"}
+    assert bound_tables() == BOUND.keys()

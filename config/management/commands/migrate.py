@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.core.management.commands import migrate
 from django.db import DatabaseError, OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
 
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
@@ -26,10 +27,19 @@ class Command(migrate.Command):
                 with connection.cursor() as cursor:
                     cursor.execute(ONE_SHARD_AFTER_ANOTHER)
             _migrate_or_refuse(lambda: super(Command, self).handle(*args, **options))
-            if not (options["app_label"] or options["fake"] or options["plan"] or options["check_unapplied"]):
+            if options["fake"] or options["plan"] or options["check_unapplied"]:
+                return None
+            # One app's migrations may be undone, or be the last that were missing.
+            if not options["app_label"] or _is_complete():
                 refuse_unless_fitting()
                 apply_bound_policies()
         return None
+
+
+def _is_complete() -> bool:
+    """Whether every migration of every app is applied."""
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
 def _migrate_or_refuse(migrate_all: Callable[[], Any]) -> None:

@@ -30,6 +30,7 @@ from memory.models.documents import ABOUT_ME
 from memory.overview import drawing
 from memory.tests.attached import read_all
 from memory.tests.overview.drawn import draw
+from testing.examiner import as_a_worker
 
 # What everybody talks about, and so what anybody may search for.
 TOPIC = "lighthouse"
@@ -178,8 +179,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     Authenticator.objects.create(user=user, type="recovery_codes", data={"seed": encrypt("00" * 20), "used_mask": 0})
     browser = Client()
     browser.force_login(user)
-    read_all()
-    index.embed_pending()
+    index_all()
     draw_with_a_name(user, f"About {word}")
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
@@ -238,6 +238,12 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         ]
     )
     return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
+
+
+def index_all() -> None:
+    read_all()
+    with as_a_worker():
+        index.embed_pending()
 
 
 def files_of(user: User, word: str) -> dict[str, str]:

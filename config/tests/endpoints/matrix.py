@@ -89,6 +89,8 @@ class Nobody:
 
     def __init__(self, resident: Resident | None = None) -> None:
         self.resident = resident
+        # The response to the last question.
+        self.got: Any = None
         self._client = Client(raise_request_exception=False)
         if resident is not None:
             self._be(resident)
@@ -108,7 +110,8 @@ class Nobody:
         data: dict[str, Any] = {"data": fill(probe.form)} if probe.form is not None and method == "POST" else {}
         if probe.body is not None and method not in ("GET", "HEAD"):
             data = {"data": fill(probe.body), "content_type": probe.content_type}
-        got = getattr(self._client, method.lower())(f"/{path}", query_params=fill(probe.query), headers=headers, **data)
+        ask = getattr(self._client, method.lower())
+        self.got = got = ask(f"/{path}", query_params=fill(probe.query), headers=headers, **data)
         text = "" if got.streaming else got.content.decode(errors="backslashreplace")
         given = "\n".join(f"{name}: {value}" for name, value in sorted(got.headers.items()))
         return Answer(got.status_code, given + "\n" + got.cookies.output(), text)
@@ -163,6 +166,9 @@ class Matrix:
     differently_received: list[str] = field(default_factory=list)
     leaks: set[str] = field(default_factory=set)
     asked: int = 0
+    # What else is wrong with a response, in sentences, whoever asks.
+    also: Callable[[Endpoint, Any], list[str]] | None = None
+    _looked_at: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._strangers = [InSession(self.other), InSession(self.visitor), Nobody(), WithToken(self.other)]
@@ -252,7 +258,14 @@ class Matrix:
 
     def _ask(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> Answer:
         self.asked += 1
-        return who.ask(method, path_of(endpoint, self.owner), probe, self.owner.things.fill)
+        answer = who.ask(method, path_of(endpoint, self.owner), probe, self.owner.things.fill)
+        # The same question with the owner gone has the same kind of answer.
+        kind = (endpoint.route, method, who.name, answer.status)
+        if self.also and kind not in self._looked_at:
+            self._looked_at.add(kind)
+            for what in self.also(endpoint, who.got):
+                self._complain(endpoint, method, probe, f"answers {who.name}: {what}")
+        return answer
 
     def _ask_all(self, slots: Sequence[Slot]) -> list[list[tuple[str, str]]]:
         """What each stranger is told at each. Every question is undone, and so finds the same belongings."""
@@ -310,11 +323,15 @@ def path_of(endpoint: Endpoint, owner: Resident) -> str:
 
 
 def a_matrix() -> "Matrix":
+    return Matrix(**residents())
+
+
+def residents() -> dict[str, Resident]:
     alice = move_in("alice", "rumpelstiltskin", day=date(2026, 2, 3))
     bob = move_in("bob", "kwyjibo", day=date(2026, 2, 4))
     root = User.objects.create_superuser("root@example.com", PASSWORD)
     staff = Resident(words=(), email_word="root", things=bob.things, user=root)
-    return Matrix(owner=alice, other=bob, staff=staff, visitor=drop_in("zebedee"))
+    return {"owner": alice, "other": bob, "staff": staff, "visitor": drop_in("zebedee")}
 
 
 def works(probe: Probe, answer: Answer, owner: Resident) -> bool:
