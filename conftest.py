@@ -1,8 +1,10 @@
 """Fixtures for every test, and the set-up that all of them need once."""
 
 import ssl
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,31 +18,34 @@ from core.isolation.checks import parameters
 from testing.cluster import cluster_urls, make_database
 from testing.emptying import empty
 from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
+from testing.plugin import deal, processes_of_run
 from testing.templates import drop_template, make_template
 
 pytest_plugins = ["testing.fixtures", "testing.browser"]
 
-# Some of their tests take half a minute each. They come first, so that the suite's processes end at the same time.
-LONGEST = {
-    "test_browser_every_page.py",
-    "test_chaos.py",
-    "test_endpoints.py",
-    "test_fuzzed_addresses.py",
-    "test_growth.py",
+# The longest of the slow modules: some of their tests take half a minute each.
+LONGEST = (
+    "test_kept_data.py",
+    "test_backup.py",
     "test_stack_failures.py",
-    "test_headers.py",
+    "test_browser_every_page.py",
+    "test_endpoints.py",
+    "test_growth.py",
+    "test_throwaway_servers.py",
+    "test_fuzzed_addresses.py",
+    "test_schemathesis.py",
     "test_benchmark_overload.py",
+    "test_headers.py",
+    "test_chaos.py",
     "test_benchmark_search.py",
     "test_benchmark.py",
-    "test_schemathesis.py",
     "test_soak.py",
-    "test_backup.py",
     "test_preflight.py",
     "test_logs_of_every_process.py",
     "test_browser_killed.py",
     "test_browser_map.py",
     "test_up.py",
-}
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,11 +77,17 @@ def django_db_modify_db_settings() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, where pytest-django would have those last that use no database themselves.
+    """The slow modules first, the longest of them before the others, and dealt to the processes of the run.
 
     On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
     another role has not committed, in the same transaction of the coordinator though it be."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    paths = {item.path for item in items if item.path.name in LONGEST or item.get_closest_marker("slow")}
+    slow: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in (item for item in items if item.path in paths):
+        slow[item.path].append(item)
+    longest_first = sorted(slow, key=lambda path: [name != path.name for name in LONGEST])
+    others = [item for item in items if item.path not in paths]
+    items[:] = deal([slow[path] for path in longest_first], others, processes=processes_of_run())
     for item in items if cluster_urls() else ():
         if item.get_closest_marker("django_db") or "db" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.django_db(transaction=True), append=False)
