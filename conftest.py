@@ -23,13 +23,15 @@ from testing.templates import drop_template, make_template
 
 pytest_plugins = ["testing.fixtures", "testing.browser"]
 
-# The longest of the slow modules: some of their tests take half a minute each.
+# Some of their tests take half a minute each. The isolation matrix and its walks are no slow modules, and begin too.
 LONGEST = (
     "test_kept_data.py",
     "test_backup.py",
     "test_stack_failures.py",
     "test_browser_every_page.py",
     "test_endpoints.py",
+    "test_limits_of_endpoints.py",
+    "test_page_person.py",
     "test_growth.py",
     "test_throwaway_servers.py",
     "test_fuzzed_addresses.py",
@@ -45,6 +47,8 @@ LONGEST = (
     "test_browser_killed.py",
     "test_browser_map.py",
     "test_up.py",
+    "test_kept_models.py",
+    "test_examples.py",
 )
 
 
