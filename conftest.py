@@ -1,9 +1,11 @@
 """Fixtures for every test, and the set-up that all of them need once."""
 
 import ssl
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, wraps
-from itertools import groupby
+from itertools import chain, groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,31 +20,38 @@ from testing.cluster import cluster_urls, make_database
 from testing.emptying import empty, schema_digest, schema_lines
 from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 from testing.kept_rows import keep_rows, release_rows, rows_read_by
+from testing.plugin import deal, processes_of_run
 from testing.templates import drop_template, make_template
 
 pytest_plugins = ["testing.fixtures", "testing.browser"]
 
-# Some of their tests take half a minute each. They come first, so that the suite's processes end at the same time.
-LONGEST = {
-    "test_browser_every_page.py",
-    "test_chaos.py",
-    "test_endpoints.py",
-    "test_fuzzed_addresses.py",
-    "test_growth.py",
+# Some of their tests take half a minute each. The isolation matrix and its walks are no slow modules, and begin too.
+LONGEST = (
+    "test_kept_data.py",
+    "test_backup.py",
     "test_stack_failures.py",
-    "test_headers.py",
+    "test_browser_every_page.py",
+    "test_endpoints.py",
+    "test_limits_of_endpoints.py",
+    "test_page_person.py",
+    "test_growth.py",
+    "test_throwaway_servers.py",
+    "test_fuzzed_addresses.py",
+    "test_schemathesis.py",
     "test_benchmark_overload.py",
+    "test_headers.py",
+    "test_chaos.py",
     "test_benchmark_search.py",
     "test_benchmark.py",
-    "test_schemathesis.py",
     "test_soak.py",
-    "test_backup.py",
     "test_preflight.py",
     "test_logs_of_every_process.py",
     "test_browser_killed.py",
     "test_browser_map.py",
     "test_up.py",
-}
+    "test_kept_models.py",
+    "test_examples.py",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,23 +101,32 @@ def django_db_modify_db_settings() -> Iterator[None]:
     connections[DEFAULT_DB_ALIAS] = kept
 
 
+def by_path(item: pytest.Item) -> Path:
+    return item.path
+
+
+def needs_browser(items: list[pytest.Item]) -> bool:
+    return any("chromium_closed_at_the_end" in getattr(item, "fixturenames", ()) for item in items)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, where pytest-django would have those last that use no database themselves.
+    """The slow modules first, the longest of them before the others, and dealt to the processes of the run.
 
     On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
     another role has not committed, in the same transaction of the coordinator though it be."""
-
-    def place(item: pytest.Item) -> int:
-        is_short = item.path.name not in LONGEST
-        # Beside each other, because Chromium stays open only as long as each next test needs it (testing/browser.py).
-        needs_browser = "chromium_closed_at_the_end" in getattr(item, "fixturenames", ())
-        return 2 * is_short + (needs_browser != is_short)
-
-    items.sort(key=place)
+    paths = {item.path for item in items if item.path.name in LONGEST or item.get_closest_marker("slow")}
+    slow: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in (item for item in items if item.path in paths):
+        slow[item.path].append(item)
+    # Those with a browser beside each other: Chromium stays open only as long as each next test needs it.
+    longest_first = sorted(slow, key=lambda path: (needs_browser(slow[path]), *(name != path.name for name in LONGEST)))
     # Within its module a test comes beside those that read the same rows (testing/kept_rows.py).
-    modules = groupby(items, key=lambda item: item.path)
-    items[:] = [item for _, tests in modules for item in sorted(tests, key=rows_read_by)]
+    others = (
+        sorted(tests, key=rows_read_by) for _, tests in groupby((i for i in items if i.path not in paths), by_path)
+    )
+    hands = [sorted(slow[path], key=rows_read_by) for path in longest_first]
+    items[:] = deal(hands, [*chain.from_iterable(others)], processes=processes_of_run())
     for item in items if cluster_urls() else ():
         if item.get_closest_marker("django_db") or "db" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.django_db(transaction=True), append=False)

@@ -1,8 +1,10 @@
 """Pytest fixtures for every app: the served application, and an HTTP client with a browser's cookies."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from typing import Any
 
 import httpx2
@@ -11,6 +13,8 @@ import redis
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from testing import ZONE_OF_PEOPLE
 from testing.logs import Everything
@@ -94,18 +98,69 @@ def stranger(transactional_db: None) -> Any:
     return get_user_model().objects.create_user("stranger@example.com", "password", time_zone=ZONE_OF_PEOPLE)
 
 
+@pytest.fixture(scope="session")
+def _model_server() -> Iterator[Callable[[ScriptedModel], AbstractContextManager[str]]]:
+    """One server for the models of all tests: ending one takes a fifth of a second.
+
+    Each model has a path of its own, because the application keeps what it knows of a model by its address.
+    """
+    models, numbers = Starlette(), count(1)
+    with serving(models) as address:
+
+        @contextmanager
+        def serve(model: ScriptedModel) -> Iterator[str]:
+            application, end_requests = _ending(model.application)
+            mount = Mount(f"/{next(numbers)}", application)
+            models.router.routes.append(mount)
+            try:
+                yield f"{address}{mount.path}"
+            finally:
+                models.router.routes.remove(mount)
+                end_requests()
+
+        yield serve
+
+
+def _ending(application: Any) -> tuple[Any, Callable[[], None]]:
+    """The application, and a function that ends its running requests, as the end of its server would."""
+    running: set[asyncio.Task[Any]] = set()
+
+    async def handle(scope: Any, receive: Any, send: Any) -> None:
+        if task := asyncio.current_task():
+            running.add(task)
+            task.add_done_callback(running.discard)
+        await application(scope, receive, send)
+
+    async def cancel(tasks: list[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    def end() -> None:
+        if tasks := list(running):
+            asyncio.run_coroutine_threadsafe(cancel(tasks), tasks[0].get_loop()).result(timeout=10)
+
+    return handle, end
+
+
 @pytest.fixture
-def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
-    """Makes the chat use a model server that follows this script."""
+def serve_model(_model_server: Any) -> Iterator[Callable[[ScriptedModel], str]]:
+    """Serves a model until the end of the test, and returns its address, such as `http://127.0.0.1:40123/7`."""
     with ExitStack() as stack:
+        yield lambda model: stack.enter_context(_model_server(model))
 
-        def follow(*script: Step) -> ScriptedModel:
-            model = ScriptedModel(*script)
-            settings.LLM_MODEL = "scripted"
-            settings.LLM_BASE_URL = stack.enter_context(serving(model.application)) + "/v1"
-            return model
 
-        yield follow
+@pytest.fixture
+def language_model(settings: Any, serve_model: Callable[[ScriptedModel], str]) -> Callable[..., ScriptedModel]:
+    """Makes the chat use a model server that follows this script."""
+
+    def follow(*script: Step) -> ScriptedModel:
+        model = ScriptedModel(*script)
+        settings.LLM_MODEL = "scripted"
+        settings.LLM_BASE_URL = serve_model(model) + "/v1"
+        return model
+
+    return follow
 
 
 @pytest.fixture

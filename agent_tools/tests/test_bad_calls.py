@@ -197,6 +197,7 @@ def wait_until(condition, line=None):
 # -- Two calls of one id -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_calls_with_one_id_in_one_stdio_session_are_both_told_and_save_what_they_say(server, secret):
     def saving(content):
         params = {"name": "save_memory", "arguments": {"content": content}, "_meta": META}

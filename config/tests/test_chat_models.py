@@ -19,7 +19,6 @@ from memory.models.documents import ABOUT_ME
 from memory.search import SearchMode, search_chat_history
 from testing.examiner import as_a_worker
 from testing.model_server import CallTool, Say, ScriptedModel
-from testing.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,20 +28,15 @@ def entry(address="", *, model="", key="", thinking=""):
 
 
 @pytest.fixture
-def models(settings):
+def models(settings, serve_model):
     """Three endpoints: one model each in OpenAI's and in Anthropic's protocol, and one that lists its own."""
     fast, claude, house = ScriptedModel(), ScriptedModel(), ScriptedModel(names=["llama", "qwen"])
-    with (
-        serving(fast.application) as fast_at,
-        serving(claude.application) as claude_at,
-        serving(house.application) as house_at,
-    ):
-        settings.LLM_MODELS = {
-            "fast": entry(f"{fast_at}/v1", model="gpt-fast", key="key-of-fast"),
-            "claude": entry(claude_at, model="anthropic:claude-sonnet-5-5", key="key-of-claude", thinking="low"),
-            "house": entry(f"{house_at}/v1"),
-        }
-        yield {"fast": fast, "claude": claude, "house": house}
+    settings.LLM_MODELS = {
+        "fast": entry(f"{serve_model(fast)}/v1", model="gpt-fast", key="key-of-fast"),
+        "claude": entry(serve_model(claude), model="anthropic:claude-sonnet-5-5", key="key-of-claude", thinking="low"),
+        "house": entry(f"{serve_model(house)}/v1"),
+    }
+    return {"fast": fast, "claude": claude, "house": house}
 
 
 def system_of(request):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from testing.plugin import deal
+
 ROOT = Path(settings.BASE_DIR)
 # What starts the product or its servers, or runs a benchmark. These are names in code, so none of them has a false hit
 # but this module.
@@ -52,3 +54,21 @@ def test_a_test_that_sets_the_clock_has_a_page_of_its_own():
     for name, text in setting.items():
         for test in re.findall(r"^def test_.*?(?=^def |\Z)", text, re.MULTILINE | re.DOTALL):
             assert ".clock.install(" not in test or "is_alone=True" in test, name
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
+@pytest.mark.parametrize("slow", [0, 1, 7, 40])
+def test_slow_modules_come_first_in_the_processes_and_none_is_lost(processes, slow):
+    modules = [[(f"slow {number}", test) for test in range(1 + number % 3)] for number in range(slow)]
+    others = [("quick", test) for test in range(100)]
+    dealt = deal(modules, others, processes=processes)
+    assert sorted(dealt) == sorted([*others, *(test for module in modules for test in module)])
+    hands = processes if processes < 3 else processes - 1
+    begun = [module[0] for module in modules[:hands]]
+    parts, left = [], list(dealt)
+    for number in range(processes):
+        size = len(left) // (processes - number)
+        parts, left = [*parts, left[:size]], left[size:]
+    assert [part[0] for part in parts[: len(begun)]] == begun
+    # Within each part nothing slow is behind anything quick, from where another process would take it last.
+    assert all(part == sorted(part, key=lambda test: test[0] == "quick") for part in parts)

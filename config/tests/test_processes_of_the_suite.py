@@ -38,6 +38,7 @@ def test_servers_that_were_given_are_for_one_process(no_servers, monkeypatch, na
     assert pytest_xdist_auto_num_workers() == 0
 
 
+@pytest.mark.slow
 def test_several_processes_are_refused_on_servers_that_were_given():
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", __file__]
     # Not of this run's: a process that another run starts.
@@ -49,6 +50,7 @@ def test_several_processes_are_refused_on_servers_that_were_given():
     assert "-n 2 starts servers for each process: leave out -n, or DATABASE_URL, " in done.stderr
 
 
+@pytest.mark.slow
 def test_each_process_has_servers_that_no_other_has(begin_migrated, tmp_path):
     """The two tell each other where theirs are, and neither ends before it has heard of the other's."""
     (tmp_path / "test_two.py").write_text(TWO)

@@ -150,6 +150,7 @@ def test_only_its_own_host_is_taken_for_the_public_one(headers, expected):
     assert (changed["scheme"], host and host.decode()) == expected
 
 
+@pytest.mark.slow
 def test_production_needs_nothing_but_the_address():
     ask = """
 import django; django.setup()

@@ -1,7 +1,6 @@
 """A chat as a whole with models whose windows are small, large, and said in each server's way."""
 
 import re
-from contextlib import ExitStack
 
 import pytest
 
@@ -31,17 +30,16 @@ def spans(tmp_path_factory):
 
 
 @pytest.fixture
-def serve(settings):
+def serve(settings, serve_model):
     """Makes the chat use this model's server."""
-    with ExitStack() as stack:
 
-        def serve(model, **options):
-            settings.LLM_MODEL = model.names[0]
-            settings.LLM_BASE_URL = stack.enter_context(serving(model.application)) + "/v1"
-            settings.CHAT_TITLES = False
-            return model
+    def serve(model, **options):
+        settings.LLM_MODEL = model.names[0]
+        settings.LLM_BASE_URL = serve_model(model) + "/v1"
+        settings.CHAT_TITLES = False
+        return model
 
-        yield serve
+    return serve
 
 
 def reading(window, spans, **said):
@@ -244,11 +242,10 @@ def a_row(**fields):
         (a_row(max_model_len="lots", context_length=-1, max_context_length=True, meta=[]), 16_384, False),
     ],
 )  # fmt: skip
-def test_the_window_is_what_the_server_says_of_the_model_that_is_loaded(said, tokens, is_certain):
-    with serving(ScriptedModel(**said).application) as address:
-        model = LanguageModel("home", "scripted", base_url=f"{address}/v1")
-        learn_window(model)
-        window = window_of(model)
+def test_the_window_is_what_the_server_says_of_the_model_that_is_loaded(serve_model, said, tokens, is_certain):
+    model = LanguageModel("home", "scripted", base_url=f"{serve_model(ScriptedModel(**said))}/v1")
+    learn_window(model)
+    window = window_of(model)
     assert (window.tokens, window.is_certain) == (tokens, is_certain)
 
 

@@ -25,9 +25,9 @@ def is_private(name):
     return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
-def own_names(tree):
+def own_names(nodes):
     """What the project itself calls by such a name: functions, classes, variables, and attributes that it sets."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -40,9 +40,9 @@ def is_self(node):
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def uses(tree):
+def uses(nodes):
     """The private names that a module reads from objects and modules, also as the text of `patch` and `setattr`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             yield node.attr
         elif isinstance(node, ast.ImportFrom):
@@ -57,11 +57,10 @@ def uses(tree):
 
 
 def test_no_module_uses_a_private_name_of_a_dependency():
-    trees = {path: ast.parse(path.read_text()) for path in modules()}
-    ours = {name for tree in trees.values() for name in own_names(tree)}
-    found = {
-        str(path.relative_to(settings.BASE_DIR)): foreign
-        for path, tree in trees.items()
-        if (foreign := {name for name in uses(tree) if name not in ours})
-    }
-    assert found == EXCEPTIONS
+    ours, used = set(), {}
+    for path in modules():
+        # No tree is kept: a thousand of them would be searched for garbage again and again.
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        ours.update(own_names(nodes))
+        used[str(path.relative_to(settings.BASE_DIR))] = set(uses(nodes))
+    assert {path: foreign for path, names in used.items() if (foreign := names - ours)} == EXCEPTIONS

@@ -49,6 +49,7 @@ def scope_of(options):
     return {"scope": options[options.index("--scope") + 1]} if "--scope" in options else {}
 
 
+@pytest.mark.slow
 def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(real_embedder, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     user, _ = demo.ensure_person()

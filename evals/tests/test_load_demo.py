@@ -73,6 +73,7 @@ def test_a_run_that_was_cut_short_is_completed_by_the_next():
     assert Turn.objects.for_user(user).count() == 76
 
 
+@pytest.mark.slow
 def test_questions_in_other_words_find_the_right_turn_among_the_first_three(real_embedder):
     user, _ = demo.ensure_person()
     demo.load_demo(user, now=NOW)

@@ -243,6 +243,7 @@ def test_a_page_in_the_middle_follows_the_path_of_the_turn_that_was_asked_for(al
     assert (window.earlier, window.later) == (10, 30)
 
 
+@pytest.mark.slow
 def test_ten_thousand_turns_are_walked_with_the_statements_of_a_hundred(alice):
     long, short = a_long_conversation(alice, 10_000), a_long_conversation(alice, 100)
 

@@ -406,6 +406,7 @@ def _raise(error):
     return fail
 
 
+@pytest.mark.slow
 def test_of_more_people_than_are_looked_at_due_or_not_each_gets_a_turn(monkeypatch):
     """In small, as 500 owners of 600: the first ones by id have rows that are not due; then all are due."""
     monkeypatch.setattr(worker, "MOST_OWNERS", 25)
