@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from uuid import UUID
 
 from django.conf import settings
@@ -24,12 +24,12 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, AccessToken, TokenScope, secret_hash
+from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, NEVER_BOUND, AccessToken, TokenScope, secret_hash
 from agent_tools.oauth import connections
 from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
-from core.isolation.acting import BOUND_ELSEWHERE, bind, node_loss_as_unavailable
+from core.isolation.acting import BOUND_ELSEWHERE, bind, bound_to, node_loss_as_unavailable, project_for
 from core.isolation.policies import can_bind
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
@@ -174,7 +174,8 @@ def _connected(digest: str, *, now: datetime, address: str, resource: str | None
     if resource is None or not connections.is_for(token, resource):
         raise TokenRefused(Refusal.ELSEWHERE)
     connections.note_use(token, address=address, now=now)
-    return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest)
+    project = token.user.bound_to = connections.project_of(token)
+    return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest, project=project)
 
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:
@@ -396,6 +397,8 @@ def create_machine_token(
 ) -> TokenMade:
     """The own token of a command line that its user let in by the browser; it ends the access by OAuth.
 
+    It is bound to the project that the user chose, if to one.
+
     Raises `InsufficientScope` for more than the user agreed to, `InvalidInput` and `TokenRefused`.
     """
     granted = connections.find(caller.digest.removeprefix(OAUTH))
@@ -405,8 +408,13 @@ def create_machine_token(
     if not requested <= caller.scopes:
         missing = ", ".join(sorted(requested - caller.scopes))
         raise InsufficientScope(f"The user did not agree to the scope `{missing}`.")
-    made = create_token(user=caller.user, name=name, scopes=requested, days=days, project=project, is_bound=is_bound)
-    connections.end_access_of(user=caller.user, application_id=granted.application_id)
+    about: dict[str, Any] = {"project": project_for(caller.user, project)}
+    about["is_bound"] = is_bound or bool(caller.user.bound_to)
+    # The user agreed to this token, whose tables are of no project.
+    user = User.objects.get(pk=caller.user.pk)
+    with bound_to(""):
+        made = create_token(user=user, name=name, scopes=requested, days=days, **about)
+        connections.end_access_of(user=user, application_id=granted.application_id)
     return made
 
 
@@ -444,7 +452,7 @@ def _check_binding(project: str, scopes: list[TokenScope]) -> None:
     """Raises `InvalidInput`."""
     if not project_label(project):
         raise InvalidInput(errors={"project": [NO_PROJECT]})
-    if not_bound := sorted({TokenScope.DELETE, TokenScope.IMPORT} & set(scopes)):
+    if not_bound := sorted(NEVER_BOUND & set(scopes)):
         raise InvalidInput(errors={"scopes": [Sentence(NOT_BOUND, scopes=", ".join(not_bound))]})
     if not can_bind():
         raise InvalidInput(CANNOT_BIND, errors={"bound": [CANNOT_BIND]})

@@ -135,6 +135,8 @@ class TokenScope(StrEnum):
 ALL_SCOPES = frozenset(TokenScope)
 # The default scopes, which an agent needs.
 DEFAULT_SCOPES = frozenset({TokenScope.SEARCH, TokenScope.WRITE})
+# They reach further than one project.
+NEVER_BOUND = frozenset({TokenScope.DELETE, TokenScope.IMPORT})
 # The description of each scope for its user.
 MEANINGS = {
     TokenScope.SEARCH: _("Search: find and read what I said and stored"),

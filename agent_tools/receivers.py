@@ -12,7 +12,7 @@ from oauth2_provider.signals import app_authorized
 
 from agent_tools.authentication import TOKEN_MADE
 from agent_tools.models import AccessToken
-from agent_tools.oauth.connections import end_all_connections, note_tokens
+from agent_tools.oauth.connections import end_all_connections, move_bindings, note_tokens
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
 from intake.chats import idempotency
@@ -31,10 +31,11 @@ def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwa
 
 @receiver(label_changed, dispatch_uid="agent_tools.move_label")
 def move_label(user: User, old: str, new: str, **kwargs: Any) -> None:
-    """A token that is bound to a deleted project would see what another project of this name gets."""
+    """A token or agent that is bound to a deleted project would see what another project of this name gets."""
     if not new:
         AccessToken.objects.filter(user=user, project=old, is_bound=True).delete()
     AccessToken.objects.filter(user=user, project=old).update(project=new)
+    move_bindings(user, old, new)
 
 
 @receiver(app_authorized, dispatch_uid="agent_tools.note_connection")

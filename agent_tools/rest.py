@@ -87,6 +87,8 @@ class TokenViewSet(ViewSet):
     authentication_classes = [AccessTokenAuthentication, SessionAuthentication]
     required_scope = None
     makes_tokens = True
+    # For a command line whose user bound it to a project; its token is then bound too.
+    takes_bound = ("POST",)
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)

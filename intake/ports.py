@@ -80,8 +80,11 @@ class Memory(Protocol):
         most relevant first; empty if the search fails. It searches as the user itself: call it outside a transaction.
         """
 
-    def home(self, *, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
-        """What the home page offers to go on with: name and title of each part, with its lines (path, text)."""
+    def home(self, *, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:
+        """What the home page offers to go on with: name and title of each part, with its lines (path, text).
+
+        `project`: only of this one.
+        """
 
     def kept_in_chat(self) -> Subquery:
         """Of a conversation: what was kept from its turns, as a list of `{"turn": number, "id": text}`."""
@@ -95,10 +98,13 @@ class Memory(Protocol):
     def attachments_waiting(self) -> None:
         """Wake a worker after a commit: files wait to be read, or have got their message. It must not wait itself."""
 
-    def exported(self, *, user: User) -> dict[str, Iterator[dict[str, Any]]]:
-        """Members of the export's JSON document; each is an array that is written while it is read."""
+    def exported(self, *, user: User, project: str | None = None) -> dict[str, Iterator[dict[str, Any]]]:
+        """Members of the export's JSON document; each is an array that is written while it is read.
 
-    def exported_files(self, *, user: User, now: datetime) -> Iterator[ArchiveFile]:
+        `project`: what belongs to it, or with a hyphen before the name everything but that.
+        """
+
+    def exported_files(self, *, user: User, now: datetime, project: str | None = None) -> Iterator[ArchiveFile]:
         """The same as files of the export's zip."""
 
 

@@ -17,14 +17,14 @@ from django.db.models.functions import JSONObject
 
 from core.errors import RecollectError
 from core.text import END, ArchiveFile, write_section
-from intake.chats.exporting import as_json, in_pages, plain, safe_name, short_id
+from intake.chats.exporting import as_json, in_pages, of_project, plain, safe_name, short_id
 from intake.models import User
 from intake.ports import Holdings
 from memory import documents
 from memory.backends.embedders import UNCALIBRATED, get_embedder
 from memory.index.writer import Waker
-from memory.models import MemoryDocument, MemoryRecord
-from memory.models.documents import ABOUT_ME, Key
+from memory.models import MemoryDocument, MemoryRecord, Proposal
+from memory.models.documents import ABOUT_ME, WAITING, Key
 from memory.records import FACTS
 from memory.search.chat_history import search_conversations
 
@@ -42,6 +42,8 @@ LONGEST_ASKED, MOST_RECALLED = 500, 8
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
 DIGITS_OF_A_LABEL = 8
+# Only some proposals have them.
+FACTS_OF_A_PROPOSAL = ("replaces", "source_conversation", "source_turn")
 
 
 # Reads the files that wait, and indexes what it has read.
@@ -50,11 +52,11 @@ notes = partial(documents.beginning, day=None)
 about_me = partial(documents.beginning, day=ABOUT_ME)
 
 
-def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:
     # The pages import the forms, which a worker never needs.
     from memory.pages.home import home as parts
 
-    return parts(user=user, now=now)
+    return parts(user=user, now=now, project=project)
 
 
 def kept_in_chat() -> Subquery:
@@ -96,17 +98,24 @@ def stored(user_id: int) -> Holdings:
     return Holdings(bytes=int(size), vectors_waiting=waiting)
 
 
-def exported(*, user: User) -> dict[str, Iterator[dict[str, Any]]]:
-    return {"documents": exported_documents(user=user), "records": exported_records(user=user)}
+def exported(*, user: User, project: str | None = None) -> dict[str, Iterator[dict[str, Any]]]:
+    return {
+        "documents": exported_documents(user=user, project=project),
+        "records": exported_records(user=user, project=project),
+        "proposals": exported_proposals(user=user, project=project),
+    }
 
 
-def exported_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    yield from _document_files(user, now)
-    yield from _record_files(user, now)
+def exported_files(*, user: User, now: datetime, project: str | None = None) -> Iterator[ArchiveFile]:
+    yield from _document_files(user, now, project)
+    yield from _section_files("records.md", "Memories", exported_records(user=user, project=project), now)
+    yield from _section_files(
+        "proposals.md", "Waiting for a decision", exported_proposals(user=user, project=project), now
+    )
 
 
-def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
-    for document in _documents(user):
+def exported_documents(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
+    for document in _documents(user, project):
         yield {
             "kind": document.kind,
             "date": document.date,
@@ -118,9 +127,9 @@ def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
         }
 
 
-def _documents(user: User) -> Iterator[MemoryDocument]:
+def _documents(user: User, project: str | None) -> Iterator[MemoryDocument]:
     """By kind and day, so that two exports have the same order."""
-    mine = MemoryDocument.objects.for_user(user)
+    mine = of_project(MemoryDocument.objects.for_user(user), project)
     keys = list(mine.order_by("kind", "date", "project", "pk").values_list("pk", flat=True))
     for start in range(0, len(keys), DOCUMENTS_AT_ONCE):
         page = mine.in_bulk(keys[start : start + DOCUMENTS_AT_ONCE])
@@ -132,8 +141,8 @@ def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
     return {"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}
 
 
-def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
-    for record in in_pages(MemoryRecord.objects.for_user(user)):
+def exported_records(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
+    for record in in_pages(of_project(MemoryRecord.objects.for_user(user), project, field="project_id")):
         yield {
             "id": record.pk,
             "content": record.content,
@@ -145,10 +154,25 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
         }
 
 
-def _document_files(user: User, now: datetime) -> Iterator[ArchiveFile]:
+def exported_proposals(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
+    """Those that wait: what was decided is a record, or was refused."""
+    waiting = Proposal.objects.for_user(user).filter(state=WAITING).defer("vector")
+    for proposal in in_pages(of_project(waiting, project, field="project_id")):
+        yield {
+            "id": proposal.pk,
+            "content": proposal.content,
+            "type": proposal.type,
+            "project_id": proposal.project_id,
+            "created_at": proposal.created_at,
+            **({"quote": proposal.quote} if proposal.quote else {}),
+            **{name: fact for name in FACTS_OF_A_PROPOSAL if (fact := getattr(proposal, name)) is not None},
+        }
+
+
+def _document_files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
     """Each document unchanged, followed by their times."""
     times = []
-    for document in exported_documents(user=user):
+    for document in exported_documents(user=user, project=project):
         name, content = _document_name(document), document.pop("content")
         times.append({"file": name, **document})
         yield ArchiveFile(name=name, at=document["updated_at"], pieces=[content.encode()])
@@ -173,16 +197,16 @@ def _document_name(document: dict[str, Any]) -> str:
     return "MEMORY.md"
 
 
-def _record_files(user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """All records as the sections of one file."""
-    sections = map(_record_section, exported_records(user=user))
+def _section_files(name: str, title: str, rows: Iterator[dict[str, Any]], now: datetime) -> Iterator[ArchiveFile]:
+    """All records, or all proposals, as the sections of one file. Its name tells them apart."""
+    sections = map(_section, rows)
     first = next(sections, None)
     if first is not None:
-        texts = chain(["# Memories\n\n", first], sections, [END])
-        yield ArchiveFile(name="records.md", at=now, pieces=(text.encode() for text in texts))
+        texts = chain([f"# {title}\n\n", first], sections, [END])
+        yield ArchiveFile(name=name, at=now, pieces=(text.encode() for text in texts))
 
 
-def _record_section(record: dict[str, Any]) -> str:
-    content = record.pop("content")
-    heading = f"{record['type']}, {record['created_at']:%Y-%m-%d %H:%M} UTC"
-    return write_section("record", plain(record), heading=heading, text=content)
+def _section(row: dict[str, Any]) -> str:
+    content = row.pop("content")
+    heading = f"{row['type']}, {row['created_at']:%Y-%m-%d %H:%M} UTC"
+    return write_section("record", plain(row), heading=heading, text=content)

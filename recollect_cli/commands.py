@@ -188,13 +188,15 @@ def _context(options: argparse.Namespace) -> Iterator[Answer]:
 def _export(options: argparse.Namespace) -> Iterator[Answer]:
     import shutil
     from http.client import HTTPException
+    from urllib.parse import urlencode
 
     from recollect_cli.client import Failure
 
     server = _server(options)
     unfinished = options.file.expanduser().with_name(options.file.name + ".part")
     try:
-        with server.opened("GET", f"/api/v1/account/export/?as={options.form}", None, {}) as received:
+        query = urlencode({"as": options.form, **({"project": options.project} if options.project else {})})
+        with server.opened("GET", f"/api/v1/account/export/?{query}", None, {}) as received:
             with unfinished.open("xb") as target:
                 shutil.copyfileobj(received, target)
             size = unfinished.stat().st_size
@@ -386,6 +388,7 @@ def command_parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--as", dest="form", choices=["json", "zip", "markdown"], default="json", help="its form (json)"
     )
+    export.add_argument("--project", help="only what belongs to this project; --project=-NAME: all but that")
     _add_agents(commands, shared)
     _add_server(commands)
     return parser

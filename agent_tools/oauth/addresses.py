@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from contextvars import ContextVar
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.hashers import BasePasswordHasher
@@ -25,6 +25,8 @@ METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LONGEST = 500
 LONGEST_NAME = 80
+# Of the query that binds an address.
+PROJECT = "project"
 
 
 def resource_of(request: HttpRequest) -> str:
@@ -66,6 +68,24 @@ def is_resource(named: str, resource: str) -> bool:
         and same_port
         and not (parsed.query or parsed.fragment)
     )
+
+
+def bound_resource(resource: str, project: str) -> str:
+    """The identifier of the endpoint for an agent that is bound to a project.
+
+    The binding stands in the address for which a token was issued. So a code, its tokens and each refreshed one carry
+    it, and a release that does not know it refuses them (`is_resource`).
+    """
+    return f"{resource}?{urlencode({PROJECT: project})}"
+
+
+def unbound_resource(named: str) -> tuple[str, str]:
+    """The endpoint's own address, and the project to which it is bound; empty for none. Another query stays."""
+    address, _, query = named.partition("?")
+    values = parse_qs(query, keep_blank_values=True)
+    if values.keys() == {PROJECT} and len(values[PROJECT]) == 1 and values[PROJECT][0]:
+        return address, values[PROJECT][0]
+    return named, ""
 
 
 def may_send_back_to(address: str) -> bool:

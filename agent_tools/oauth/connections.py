@@ -4,6 +4,7 @@ Records, lists and ends the agents that a user has connected.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from oauth2_provider.models import (
 )
 
 from agent_tools.models import AgentConnection
-from agent_tools.oauth.addresses import is_resource, plain_name, receiver_of
+from agent_tools.oauth.addresses import bound_resource, is_resource, plain_name, receiver_of, unbound_resource
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
@@ -37,7 +38,10 @@ AGENT_MADE = "agent"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """`name` is the agent's own. `sent_to` is the receiver of the code when the user agreed."""
+    """`name` is the agent's own. `sent_to` is the receiver of the code when the user agreed.
+
+    `projects`: to which its tokens are bound; "" among them for a token that sees everything.
+    """
 
     id: int
     name: str
@@ -46,6 +50,15 @@ class ConnectionInfo:
     created_at: datetime
     last_used_at: datetime | None
     last_used_from: str
+    projects: tuple[str, ...] = ()
+
+    @property
+    def bound_projects(self) -> tuple[str, ...]:
+        return tuple(project for project in self.projects if project)
+
+    @property
+    def sees_everything(self) -> bool:
+        return not self.projects or "" in self.projects
 
 
 def note_tokens(token: Any, *, now: datetime) -> None:
@@ -80,7 +93,8 @@ def list_connections(*, user: User, now: datetime) -> list[ConnectionInfo]:
     can_call = Exists(get_access_token_model().objects.filter(**mine, expires__gt=now))
     with acting_as(user):
         found = AgentConnection.objects.filter(can_refresh | can_call, user=user).select_related("application")
-        return [_info(each) for each in found.order_by("-created_at")]
+        bindings = _bindings(user, now)
+        return [_info(each, bindings.get(each.application_id, ())) for each in found.order_by("-created_at")]
 
 
 def end_connection(*, user: User, connection_id: str) -> None:
@@ -125,7 +139,48 @@ def _delete(theirs: dict[str, Any], user: User) -> int:
     return ended
 
 
-def _info(connection: AgentConnection) -> ConnectionInfo:
+def _bindings(user: User, now: datetime) -> dict[int, tuple[str, ...]]:
+    """By application, the projects of its tokens that still work."""
+    refreshing = get_refresh_token_model().objects.filter(user=user, revoked=None, access_token__isnull=False)
+    calling = get_access_token_model().objects.filter(user=user, expires__gt=now)
+    found: dict[int, set[str]] = defaultdict(set)
+    for tokens in (refreshing, calling):
+        for token in tokens.only("application_id", "resource"):
+            found[token.application_id].add(project_of(token))
+    return {application_id: tuple(sorted(projects)) for application_id, projects in found.items()}
+
+
+def move_bindings(user: User, old: str, new: str) -> None:
+    """What is bound to a project follows its new name, and ends with it (`new` empty).
+
+    The caller holds the lock of the user's row. New tokens take it too before they read their binding
+    (`validator._lock_user`), so none keeps the old name.
+    """
+    ended = set()
+    for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model()):
+        for row in model.objects.filter(user=user).exclude(resource=[]):
+            if project_of(row) != old:
+                continue
+            if new:
+                resource = [bound_resource(unbound_resource(named)[0], new) for named in row.resource]
+                model.objects.filter(pk=row.pk).update(resource=resource)
+            else:
+                ended.add(row.application_id)
+                model.objects.filter(pk=row.pk).delete()
+    with acting_as(user):
+        for application_id in ended:
+            _forget_without_tokens(user, application_id)
+
+
+def _forget_without_tokens(user: User, application_id: int) -> None:
+    theirs = {"user": user, "application": application_id}
+    tokens = (get_grant_model(), get_refresh_token_model(), get_access_token_model())
+    if not any(model.objects.filter(**theirs).exists() for model in tokens):
+        gone, _ = AgentConnection.objects.filter(**theirs).delete()
+        activity.note(user, Activity.AGENT_REMOVED, count=gone)
+
+
+def _info(connection: AgentConnection, projects: tuple[str, ...]) -> ConnectionInfo:
     application: Any = connection.application
     receivers = dict.fromkeys(receiver_of(address) for address in application.redirect_uris.split())
     return ConnectionInfo(
@@ -136,6 +191,7 @@ def _info(connection: AgentConnection) -> ConnectionInfo:
         created_at=connection.created_at,
         last_used_at=connection.last_used_at,
         last_used_from=connection.last_used_from,
+        projects=projects,
     )
 
 
@@ -154,7 +210,12 @@ def find(checksum: str) -> Any:
 
 def is_for(token: Any, resource: str) -> bool:
     """Whether the token was issued for this endpoint (RFC 8707). A token that names none is for none."""
-    return any(is_resource(named, resource) for named in token.resource)
+    return any(is_resource(unbound_resource(named)[0], resource) for named in token.resource)
+
+
+def project_of(token: Any) -> str:
+    """The project to which a code or token is bound; empty for one that sees everything."""
+    return next((project for named in token.resource if (project := unbound_resource(named)[1])), "")
 
 
 def good_among(checksums: Collection[str], *, now: datetime) -> set[str]:

@@ -36,6 +36,7 @@ from agent_tools.oauth.addresses import TOKENS_PATH, checksum_of, is_resource, m
 from agent_tools.oauth.connections import end_access_of
 from core.rate_limits import client_address, take_all
 from core.resilience import refuse_in_transaction
+from intake.models import User
 
 logger = logging.getLogger(__name__)
 
@@ -130,16 +131,20 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no ty
     def save_bearer_token(self, token: dict[str, Any], request: Request, *args: Any, **kw: Any) -> None:
         """A refresh is saved here: the toolkit's would need earlier tokens in plain text to honour one again."""
         if request.grant_type != "refresh_token":
-            super().save_bearer_token(token, request, *args, **kw)
+            with transaction.atomic():
+                request.resource = _resource_now(request)
+                super().save_bearer_token(token, request, *args, **kw)
             return
         now = timezone.now()
         with transaction.atomic():
+            _lock_user(request)
             used = _locked(pk=request.refresh_token_instance.pk).get()
             # It may have been revoked since it was validated.
             _require_good(used, request, now=now)
             if used.revoked is None:
                 # The old access token stays valid until it expires: another session may be using it.
                 get_refresh_token_model().objects.filter(pk=used.pk).update(revoked=now, updated=now)
+            request.resource = used.resource
             _add_tokens(token, used, request, now=now)
 
     def revoke_token(self, token: str, token_type_hint: str, request: Request, *args: Any, **kw: Any) -> None:
@@ -170,6 +175,21 @@ def _is_of_machine(request: Request) -> bool:
     """Whether a command line asks for a token of its own."""
     named = [value for name, value in request.uri_query_params if name == "resource"]
     return bool(named) and (urlsplit(named[0]).path.rstrip("/") == TOKENS_PATH.rstrip("/"))
+
+
+def _lock_user(request: Request) -> None:
+    """A project that is renamed or deleted holds this lock: then the binding of new tokens is read afterwards."""
+    User.objects.select_for_update().only("pk").get(pk=request.user.pk)
+
+
+def _resource_now(request: Request) -> list[str]:
+    """The addresses of the code, with its binding; raises `InvalidGrantError` if it ended meanwhile."""
+    _lock_user(request)
+    grant = get_grant_model().objects.filter(code=request.code, application=request.client).first()
+    if grant is None:
+        raise InvalidGrantError(description=CODE_IS_NO_GOOD, request=request)
+    resource: list[str] = grant.resource
+    return resource
 
 
 def _locked(**which: Any) -> Any:

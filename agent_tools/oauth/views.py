@@ -17,6 +17,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from oauth2_provider.cimd import is_cimd_client_id
 from oauth2_provider.exceptions import FatalClientError, OAuthToolkitError
@@ -27,8 +28,9 @@ from oauth2_provider.views import TokenView as ToolkitTokenView
 from oauth2_provider.views.base import BaseAuthorizationView
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdError, InvalidRequestError
 
-from agent_tools.models import MEANINGS, TokenScope
+from agent_tools.models import MEANINGS, NEVER_BOUND, TokenScope
 from agent_tools.oauth.addresses import (
+    bound_resource,
     final_slash_of,
     is_loopback,
     is_resource,
@@ -40,12 +42,16 @@ from agent_tools.oauth.addresses import (
 )
 from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, why_unfetched
 from agent_tools.oauth.connections import AGENT_MADE
+from core.isolation.acting import read_as
+from core.isolation.policies import can_bind
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
 from intake.accounts.sessions import require_recent_proof
+from intake.chats.projects import list_projects
 
 LONGEST_VALUE = 2000
 MOST_RESOURCES = 5
+NO_SUCH_PROJECT = _("This project does not exist any more. Choose another.")
 
 
 @method_decorator(never_cache, name="dispatch")
@@ -95,22 +101,36 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
                 response["Location"] = _with_issuer(response["Location"], origin_of(request))
         return response
 
-    def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
+    def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any], refused: str = "") -> HttpResponseBase:
         sent_to = credentials["redirect_uri"]
         context = {
             "name": plain_name(client.name),
             "receiver": receiver_of(sent_to),
             "is_machine": credentials["resource"] == [tokens_resource_of(self.request)],
             "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
+            "projects": self._projects(),
+            "chosen": self.request.POST.get("project", ""),
+            "refused": refused,
+            "never_bound": sorted(NEVER_BOUND & set(scopes)),
         }
-        page = render(self.request, "agent_tools/authorize.html", context)
+        page = render(self.request, "agent_tools/authorize.html", context, status=400 if refused else 200)
         # A browser applies the policy to all redirects of a form, and the client may redirect further.
         schemes = sorted({"https:", f"{sent_to.partition(':')[0]}:"})
         return csp_update({"form-action": schemes})(lambda _: page)(self.request)
 
-    def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponse:
-        chosen = self.request.POST.getlist("scopes")
+    def _projects(self) -> list[str]:
+        """Closed ones too; none where the database cannot bind (`can_bind`)."""
+        user = person_of(self.request)
+        return read_as(user, lambda: [each.name for each in list_projects(user=user)]) if can_bind() else []
+
+    def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
+        chosen, project = self.request.POST.getlist("scopes"), self.request.POST.get("project", "")
         agreed = [scope for scope in scopes if scope in chosen or _is_included(scope, chosen)]
+        if project and "allow" in self.request.POST:
+            if project not in self._projects():
+                return self._ask(client, scopes, credentials, refused=str(NO_SUCH_PROJECT))
+            agreed = [scope for scope in agreed if scope not in NEVER_BOUND]
+            credentials["resource"] = [bound_resource(named, project) for named in credentials["resource"]]
         uri, *_ = self.create_authorization_response(
             request=self.request,
             scopes=" ".join(agreed),

@@ -3,11 +3,14 @@
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from oauth2_provider.models import Grant
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Route
 
 from agent_tools.tests.test_oauth import CHALLENGE, register
+from core.isolation.acting import acting_as
+from intake.chats.projects import save_project
 from testing.browser import Trespasses
 from testing.serving import serving
 
@@ -29,6 +32,8 @@ def a_client(leads_on_to):
 def test_a_person_logs_in_agrees_and_is_led_to_the_client_and_where_it_leads_on(browser, server, person):
     with serving(a_client("")) as elsewhere, serving(a_client(elsewhere)) as client:
         callback = f"{client}/callback"
+        with acting_as(person):
+            save_project(user=person, name="House")
         asked = {
             "response_type": "code",
             "client_id": register(redirect_uris=[callback]).json()["client_id"],
@@ -46,11 +51,13 @@ def test_a_person_logs_in_agrees_and_is_led_to_the_client_and_where_it_leads_on(
         page.get_by_role("button", name="Log in").click()
         page.get_by_role("heading", name="Allow “Agent” to use your memory?").wait_for()
         page.get_by_label("Write: add").uncheck()
+        page.get_by_label("Only this project").select_option("House")
         page.get_by_role("button", name="Allow").click()
         page.get_by_text("You can close this page.").wait_for()
         back = parse_qs(urlsplit(page.url).query)
         assert page.url.startswith(f"{elsewhere}/done")
         assert (back["state"], back["iss"], len(back["code"])) == (["s"], [server], 1)
+        assert Grant.objects.get().resource == [f"{server}/mcp?project=House"]
         # Nothing but the two of them was asked, and nothing was refused by a policy.
         assert {seen.split("?")[0] for seen in trespasses.seen} == {
             f"request to {callback}",

@@ -17,12 +17,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from agent_tools.authentication import verify
+from agent_tools.authentication import TokenRefused, verify
 from agent_tools.models import AgentConnection
+from agent_tools.oauth import validator
 from agent_tools.oauth.clients import sweep
-from agent_tools.oauth.connections import end_connection
+from agent_tools.oauth.connections import end_connection, list_connections
 from agent_tools.oauth.validator import Validator
 from agent_tools.tests.mcp_messages import call, post
+from core.isolation.acting import acting_as
+from intake.chats.projects import delete_project, rename_project, save_project
 from intake.tests.factories import a_person, a_turn, a_visitor
 from memory import index
 from testing.examiner import as_a_worker
@@ -62,10 +65,10 @@ def asked(client_id, **parameters):
     return {name: value for name, value in requested.items() if value is not None}
 
 
-def agree(user, client_id, *, scopes=("search", "write"), decision="allow", **parameters):
+def agree(user, client_id, *, scopes=("search", "write"), decision="allow", project="", **parameters):
     """What the client is sent back with."""
-    query = asked(client_id, **parameters)
-    answer = session_of(user).post("/oauth/authorize/", {decision: "1", "scopes": scopes}, query_params=query)
+    query, decided = asked(client_id, **parameters), {decision: "1", "scopes": scopes, "project": project}
+    answer = session_of(user).post("/oauth/authorize/", decided, query_params=query)
     assert answer.status_code == 302, answer.content.decode()
     where = urlsplit(answer.headers["Location"])
     assert f"{where.scheme}://{where.netloc}{where.path}" == query["redirect_uri"]
@@ -670,3 +673,147 @@ def test_only_a_program_on_the_users_own_computer_asks_for_a_token_of_its_own():
     client_id = register().json()["client_id"]
     answer = session_of(a_person()).get("/oauth/authorize/", query_params=asked(client_id, resource=TOKENS))
     assert "error=invalid_target" in answer.headers["Location"]
+
+
+# -- Bound to a project --------------------------------------------------------------------------------------------------
+
+
+def caller_of(tokens):
+    return verify(tokens["access_token"], now=timezone.now(), resource=RESOURCE)
+
+
+def projects_of(user):
+    return [(each.projects, each.scopes) for each in list_connections(user=user, now=timezone.now())]
+
+
+@pytest.fixture
+def house(alice):
+    return save_project(user=alice, name="House: oak/ü?", is_closed=True)
+
+
+def test_the_page_offers_the_projects_and_says_what_a_bound_agent_may_not(alice, house):
+    client, client_id = session_of(alice), register(redirect_uris=[OWN]).json()["client_id"]
+    for resource, says in ((RESOURCE, False), (TOKENS, True)):
+        query = asked(client_id, resource=resource, redirect_uri=OWN, scope=" ".join(OF_MACHINES))
+        page = client.get("/oauth/authorize/", query_params=query).content.decode()
+        assert f'<option value="{house.name}">' in page
+        assert "it sees nothing else and stores nothing elsewhere" in page
+        assert ("not allowed to import" in page) is says
+    assert b'name="project"' not in session_of(a_person("bob@example.com")).get("/oauth/authorize/", query).content
+
+
+def test_every_token_of_a_bound_agent_is_bound_also_after_refreshing(alice, house):
+    client_id, tokens = connected(alice, project=house.name)
+    for _ in range(3):
+        caller = caller_of(tokens)
+        assert (caller.user.bound_to, caller.project) == (house.name, house.name)
+        tokens = refresh(client_id, tokens, resource=RESOURCE).json()
+    assert projects_of(alice) == [((house.name,), ("search", "write"))]
+    page = session_of(alice)
+    for path in ("/settings/agents/", "/settings/tokens/"):
+        assert f"Only the project {house.name}." in page.get(path).content.decode()
+
+
+def test_the_project_is_one_that_exists_and_no_one_elses(alice, house):
+    bob, client_id = a_person("bob@example.com"), register().json()["client_id"]
+    for user, project in ((alice, "Gone"), (bob, house.name)):
+        decided = {"allow": "1", "scopes": ["search"], "project": project}
+        answer = session_of(user).post("/oauth/authorize/", decided, query_params=asked(client_id))
+        assert (answer.status_code, b"does not exist any more" in answer.content) == (400, True)
+    assert not Grant.objects.exists()
+
+
+def test_a_client_cannot_choose_change_or_leave_out_its_binding(alice, house):
+    client_id = register().json()["client_id"]
+    chosen = f"{RESOURCE}?project=Other"
+    answer = session_of(alice).get("/oauth/authorize/", asked(client_id, resource=chosen))
+    assert "error=invalid_target" in answer.headers["Location"]
+    for resource in (chosen, f"{RESOURCE}?project="):
+        code = agree(alice, client_id, project=house.name)["code"]
+        assert by_code(client_id, code, resource=resource).json()["error"] == "invalid_target"
+    tokens = by_code(client_id, agree(alice, client_id, project=house.name)["code"], resource=RESOURCE).json()
+    assert refresh(client_id, tokens, resource=chosen).json()["error"] == "invalid_target"
+    assert caller_of(refresh(client_id, tokens).json()).user.bound_to == house.name
+
+
+def test_two_accesses_of_one_client_keep_their_own_binding(alice, house):
+    client_id = register().json()["client_id"]
+    bound, free = (
+        by_code(client_id, agree(alice, client_id, project=name)["code"]).json() for name in (house.name, "")
+    )
+    assert [caller_of(each).user.bound_to for each in (bound, free)] == [house.name, ""]
+    assert caller_of(refresh(client_id, bound).json()).user.bound_to == house.name
+    shown = session_of(alice).get("/settings/agents/").content.decode()
+    assert f"One access sees everything, another only the project {house.name}." in shown
+
+
+def test_a_binding_follows_the_name_of_its_project_and_ends_with_it(alice, house):
+    client_id, tokens = connected(alice, project=house.name)
+    code = agree(alice, client_id, project=house.name)["code"]
+    free_id, free = connected(alice)
+    rename_project(user=alice, name=house.name, new_name="Home")
+    assert caller_of(tokens).user.bound_to == "Home"
+    assert caller_of(refresh(client_id, tokens).json()).user.bound_to == "Home"
+    assert caller_of(by_code(client_id, code).json()).user.bound_to == "Home"
+    late = agree(alice, client_id, project="Home")["code"]
+    delete_project(user=alice, name="Home", with_contents=False)
+    save_project(user=alice, name="Home")
+    with pytest.raises(TokenRefused):
+        caller_of(tokens)
+    assert refresh(client_id, tokens).json()["error"] == "invalid_grant"
+    assert by_code(client_id, late).json()["error"] == "invalid_grant"
+    assert AgentConnection.objects.get().application.client_id == free_id
+    assert caller_of(free).user.bound_to == ""
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        f"{RESOURCE}?project=",
+        f"{RESOURCE}?project=a&project=b",
+        f"{RESOURCE}?project=a&x=1",
+        f"{RESOURCE}?x=1",
+        f"{RESOURCE}#project",
+    ],
+)
+def test_an_address_with_an_unclear_binding_opens_nothing(alice, named):
+    _, tokens = connected(alice)
+    AccessToken.objects.update(resource=[named])
+    with pytest.raises(TokenRefused):
+        caller_of(tokens)
+
+
+def test_a_command_line_that_is_bound_makes_a_bound_token_and_imports_nothing(alice, house):
+    access = machine(alice, project=house.name)
+    assert make_token(access, scopes=["import"]).status_code == 403
+    assert make_token(access, scopes=["search"], project="Other").status_code == 403
+    made = make_token(access, scopes=["search", "write", "capture"], name="laptop").json()
+    assert (made["project"], made["bound"]) == (house.name, True)
+    own = Client(headers={"authorization": f"Bearer {made['token']}"})
+    assert own.post("/api/v1/tokens/", {"scopes": ["search"]}, content_type="application/json").status_code == 403
+    assert make_token(access, scopes=["search"]).status_code == 401
+
+
+def test_a_server_that_binds_no_token_offers_no_project(alice, house, monkeypatch):
+    monkeypatch.setattr("agent_tools.oauth.views.can_bind", lambda: False)
+    client, query = session_of(alice), asked(register().json()["client_id"])
+    assert b'name="project"' not in client.get("/oauth/authorize/", query).content
+    decided = {"allow": "1", "scopes": ["search"], "project": house.name}
+    assert client.post("/oauth/authorize/", decided, query_params=query).status_code == 400
+
+
+def test_a_name_that_changes_while_tokens_are_made_is_the_one_that_they_get(alice, house, monkeypatch):
+    client_id, tokens = connected(alice, project=house.name)
+    code = agree(alice, client_id, project=house.name)["code"]
+
+    def renamed_meanwhile(new):
+        def lock(request):
+            with acting_as(alice):
+                rename_project(user=alice, name=house.name if new == "Home" else "Home", new_name=new)
+
+        monkeypatch.setattr(validator, "_lock_user", lock)
+
+    renamed_meanwhile("Home")
+    assert caller_of(refresh(client_id, tokens).json()).user.bound_to == "Home"
+    renamed_meanwhile("Flat")
+    assert caller_of(by_code(client_id, code).json()).user.bound_to == "Flat"

@@ -1,18 +1,23 @@
 """Tokens that are bound to a project, at every endpoint: REST, MCP and streams show and change nothing of another one."""
 
+from contextlib import contextmanager
 from datetime import date
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
+from django.test import Client
 from django.utils import timezone
+from oauth2_provider.models import AccessToken as OAuthAccessToken
 
 from agent_tools import registry
 from agent_tools.authentication import create_token
 from agent_tools.models import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tests.mcp_messages import post
+from agent_tools.tests.test_oauth import RESOURCE, connected, refresh
 from config.tests.endpoints import house
 from config.tests.endpoints.matrix import WithToken, path_of, undone
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP_TOOLS, TOOLS, Does
@@ -21,9 +26,12 @@ from core.isolation import acting
 from core.isolation.acting import ActingAsAnother, Caller, acting_as, bound_to
 from core.isolation.checks import personal_models
 from core.isolation.policies import BOUND, USER
+from intake.chats import versions
+from intake.chats.projects import save_project
 from intake.models import Conversation, Project, Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory.models import MemoryDocument, MemoryRecord
+from memory import index
+from memory.models import MemoryDocument, MemoryRecord, Proposal
 from memory.search import chat_history
 from testing.examiner import as_the_application
 
@@ -112,13 +120,27 @@ def without_the_project(table, condition):
     return f"id = {USER}" if table == "users" else f"user_id = {USER}"
 
 
-@pytest.fixture
-def no_policies(alice):
-    """The policies of bound callers ask for the user alone."""
+def alter_policies(condition_of):
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for table, (condition, _) in BOUND.items():
-            cursor.execute(f"ALTER POLICY bound ON {table} USING ({without_the_project(table, condition)})")
+            cursor.execute(f"ALTER POLICY bound ON {table} USING ({condition_of(table, condition)})")
+
+
+@pytest.fixture
+def no_policies(alice):
+    """The policies of bound callers ask for the user alone."""
+    alter_policies(without_the_project)
+
+
+@contextmanager
+def policies_that_forget_the_project():
+    """The same where changes are committed."""
+    alter_policies(without_the_project)
+    try:
+        yield
+    finally:
+        alter_policies(lambda _, condition: condition)
 
 
 def test_with_the_applications_filters_gone_the_policies_keep_to_the_project(alice, no_filters):
@@ -290,6 +312,163 @@ def test_a_person_without_a_binding_acts_by_the_web_role_and_its_one_equality():
         assert cursor.fetchone() == (settings.DATABASE_ROLES.bound, "House")
 
 
+# -- By other inputs than a project's name --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outsider(alice):
+    """Bound to a project in which one chat is, so that a refusal is about the row and not about an empty project."""
+    turn = a_turn(alice.user, "Here the kettle is blue", "Blue.")
+    Conversation.objects.filter(pk=turn.conversation_id).update(project=ELSEWHERE)
+    return client_of(alice.user, scopes=SCOPES, project=ELSEWHERE, is_bound=True)
+
+
+def in_json(client, method, path, body=None):
+    return getattr(client, method)(f"/api/v1/{path}", body, content_type="application/json")
+
+
+def test_rows_of_another_project_cannot_be_named_in_a_write(alice, outsider):
+    things = alice.things
+    for propose in (False, True):
+        body = {"content": "Not so", "replaces": things.record, "propose": propose}
+        assert call(outsider, "save_memory", body).status_code in (400, 404), propose
+    chat = {"message": "Go on", "conversation_id": things.conversation}
+    assert in_json(outsider, "post", "intake/chat", chat).status_code == 404
+    for file in (things.file, things.unsent):
+        answer = in_json(outsider, "post", "intake/chat", {"message": "Read it", "attachments": [file]})
+        assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope"), file
+    for number in ("regenerate", "edit", "parent"):
+        body = {
+            "conversation_id": things.conversation,
+            number: 1,
+            **({"message": "x"} if number != "regenerate" else {}),
+        }
+        assert in_json(outsider, "post", "intake/chat", body).status_code == 404, number
+    chat = f"conversations/{things.conversation}/"
+    for path in (f"{chat}turns/1/branch/", f"{chat}turns/1/choose/"):
+        assert in_json(outsider, "post", path).status_code == 404, path
+    for path, body in (
+        (chat, {"title": "Mine"}),
+        (f"memory/records/{things.record}/", {"content": "Mine"}),
+        (f"memory/proposals/{things.proposal}/decision/", {"state": "accepted"}),
+    ):
+        assert in_json(outsider, "patch", path, body).status_code in (403, 404), path
+
+
+def test_a_bound_token_makes_no_version_of_a_message_with_files(alice):
+    turn = Turn.objects.filter(user=alice.user, attachment_count__gt=0).first()
+    project = Conversation.objects.get(pk=turn.conversation_id).project
+    inside = client_of(alice.user, scopes=SCOPES, project=project or alice.things.project, is_bound=True)
+    Conversation.objects.filter(pk=turn.conversation_id).update(project=project or alice.things.project)
+    body = {"conversation_id": str(turn.conversation_id), "edit": turn.turn_number, "message": "Anew"}
+    refused = in_json(inside, "post", "intake/chat", body)
+    assert (refused.status_code, "sends no files" in refused.json()["detail"]) == (403, True)
+
+
+def test_documents_of_another_project_or_of_none_cannot_be_named(alice, outsider):
+    for project in (alice.things.project, f"-{ELSEWHERE}", f"me/{WORD}"):
+        for path in ("memory/documents/memory/", "memory/documents/daily-logs/2026-02-03/"):
+            query = f"?project={project}"
+            assert outsider.get(f"/api/v1/{path}{query}").status_code in (400, 403, 404), (path, project)
+            written = in_json(outsider, "post", f"{path}append/{query}", {"text": "Mine"})
+            assert written.status_code in (400, 403, 404), (path, project)
+        assert WORD not in outsider.get(f"/api/v1/memory/documents/daily-logs/?project={project}").content.decode()
+        listed = outsider.get(f"/api/v1/memory/records/?project_id={project}")
+        assert alice.things.record not in listed.content.decode()
+    assert in_json(outsider, "post", "memory/documents/memory/append/", {"text": "Mine"}).status_code == 200
+    assert MemoryDocument.objects.get(content__contains="Mine").project == ELSEWHERE
+
+
+def test_texts_that_are_elsewhere_are_neither_the_same_nor_nearly_the_same(alice, outsider):
+    content = MemoryRecord.objects.get(pk=alice.things.record).content
+    proposed = call(outsider, "save_memory", {"content": content, "propose": True})
+    assert proposed.status_code == 200, proposed.json()
+    # Nearly the same as the outsider's own, once that is saved.
+    for text in (content, f"{content}!"):
+        saved = call(outsider, "save_memory", {"content": text}).json()
+        assert "alreadySaved" not in saved and alice.things.record not in str(saved), saved
+
+
+def test_no_spelling_and_no_mode_of_a_search_shows_a_word_of_another_project(alice, outsider):
+    index.embed_pending()
+    for query in (
+        WORD[:-1],
+        f'"{WORD[:6]}"',
+        f"title:{WORD}",
+        "in:all",
+        "has:code",
+        "before:2030-01-01",
+        WORD[:-2] + "x",
+    ):
+        for tool, body in (
+            ("search_history", {"query": query, "include_replaced": True}),
+            ("search_history", {"query": query, "exclude_session": alice.things.conversation}),
+            ("search_chat_history", {"query": query, "mode": "substring"}),
+            ("search_memory", {"query": query, "include_replaced": True}),
+        ):
+            answer = call(outsider, tool, body)
+            text = answer.content.decode().lower().replace(query.lower(), "")
+            assert WORD not in text and alice.things.conversation not in text, (tool, query)
+            assert alice.things.record not in text, (tool, query)
+
+
+def test_answers_that_are_written_elsewhere_are_not_listed(alice, outsider):
+    Turn.objects.filter(conversation_id=alice.things.conversation).update(status=Turn.Status.STREAMING)
+    assert outsider.get("/api/v1/intake/answering").json() == {"answers": []}
+    Turn.objects.filter(conversation__project=ELSEWHERE).update(status=Turn.Status.STREAMING)
+    assert len(outsider.get("/api/v1/intake/answering").json()["answers"]) == 1
+
+
+def test_a_branch_that_was_moved_shows_none_of_the_turns_that_it_shares(alice, outsider):
+    chat = Conversation.objects.get(pk=alice.things.conversation)
+    with acting_as(alice.user):
+        branch = versions.branch(caller=alice.caller, conversation_id=chat.pk, turn_number=1, now=NOW)
+    a_turn(alice.user, "Only the branch", conversation=Conversation.objects.get(pk=branch.pk))
+    Conversation.objects.filter(pk=branch.pk).update(project=ELSEWHERE, title="")
+    path = f"/api/v1/conversations/{branch.pk}/"
+    read = [
+        outsider.get(path),
+        outsider.get(f"{path}turns/1/"),
+        call(outsider, "get_conversation", {"conversation_id": str(branch.pk)}),
+    ]
+    for answer in read:
+        assert answer.status_code in (200, 404), answer.content
+        assert WORD not in answer.content.decode().lower()
+
+
+def test_a_bound_token_proposes_and_sees_the_proposals_of_its_project_alone(alice, outsider):
+    Proposal.objects.filter(pk=alice.things.proposal).update(project_id=alice.things.project)
+    made = call(outsider, "save_memory", {"content": "The kettle is blue.", "propose": True}).json()["record"]
+    assert (made["project_id"], Proposal.objects.get(pk=made["id"]).project_id) == (ELSEWHERE, ELSEWHERE)
+    refused = call(outsider, "save_memory", {"content": "It is red.", "propose": True, "project_id": "Other"})
+    assert refused.status_code == 403
+    seen = {}
+    for name, project in (("elsewhere", ELSEWHERE), ("inside", alice.things.project)):
+        with as_the_application(), bound_to(project), acting_as(alice.user):
+            seen[name] = set(Proposal.objects.values_list("pk", flat=True))
+    assert seen["elsewhere"] == {UUID(made["id"])}
+    assert UUID(made["id"]) not in seen["inside"] and UUID(alice.things.proposal) in seen["inside"]
+    # The person sees it; and on the page of a project's chat nobody sees one of another project.
+    page = Client()
+    page.force_login(alice.user)
+    assert "The kettle is blue." in page.get("/memory/proposals/").content.decode()
+    save_project(user=alice.user, name=ELSEWHERE, is_closed=True)
+    for path in ("/memory/proposals/", f"/memory/proposals/?chat={alice.things.conversation}", "/"):
+        assert "The kettle is blue." not in page.get(path).content.decode(), path
+
+
+def test_a_connected_hook_that_is_bound_appends_to_its_project_alone(alice):
+    scopes = {"scope": "capture", "scopes": ["capture"]}
+    Project.objects.create(user=alice.user, name="House", labels=["me/house"])
+    _, tokens = connected(alice.user, project="House", **scopes)
+    bound = Client(headers={"authorization": f"Bearer {tokens['access_token']}"})
+    assert append(bound, "s1").json() == {"stored": 1, "here": 0}
+    assert append(bound, "s2", project="me/other").status_code == 403
+    assert Conversation.objects.get(source="claude-code").project == "House"
+    for path in ("conversations/", "tools/", "account/export/", "tokens/"):
+        assert bound.get(f"/api/v1/{path}").status_code == 401, path
+
+
 # -- MCP and streams, by the served application ------------------------------------------------------------------------
 
 
@@ -299,8 +478,21 @@ def served(server, monkeypatch, transactional_db):
     return SimpleNamespace(address=server, alice=house.move_in("alice", WORD, day=date(2026, 2, 3)))
 
 
-def mcp_told(served, project):
-    secret = create_token(user=served.alice.user, scopes=SCOPES, project=project, is_bound=True).secret
+def by_token(served, project):
+    return create_token(user=served.alice.user, scopes=SCOPES, project=project, is_bound=True).secret
+
+
+def by_oauth(served, project):
+    """The access token of an agent that its person bound on the page, after it was refreshed."""
+    client_id, tokens = connected(served.alice.user, project=project)
+    secret = refresh(client_id, tokens).json()["access_token"]
+    for token in OAuthAccessToken.objects.filter(user=served.alice.user, application__client_id=client_id):
+        here = [named.replace(RESOURCE, f"{served.address}/mcp") for named in token.resource]
+        OAuthAccessToken.objects.filter(pk=token.pk).update(resource=here)
+    return secret
+
+
+def mcp_told(served, secret):
     for name, probes in {**TOOLS, **MCP_TOOLS}.items():
         for probe in probes:
             arguments = served.alice.things.fill(probe.body)
@@ -308,10 +500,31 @@ def mcp_told(served, project):
                 yield name, post(served.address, secret, CALL, {"name": name, "arguments": arguments}).text.lower()
 
 
-def test_over_mcp_a_bound_token_is_shown_its_project_and_no_other(served):
-    assert [(name, text) for name, text in mcp_told(served, ELSEWHERE) if WORD in text] == []
-    shown = {name for name, text in mcp_told(served, served.alice.things.project) if WORD in text}
+@pytest.mark.parametrize("secret_of", [by_token, by_oauth])
+def test_over_mcp_a_bound_caller_is_shown_its_project_and_no_other(served, secret_of):
+    a_turn(served.alice.user, "Only the label")
+    Conversation.objects.filter(title="Only the label").update(project=ELSEWHERE)
+    elsewhere, inside = (secret_of(served, project) for project in (ELSEWHERE, served.alice.things.project))
+    assert [(name, text) for name, text in mcp_told(served, elsewhere) if WORD in text] == []
+    shown = {name for name, text in mcp_told(served, inside) if WORD in text}
     assert shown >= {"search_chat_history", "search_history", "get_conversation", "search_memory", "search", "fetch"}
+
+
+@pytest.mark.parametrize("secret_of", [by_token, by_oauth])
+def test_over_mcp_the_policies_alone_keep_a_bound_caller_to_its_project(served, secret_of, no_filters):
+    a_turn(served.alice.user, "Only the label")
+    Conversation.objects.filter(title="Only the label").update(project=ELSEWHERE)
+    assert [(name, text) for name, text in mcp_told(served, secret_of(served, ELSEWHERE)) if WORD in text] == []
+
+
+def test_over_mcp_a_bound_agent_without_policies_opens_chats_by_id(served):
+    a_turn(served.alice.user, "Only the label")
+    Conversation.objects.filter(title="Only the label").update(project=ELSEWHERE)
+    secret = by_oauth(served, ELSEWHERE)
+    with policies_that_forget_the_project():
+        shown = {name for name, text in mcp_told(served, secret) if WORD in text}
+    assert "get_conversation" in shown
+    assert "search_chat_history" not in shown
 
 
 def test_streams_of_a_bound_token_are_of_its_project(served, new_client):

@@ -43,6 +43,7 @@ LONGEST |= {"model": 200, "instructions": 4_000, "name": 200, "colour": 8}
 MOST_LABELS = 100
 HOTTEST = 2.0
 LONGEST_RECORD = 32_000
+LONGEST_PROPOSAL = 1_000
 LONGEST_DOCUMENT = 500_000
 LONGEST_TITLE_OF_A_NOTE = 300
 MOST_TAGS = 50
@@ -179,10 +180,10 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Ski
         return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
 
 
-def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped:
+def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = False) -> ImportedRecord | Skipped:
     try:
         tags = tuple(text_of(each)[: LONGEST["tag"]] for each in list_of(fields.get("tags")))
-        content = _text(fields, "content", at_most=LONGEST_RECORD)
+        content = _text(fields, "content", at_most=LONGEST_PROPOSAL if is_proposed else LONGEST_RECORD)
         if not content.strip():
             raise _Unusable(_("this record is empty"))
         return ImportedRecord(
@@ -193,6 +194,8 @@ def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped
             project_id=_short(fields, "project_id"),
             tags=tags[:MOST_TAGS],
             created_at=_time(fields, "created_at"),
+            is_proposed=is_proposed,
+            quote=text_of(fields.get("quote"))[:LONGEST_PROPOSAL] if is_proposed else "",
             **_facts(fields),
         )
     except _Unusable as error:

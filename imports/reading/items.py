@@ -170,7 +170,10 @@ class ImportedDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRecord:
-    """A memory record of Recollect's own export. Its `id` is kept, so that importing the export again adds nothing."""
+    """A memory record of Recollect's own export. Its `id` is kept, so that importing the export again adds nothing.
+
+    `is_proposed`: it waits for its person to decide, and `quote` are their words that say it.
+    """
 
     product: str
     id: UUID
@@ -185,6 +188,8 @@ class ImportedRecord:
     done_at: datetime | None = None
     source_conversation: UUID | None = None
     source_turn: int | None = None
+    is_proposed: bool = False
+    quote: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,18 +21,20 @@ from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.chats import exporting
 from intake.chats.arranging import label_of, list_projects, save_project
-from intake.models import Project, User
+from intake.models import Project, Turn, User
 from intake.models.conversations import PROJECT_COLOURS
-from memory import documents, index, records
+from memory import documents, index, proposals, records
 from memory.index.sources import record_entry
-from memory.models import MemoryDocument, MemoryRecord
+from memory.models import MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import (
     ABOUT_ME,
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
     MAX_NOTE_TITLE,
     MAX_PROJECT_LENGTH,
+    MAX_QUOTE_LENGTH,
     MAX_TAGS,
+    WAITING,
     DocumentDay,
 )
 
@@ -55,6 +57,7 @@ def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Statu
     ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
     notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
     here = notes_here | set(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    here |= set(Proposal.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
     here |= set(Project.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
     return [_status(item, known.get(_key(item)), here, user) for item in items]
 
@@ -122,6 +125,8 @@ def undo_document(item: ImportedItem, user: User) -> None:
     if item.kind == ItemKind.RECORD:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
             record.delete()
+        # One that was decided here belongs to the user.
+        Proposal.objects.for_user(user).filter(pk=item.row_id or NO_ROW, state=WAITING).delete()
         return
     if item.kind == ItemKind.PROJECT:
         _undo_project(item, user)
@@ -185,7 +190,7 @@ def is_changed_here(item: ImportedItem, user: User) -> bool:
 def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
     if isinstance(item, ImportedRecord):
         entry.kind = ItemKind.RECORD
-        return _keep_record(item, entry, user)
+        return (_keep_proposal if item.is_proposed else _keep_record)(item, entry, user)
     if isinstance(item, ImportedProject):
         entry.kind = ItemKind.PROJECT
         return _keep_project(item, entry, user)
@@ -215,6 +220,32 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
     )
     index.index(record_entry(record), now=timezone.now())
     entry.row_id = record.pk
+    return True
+
+
+def _keep_proposal(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
+    """It waits here as it waited there. Raises `InvalidInput` if too many wait already."""
+    mine = Proposal.objects.for_user(user)
+    if entry.pk is not None or mine.filter(pk=item.id).exists():
+        return False
+    if mine.filter(state=WAITING).count() >= proposals.MOST_WAITING:
+        raise InvalidInput(proposals.TOO_MANY, count=proposals.MOST_WAITING)
+    turns = Turn.objects.for_user(user).filter(conversation_id=item.source_conversation, turn_number=item.source_turn)
+    has_turn = item.source_turn is not None and turns.exists()
+    row = mine.create(
+        id=item.id,
+        user=user,
+        content=pg_text(item.content),
+        type=pg_text(item.type)[:MAX_LABEL_LENGTH],
+        project_id=label_of(user=user, label=pg_text(item.project_id)[:MAX_PROJECT_LENGTH]),
+        quote=pg_text(item.quote)[:MAX_QUOTE_LENGTH],
+        replaces=item.replaces,
+        # It goes with its turn, so it names one that is here.
+        source_conversation=item.source_conversation if has_turn else None,
+        source_turn=item.source_turn if has_turn else None,
+        created_at=item.created_at,
+    )
+    entry.row_id = row.pk
     return True
 
 
@@ -345,7 +376,7 @@ def _named(place: str, user: User) -> dict[str, Any]:
 
 def _key(item: KeptItem) -> bytes:
     if isinstance(item, ImportedRecord):
-        return key_of(item.product, "record", str(item.id))
+        return key_of(item.product, "proposal" if item.is_proposed else "record", str(item.id))
     if isinstance(item, ImportedProject):
         return key_of(item.product, "project", str(item.id))
     return key_of(item.product, "document", item.kind, item.external_id)

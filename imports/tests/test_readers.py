@@ -22,6 +22,7 @@ from imports.reading.trees import branches, newest_leaf
 from imports.tests.exports import chatgpt, write_chatgpt
 from intake.agent.language_models import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
+from memory.models.documents import MAX_PROPOSAL_LENGTH, MAX_QUOTE_LENGTH
 
 AT = 1_735_750_800
 
@@ -214,6 +215,7 @@ def test_a_verb_of_another_language_is_no_part_of_the_question(written):
 def test_what_the_export_of_recollect_may_hold_is_what_the_chat_takes():
     assert exported.LONGEST["model"] == MODEL_NAME_LENGTH
     assert exported.LONGEST["instructions"] == MAX_INSTRUCTIONS
+    assert exported.LONGEST_PROPOSAL == MAX_PROPOSAL_LENGTH == MAX_QUOTE_LENGTH
     assert exported.HOTTEST == HOTTEST
 
 

@@ -20,7 +20,8 @@ from intake.chats import arranging, deleting, exporting
 from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Project, Turn
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, records
+from memory import documents, proposals, records
+from memory.models import Proposal
 from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.tests.attached import read_all, say
@@ -29,6 +30,7 @@ from testing import files
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FORMS = {"json": exporting.account_as_json, "zip": exporting.json_zip, "markdown": exporting.markdown_zip}
+PARTS = ("projects", "conversations", "documents", "records", "proposals")
 
 
 @pytest.fixture
@@ -79,12 +81,15 @@ def alice():
         facts = {"replaces": old.id, "valid_from": NOW.date(), "valid_until": NOW.date(), "done": True}
         source = {"source_conversation": conversation.pk, "source_turn": 1}
         records.create(user=alice, content="Use SQLite", type="todo", now=NOW, facts={**facts, **source})
+        own = {"content": "The dough is at 25 degrees.", "type": "fact", "quote": "How warm?", "project_id": "me/dough"}
+        agents = {"content": "We use SQLite --> now.", "replaces": old.id}
+        proposals.propose(user=alice, drafts=[{**own, **source}, agents], now=NOW)
     return alice
 
 
 def exported(user):
     document = json.loads(b"".join(exporting.account_as_json(user=user, now=NOW)))
-    return {part: document.get(part, []) for part in ("projects", "conversations", "documents", "records")}
+    return {part: document.get(part, []) for part in PARTS}
 
 
 @pytest.fixture
@@ -102,6 +107,7 @@ def delete_all(user):
             document.delete()
         for record in list(records.MemoryRecord.objects.for_user(user)):
             record.delete()
+        Proposal.objects.for_user(user).delete()
         Project.objects.for_user(user).delete()
 
 
@@ -110,7 +116,7 @@ def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer,
     before = exported(alice)
     data = b"".join(FORMS[form](user=alice, now=timezone.now()))
     delete_all(alice)
-    assert exported(alice) == {"projects": [], "conversations": [], "documents": [], "records": []}
+    assert exported(alice) == {part: [] for part in PARTS}
     done = importer.bring(data)
     assert done["state"] == "done", done["error"]
     assert exported(alice) == before
@@ -145,6 +151,9 @@ def test_it_comes_to_another_account_too_and_twice_is_once(alice):
         assert (project["instructions"], own["instructions"]) == ("", "In grams.\n")
         for name in ("name", "colour", "is_closed", "labels", "created_at"):
             assert project[name] == own[name]
+        # The chat of a proposal has another id here, and so the proposal names none.
+        for name in ("source_conversation", "source_turn"):
+            del ours["proposals"][0][name]
         for document in (theirs, ours):
             document["conversations"].sort(key=lambda conversation: conversation["title"])
         assert theirs == ours
@@ -341,3 +350,29 @@ def test_an_export_from_before_there_were_projects_still_comes_in(alice, importe
     done = importer.bring(json.dumps(document).encode())
     assert done["state"] == "done" and "projects" not in done["stored"]
     assert documents.read(user=alice, day=None).content == "Tea, not coffee\nAnd no sugar\n"
+
+
+def test_only_what_waits_comes_in_and_undoing_leaves_what_was_decided(alice, importer):
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    with acting_as(alice):
+        Proposal.objects.for_user(alice).delete()
+    done = importer.bring(data)
+    with acting_as(alice):
+        first, second = Proposal.objects.for_user(alice).order_by("id")
+        proposals.decide(user=alice, proposal_id=first.pk, state="accepted", now=NOW)
+        left_out = json.loads(b"".join(exporting.account_as_json(user=alice, now=NOW)))["proposals"]
+    assert [each["id"] for each in left_out] == [str(second.pk)]
+    assert importer.undo(done["id"]).status_code < 300
+    with acting_as(alice):
+        assert [each.state for each in Proposal.objects.for_user(alice)] == ["accepted"]
+
+
+def test_a_proposal_of_an_export_is_refused_where_too_many_wait(alice, importer, monkeypatch):
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    with acting_as(alice):
+        Proposal.objects.for_user(alice).delete()
+    monkeypatch.setattr(proposals, "MOST_WAITING", 1)
+    done = importer.bring(data)
+    assert "1 proposals wait" in json.dumps(done)
+    with acting_as(alice):
+        assert Proposal.objects.for_user(alice).count() == 1

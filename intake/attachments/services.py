@@ -29,9 +29,9 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.template.defaultfilters import filesizeformat
 
-from core.errors import InvalidInput, NotFound, TooLarge
+from core.errors import InsufficientScope, InvalidInput, NotFound, TooLarge
 from core.ids import parse_id, uuid7
-from core.isolation.acting import Caller
+from core.isolation.acting import Caller, binding_of
 from core.text import cut, pg_text
 from core.text import gettext_noop as _
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
@@ -73,6 +73,9 @@ DELETE FROM attachment_pieces AS piece
    AND NOT EXISTS (SELECT FROM attachments AS attachment
                     WHERE attachment.user_id = %(user_id)s AND attachment.sha256 = piece.sha256)
 """
+BOUND_SENDS_NO_FILES = _(
+    "A token that is bound to a project sends no files, also not with another version of a message."
+)
 _CLAIM = """
 UPDATE attachments SET conversation_id = %(conversation)s, turn_number = %(number)s,
        position = array_position(%(ids)s::uuid[], id) - 1
@@ -162,11 +165,18 @@ def clean_ids(ids: Sequence[UUID]) -> list[UUID]:
     return list(ids)
 
 
+def _refuse_bound() -> None:
+    """Raises `InsufficientScope`: a file is of no project until a message names it, and its bytes may be shared."""
+    if binding_of(None):
+        raise InsufficientScope(BOUND_SENDS_NO_FILES)
+
+
 def claim(turn: Turn, ids: Sequence[UUID]) -> None:
     """Give these files, in this order, to a new turn, in its transaction.
 
     Raises `NotFound`, so that the transaction leaves nothing, if one is not the user's or belongs to a message already.
     """
+    _refuse_bound()
     with connection.cursor() as cursor:
         parameters = {
             "user_id": turn.user_id,
@@ -187,6 +197,7 @@ def copy(source: Turn, turn: Turn) -> None:
     The conversation's row is locked, so no file of the source goes meanwhile.
     """
     for attachment in attachments_of([source])[source.pk]:
+        _refuse_bound()
         texts = list(AttachmentText.objects.filter(user=turn.user_id, attachment=attachment.pk))
         attachment.pk, attachment._state.adding = uuid7(), True
         attachment.conversation_id, attachment.turn_number = turn.conversation_id, turn.turn_number

@@ -44,13 +44,17 @@ class ExportEncoder(DjangoJSONEncoder):
         return super().default(value)
 
 
-def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
+def account_as_json(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
     """The document in UTF-8. No query or transaction is open between two pieces.
 
-    It names attached files; the bytes stand beside it in a zip.
+    It names attached files; the bytes stand beside it in a zip. `project`: what belongs to it, or with a hyphen before
+    the name everything but that; then without the profile and the activity, which are of no project.
     """
-    parts = {"conversations": conversations(user=user), **memory.get().exported(user=user)}
-    return in_bytes({**opening(user=user, now=now), **parts, "activity": activity(user=user)})
+    parts = {"conversations": conversations(user=user, project=project)}
+    parts |= memory.get().exported(user=user, project=project)
+    if project is None:
+        parts["activity"] = activity(user=user)
+    return in_bytes({**opening(user=user, now=now, project=project), **parts})
 
 
 def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
@@ -65,11 +69,16 @@ def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Ite
     return in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
 
 
-def opening(*, user: User, now: datetime) -> dict[str, Any]:
+def opening(*, user: User, now: datetime, project: str | None = None) -> dict[str, Any]:
     """The beginning of every export."""
     with acting_as(user):
         preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
-        projects = [_project(each, user) for each in Project.objects.for_user(user).order_by("name")]
+        rows = of_project(Project.objects.for_user(user), project, field="name")
+        projects = [_project(each, user) for each in rows.order_by("name")]
+    head = {"format": FORMAT, "exported_at": now}
+    named = {"projects": projects} if projects else {}
+    if project is not None:
+        return {**head, **named}
     profile = {
         "email": user.email,
         "time_zone": user.time_zone,
@@ -78,7 +87,17 @@ def opening(*, user: User, now: datetime) -> dict[str, Any]:
         "model": preferences.model,
         "how_to_answer": preferences.how_to_answer,
     }
-    return {"format": FORMAT, "exported_at": now, "profile": profile, **({"projects": projects} if projects else {})}
+    return {**head, "profile": profile, **named}
+
+
+def of_project(
+    rows: "QuerySet[ExportedRow]", project: str | None, *, field: str = "project"
+) -> "QuerySet[ExportedRow]":
+    """The rows of a project, or with a hyphen before the name all others. An export has closed projects too."""
+    if project is None:
+        return rows
+    named = {field: project.removeprefix("-")}
+    return rows.exclude(**named) if project.startswith("-") else rows.filter(**named)
 
 
 def _project(project: Project, user: User) -> dict[str, Any]:
@@ -112,9 +131,11 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
     yield bytes(gathered)
 
 
-def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
-    """All conversations, or the chosen ones."""
-    rows = Conversation.objects.for_user(user).kept()
+def conversations(
+    *, user: User, chosen: Collection[UUID] | None = None, project: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """All conversations, the chosen ones, or those of a project."""
+    rows = of_project(Conversation.objects.for_user(user).kept(), project)
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
 
@@ -218,9 +239,9 @@ def attached_name(attachment: Attachment) -> str:
     return f"attachments/{short_id(attachment.pk)} {name}{dot if stem else ''}{safe_name(ending) if stem else ''}"
 
 
-def attached_files(*, user: User) -> Iterator[ArchiveFile]:
-    """The files of all kept chats, each as its message has it."""
-    for conversation in in_pages(Conversation.objects.for_user(user).kept()):
+def attached_files(*, user: User, project: str | None = None) -> Iterator[ArchiveFile]:
+    """The files of all kept chats, or of those of a project, each as its message has it."""
+    for conversation in in_pages(of_project(Conversation.objects.for_user(user).kept(), project)):
         mine = Attachment.objects.for_user(user).filter(conversation_id=conversation.pk)
         for attachment in in_pages(mine):
             pieces = pieces_of(attachment)
@@ -261,28 +282,29 @@ MANY_TURNS = 10_000
 _NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
 
 
-def json_zip(*, user: User, now: datetime) -> Iterator[bytes]:
+def json_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
     """The document of `exporting.account_as_json`, packed with the attached files."""
-    document = account_as_json(user=user, now=now)
+    document = account_as_json(user=user, now=now, project=project)
     whole = ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)
-    return zipped(chain([whole], attached_files(user=user)))
+    return zipped(chain([whole], attached_files(user=user, project=project)))
 
 
-def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
+def markdown_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
     """A file for each conversation and document, and one for all records. No query is open between two pieces."""
-    return zipped(_files(user, now))
+    return zipped(_files(user, now, project))
 
 
-def _files(user: User, now: datetime) -> Iterator[ArchiveFile]:
-    yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now))])
-    yield from conversation_files(user=user)
-    yield from attached_files(user=user)
-    yield from memory.get().exported_files(user=user, now=now)
-    yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
+def _files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
+    yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now, project=project))])
+    yield from conversation_files(user=user, project=project)
+    yield from attached_files(user=user, project=project)
+    yield from memory.get().exported_files(user=user, now=now, project=project)
+    if project is None:
+        yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
 
 
-def conversation_files(*, user: User) -> Iterator[ArchiveFile]:
-    for conversation in in_pages(Conversation.objects.for_user(user).kept()):
+def conversation_files(*, user: User, project: str | None = None) -> Iterator[ArchiveFile]:
+    for conversation in in_pages(of_project(Conversation.objects.for_user(user).kept(), project)):
         yield ArchiveFile(
             name=f"conversations/{file_name(conversation)}.md",
             at=conversation.last_active_at,

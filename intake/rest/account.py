@@ -19,16 +19,17 @@ from rest_framework.viewsets import ViewSet
 
 from core import rate_limits
 from core.errors import InvalidInput
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import Caller, acting_as, read_as
 from core.rate_limits import DEFAULT_LIMIT, StreamLease
-from core.text import in_language, page_language
-from core.validation import Output, validate
+from core.text import LONGEST_PROJECT, in_language, page_language
+from core.validation import Output, text_limit, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.agent.language_models import LanguageModel, default_for, note_on_window, offered, window_of
 from intake.attachments.services import pieces_of
 from intake.chats import deleting, exporting
+from intake.chats.arranging import read_project
 from intake.models import Activity, Attachment, User
 from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
@@ -148,12 +149,33 @@ def _step(user: User, pieces: Iterator[bytes]) -> bytes:
 
 # --- `/api/v1/account/` and `/api/v1/models/` ---
 
+# Of a project in a query: perhaps behind a hyphen.
+LONGEST_LABEL = LONGEST_PROJECT + len("-")
+LABEL = {"type": "string", **text_limit(LONGEST_LABEL)}
 # By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
     "json": (exporting.account_as_json, ".json", "application/json"),
     "zip": (exporting.json_zip, "-json.zip", "application/zip"),
     "markdown": (exporting.markdown_zip, "-markdown.zip", "application/zip"),
 }
+
+
+def project_in(request: Request) -> str:
+    """The label in the query, perhaps behind a hyphen; empty without one. Raises `InvalidInput`."""
+    values = request.query_params.getlist("project")
+    label = "".join(values).strip()
+    if len(values) > 1 or "\0" in label or len(label) > LONGEST_LABEL:
+        raise InvalidInput(errors={"project": [f"Name one project, by at most {LONGEST_PROJECT} characters."]})
+    return label
+
+
+def _project_of_export(request: Request, user: User) -> str | None:
+    """None without one. Raises `NotFound` for a label of nothing."""
+    label = project_in(request)
+    if not label:
+        return None
+    read_as(user, lambda: read_project(user=user, name=label.removeprefix("-")))
+    return label
 
 
 class AccountViewSet(ViewSet):
@@ -175,12 +197,19 @@ class AccountViewSet(ViewSet):
         parameters=[
             OpenApiParameter(
                 "as", str, enum=list(FORMS), description="One JSON document, or a zip of it or of Markdown."
-            )
+            ),
+            OpenApiParameter(
+                "project",
+                LABEL,
+                description="Only what belongs to this project: chats, their files, notes, daily logs, records and "
+                "waiting proposals. With a hyphen before the name everything but that. Neither has the profile and "
+                "the activity. Without it: everything, closed projects too.",
+            ),
         ],
         responses={
             (200, "application/json"): OpenApiTypes.OBJECT,
             (200, "application/zip"): OpenApiTypes.BINARY,
-            **problems(400, 401, 429, 503),
+            **problems(400, 401, 404, 429, 503),
         },
     )
     def export(self, request: Request) -> StreamingHttpResponse:
@@ -189,9 +218,14 @@ class AccountViewSet(ViewSet):
         now = timezone.now()
         user = person_of(request)
         pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]
-        name = f"recollect-{now:%Y-%m-%d}{ending}"
+        project = _project_of_export(request, user)
+        of_one = "" if project is None else f" {exporting.safe_name(project) or 'project'}"
         return download(
-            request=request, user=user, pieces=pieces(user=user, now=now), name=name, content_type=content_type
+            request=request,
+            user=user,
+            pieces=pieces(user=user, now=now, project=project),
+            name=f"recollect-{now:%Y-%m-%d}{of_one}{ending}",
+            content_type=content_type,
         )
 
     @extend_schema(

@@ -67,7 +67,7 @@ def test_conversations_are_paged_too():
 
 
 def test_the_app_that_is_registered_as_the_memory_adds_its_parts(monkeypatch):
-    def letters(*, user):
+    def letters(*, user, project):
         return {"email_letters": ({"letter": letter} for letter in user.email[:2])}
 
     monkeypatch.setattr(ports.memory, "part", SimpleNamespace(exported=letters))

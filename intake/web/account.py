@@ -217,7 +217,8 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
 @requires_recent_proof()
 def export(request: HttpRequest) -> HttpResponse:
     """Redirects to the API, which refuses a session without a recent proof."""
-    query = urlencode({"as": request.GET.get("as", "json")})
+    project = request.GET.get("project", "")
+    query = urlencode({"as": request.GET.get("as", "json"), **({"project": project} if project else {})})
     return HttpResponseRedirect(f"{reverse('download_account')}?{query}")
 
 

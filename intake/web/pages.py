@@ -182,7 +182,8 @@ def home(request: HttpRequest) -> HttpResponse:
     shown["has_no_model"] = is_recall_mode()
     shown["nearby"] = nearby(request)
     if is_registered(request):
-        shown["parts"] = memory.get().home(user=person_of(request), now=timezone.now())
+        project = shown["of_project"]
+        shown["parts"] = memory.get().home(user=person_of(request), now=timezone.now(), project=project)
     if is_to_choose_who_registers(request):
         shown["registrations"] = REGISTRATIONS
     shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES

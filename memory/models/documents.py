@@ -61,6 +61,14 @@ SELECT id FROM memory_records WHERE user_id = %(user_id)s AND project_id <> '' A
  UNION ALL
 SELECT id FROM memory_documents WHERE user_id = %(user_id)s AND project <> '' AND project = ANY({_CLOSED})
 """  # noqa: S608 - only constants of ours
+# The chats, records and documents of a project.
+PROJECT_SOURCES = """
+SELECT id FROM intake_conversations WHERE user_id = %(user_id)s AND project = %(project)s
+ UNION ALL
+SELECT id FROM memory_records WHERE user_id = %(user_id)s AND project_id = %(project)s
+ UNION ALL
+SELECT id FROM memory_documents WHERE user_id = %(user_id)s AND project = %(project)s
+"""
 # The sources that a search leaves out. As a subquery and not an array it is hashed, however many they are.
 HIDDEN_SOURCES = f"""
 SELECT unnest(%(hidden)s::uuid[])
@@ -81,6 +89,14 @@ def closed_sources(user: User) -> RawSQL:
     """`CLOSED_SOURCES` as a part of a query of Django's."""
     statement, count = CLOSED_SOURCES.replace("%(user_id)s", "%s"), CLOSED_SOURCES.count("%(user_id)s")
     return RawSQL(statement, [user.pk] * count)  # noqa: S611 - a constant
+
+
+def project_sources(user: User, name: str) -> RawSQL:
+    """`PROJECT_SOURCES` as a part of a query of Django's."""
+    statement, count = PROJECT_SOURCES, PROJECT_SOURCES.count("%(project)s")
+    for value in ("%(user_id)s", "%(project)s"):
+        statement = statement.replace(value, "%s")
+    return RawSQL(statement, [user.pk, name] * count)  # noqa: S611 - a constant
 
 
 @dataclass(frozen=True, slots=True)

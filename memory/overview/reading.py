@@ -27,7 +27,7 @@ from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.sources import SourceKey, load
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
-from memory.models.documents import CLOSED_SOURCES, closed_sources
+from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
 from memory.models.embeddings import NAMED, SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
@@ -279,12 +279,19 @@ def read_atlas(*, user: User, now: datetime) -> MapOutput:
     return MapOutput(state=state, texts=texts, placed=placed, drawn_at=drawn_at, clusters=clusters)
 
 
-def words_by_bucket(user: User, kind: str) -> dict[int, list[TellingWord]]:
+def words_by_bucket(user: User, kind: str, *, project: str = "") -> dict[int, list[TellingWord]]:
     words: dict[int, list[TellingWord]] = defaultdict(list)
-    found = TellingWord.objects.filter(user=user, kind=kind)
     # The text says where the word stands: a word of a closed project tells of it.
-    closed = IndexedText.objects.for_user(user).filter(source_id__in=closed_sources(user))
-    for word in found.exclude(text_id__in=closed.values("pk")).order_by("bucket", "rank"):
+    texts, name = IndexedText.objects.for_user(user), project.removeprefix("-")
+    its = texts.filter(source_id__in=project_sources(user, name)).values("pk")
+    found = TellingWord.objects.filter(user=user, kind=kind)
+    if name and name == project:
+        found = found.filter(text_id__in=its)
+    else:
+        closed = texts.filter(source_id__in=closed_sources(user)).values("pk")
+        found = found.exclude(text_id__in=closed)
+        found = found.exclude(text_id__in=its) if name else found
+    for word in found.order_by("bucket", "rank"):
         words[word.bucket].append(word)
     return words
 
@@ -385,25 +392,41 @@ PAGE = 100
 # The last month that there is has no month after it.
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
-# A chat counts its turns; a document with several chunks counts once.
-_COUNTS = f"""
+
+def _counts(project: str) -> str:
+    """A chat counts its turns; a document with several chunks counts once."""
+    return f"""
 SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
   FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
           FROM indexed_texts
-         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND source_id <> ALL(ARRAY({CLOSED_SOURCES}))) AS text
+         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND {_within(project)}) AS text
  GROUP BY 1, 2, corpus
  ORDER BY 1, 2
 """  # noqa: S608 - only constants of ours
-_SOURCES = f"""
+
+
+def _sources(project: str) -> str:
+    return f"""
 SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
   FROM indexed_texts
  WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND said_at >= %(since)s AND said_at < %(until)s
-   AND source_id <> ALL(ARRAY({CLOSED_SOURCES}))
+   AND {_within(project)}
  GROUP BY corpus, source_id
  ORDER BY max(said_at) DESC, source_id
  LIMIT %(limit)s OFFSET %(skip)s
 """  # noqa: S608 - only constants of ours
+
+
+def _within(project: str) -> str:
+    """The condition for texts of a project; with a hyphen before the name, of no such text. Only the first shows what
+    is closed.
+    """
+    if not project:
+        return f"source_id <> ALL(ARRAY({CLOSED_SOURCES}))"
+    if project.startswith("-"):
+        return f"source_id <> ALL(ARRAY({CLOSED_SOURCES} UNION ALL {PROJECT_SOURCES}))"
+    return f"source_id = ANY(ARRAY({PROJECT_SOURCES}))"
 
 
 class WordOutput(Shape):
@@ -470,21 +493,25 @@ class MonthListOutput(Shape):
     ]
 
 
-def read_timeline(*, user: User, now: datetime) -> TimelineOutput:
+def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOutput:
+    """`project`: only of this one; with a hyphen before the name, of all but it. Without it, of all but closed ones."""
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
-    for year, month, corpus, count in _fetch(_COUNTS, {"user_id": user.pk, "zone": user.zone.key}):
+    asked = {"user_id": user.pk, "zone": user.zone.key, "project": project.removeprefix("-")}
+    for year, month, corpus, count in _fetch(_counts(project), asked):
         counts[date(year, month, 1)][corpus] = count
-    words = words_by_bucket(user, TellingWord.MONTH)
+    words = words_by_bucket(user, TellingWord.MONTH, project=project)
     months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
     drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
     return TimelineOutput(months=months, is_drawing=bool(months) and not drawn)
 
 
-def read_month(*, user: User, first: date, skip: int = 0) -> MonthListOutput:
+def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> MonthListOutput:
+    """`project`: as for the timeline."""
     since, until = moments_of(first, last_day(first), user.zone)
-    parameters = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
-    rows = _fetch(_SOURCES, {**parameters, "limit": PAGE + 1, "skip": skip})
+    parameters: dict[str, Any] = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
+    parameters |= {"limit": PAGE + 1, "skip": skip, "project": project.removeprefix("-")}
+    rows = _fetch(_sources(project), parameters)
     found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
     for corpus, source_id, count, at, first_turn in rows[:PAGE]:

@@ -40,18 +40,20 @@ PARTS = {
 
 HIDDEN = "hidden"
 
-_HOME = f"""
+
+def _home_statement(left_out: str, *, project: str = "", of_turns: str = "", of_records: str = "") -> str:
+    """`project`, `of_turns` and `of_records`: the conditions of a project's rows."""
+    return f"""
 WITH preferences AS (
     SELECT hidden_at_home FROM intake_chat_preferences WHERE user_id = %(user_id)s
-), left_out AS MATERIALIZED ({PAST_RECORDS}
- UNION ALL
-{CLOSED_SOURCES})
+), left_out AS MATERIALIZED ({left_out})
 (SELECT 'hidden' AS part, '' AS kind, NULL::uuid AS id, 0 AS number, NULL::date AS day, hidden_at_home AS text
    FROM preferences)
 UNION ALL
 (SELECT 'last', 'chat', id, 0, NULL, title
    FROM intake_conversations
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND archived_at IS NULL AND id NOT IN (TABLE left_out)
+    {project}
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
@@ -59,7 +61,7 @@ UNION ALL
    FROM (SELECT DISTINCT ON (conversation_id) conversation_id, turn_number, user_message, said_at
            FROM intake_conversation_turns
           WHERE user_id = %(user_id)s AND said_at >= %(year_from)s AND said_at < %(year_until)s AND user_message <> ''
-            AND NOT is_temporary AND conversation_id NOT IN (TABLE left_out)
+            AND NOT is_temporary AND conversation_id NOT IN (TABLE left_out) {of_turns}
           ORDER BY conversation_id, said_at) AS turn
   ORDER BY said_at
   LIMIT %(lines)s)
@@ -67,13 +69,14 @@ UNION ALL
 (SELECT 'open', 'record', id, 0, NULL, content
    FROM memory_records
   WHERE user_id = %(user_id)s AND lower(type) = ANY(%(open_types)s) AND done_at IS NULL AND id NOT IN (TABLE left_out)
+    {of_records}
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
 (SELECT 'open', kind || ' ' || project, id, 0, date, (regexp_matches(content, %(open_line)s, 'gn'))[1]
    FROM (SELECT kind, project, id, date, content
            FROM memory_documents
-          WHERE user_id = %(user_id)s AND id NOT IN (TABLE left_out)
+          WHERE user_id = %(user_id)s AND id NOT IN (TABLE left_out) {project}
           ORDER BY updated_at DESC
           LIMIT %(notes)s) AS document
   WHERE content LIKE '%%[ ]%%'
@@ -82,21 +85,34 @@ UNION ALL
 (SELECT 'new', 'record', id, 0, NULL, content
    FROM memory_records
   WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND source_conversation IS NULL
-    AND id NOT IN (TABLE left_out)
+    AND id NOT IN (TABLE left_out) {of_records}
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
 UNION ALL
 (SELECT 'new', 'chat', id, 0, NULL, title
    FROM intake_conversations
   WHERE user_id = %(user_id)s AND expires_at IS NULL AND source <> 'chat' AND last_active_at >= %(yesterday)s
-    AND id NOT IN (TABLE left_out)
+    AND id NOT IN (TABLE left_out) {project}
   ORDER BY last_active_at DESC, id DESC
   LIMIT %(lines)s)
 """  # noqa: S608 - only constants of ours
 
 
-def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, str]]]]:
+_HOME = _home_statement(f"{PAST_RECORDS}\n UNION ALL\n{CLOSED_SOURCES}")
+# In a project its texts are shown, also if it is closed.
+_HOME_OF_PROJECT = _home_statement(
+    PAST_RECORDS,
+    project="AND project = %(project)s",
+    of_turns="""AND conversation_id IN (
+                SELECT id FROM intake_conversations WHERE user_id = %(user_id)s AND project = %(project)s)""",
+    of_records="AND project_id = %(project)s",
+)
+
+
+def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:
     """The parts that have something: name, title, and lines as (path, text); at most `LINES` of each.
+
+    `project`: only of this one. Without it, of all but closed ones.
 
     If some are hidden, the last one is `HIDDEN`, without lines.
     """
@@ -111,9 +127,10 @@ def home(*, user: User, now: datetime) -> list[tuple[str, str, list[tuple[str, s
         "today": today,
         "open_line": OPEN_LINE,
         "notes": NOTES_READ,
+        "project": project,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_HOME, asked)
+        cursor.execute(_HOME_OF_PROJECT if project else _HOME, asked)
         rows = cursor.fetchall()
     hidden: list[str] = next((text.split() for part, *_, text in rows if part == HIDDEN), [])
     lines: dict[str, list[tuple[str, str]]] = defaultdict(list)

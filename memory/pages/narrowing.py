@@ -4,6 +4,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.utils.formats import date_format
 from django.utils.translation import gettext, gettext_noop
@@ -95,9 +96,12 @@ def _open_range(first: date | None, last: date | None) -> str:
 
 
 def within(project: str) -> dict[str, Any]:
-    """The project in an address: its `name`, whether it is left out, and both as the address says them."""
+    """The project in an address: its `name`, whether it is left out, both as the address says them, and the query."""
     name = project.removeprefix("-")
-    return {"name": name, "is_without": project.startswith("-"), "only": name, "without": f"-{name}"} if name else {}
+    if not name:
+        return {}
+    query = urlencode({"project": project})
+    return {"name": name, "is_without": name != project, "only": name, "without": f"-{name}", "query": query}
 
 
 def within_choices(user: User, project: str) -> dict[str, Any]:

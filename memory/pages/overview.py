@@ -32,8 +32,10 @@ from memory.pages.common import (
     page_for_registered,
     page_that_searches,
     path_to,
+    project_of,
     show,
 )
+from memory.pages.narrowing import within_choices
 from memory.pages.searching import short_query
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 
@@ -79,9 +81,11 @@ Year = tuple[int, list[Column], list[tuple[int, float]]]
 
 @page_for_registered
 def timeline_page(request: HttpRequest) -> HttpResponse:
-    found = reading.read_timeline(user=person_of(request), now=timezone.now())
+    user, project = person_of(request), project_of(request)
+    found = reading.read_timeline(user=user, now=timezone.now(), project=project)
     years = _years(found.months)
     context: dict[str, Any] = {"found": found, "years": years, "today": timezone.localdate()}
+    context |= within_choices(user, project)
     return show(request, "memory/timeline.html", place="memory", tab="timeline", **context)
 
 
@@ -89,13 +93,13 @@ def timeline_page(request: HttpRequest) -> HttpResponse:
 def month_page(request: HttpRequest, month: str) -> HttpResponse:
     first = month_of(month)
     skip = _skipped(request.GET.get("skip", "0"))
-    user = person_of(request)
-    found = reading.read_month(user=user, first=first, skip=skip)
-    if not found.entries and not skip:
+    user, project = person_of(request), project_of(request)
+    found = reading.read_month(user=user, first=first, skip=skip, project=project)
+    if not found.entries and not skip and not project:
         raise NotFound
     entries = [(entry, path_to(entry.reference), SOURCE_ICONS[entry.corpus]) for entry in found.entries]
     days = [(day, list(of_day)) for day, of_day in groupby(entries, key=lambda each: timezone.localdate(each[0].at))]
-    months = {each.first: each for each in reading.read_timeline(user=user, now=timezone.now()).months}
+    months = {each.first: each for each in reading.read_timeline(user=user, now=timezone.now(), project=project).months}
     context: dict[str, Any] = {
         "first": first,
         "month": months.get(first),
@@ -103,6 +107,7 @@ def month_page(request: HttpRequest, month: str) -> HttpResponse:
         "more": found.more,
         "before": _neighbour(months, first, earlier=True),
         "after": _neighbour(months, first, earlier=False),
+        **within_choices(user, project),
     }
     return show(request, "memory/month.html", place="memory", tab="timeline", **context)
 

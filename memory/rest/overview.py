@@ -13,7 +13,7 @@ from rest_framework.viewsets import ViewSet
 from core.errors import NotFound
 from core.validation import Input, parse_day, validate_query
 from intake.accounts.identity import person_of
-from intake.rest.account import ActsAsCaller
+from intake.rest.account import LABEL, LONGEST_LABEL, ActsAsCaller, project_in
 from intake.rest.shapes import problems
 from memory.overview import reading
 from memory.overview.reading import MapOutput, MapTextOutput, MonthListOutput, PointsOutput, TimelineOutput
@@ -26,11 +26,18 @@ SKIP = OpenApiParameter(
     {"type": "integer", "minimum": 0, "maximum": MOST_SKIPPED, "default": 0},
     description="How many to pass over: the `more` of the list before.",
 )
+PROJECT = OpenApiParameter(
+    "project",
+    LABEL,
+    description="Only what belongs to this project; with a hyphen before the name everything but that. Closed projects "
+    "are shown only by their own name.",
+)
 LARGEST_ID = 2**63 - 1
 
 
 class MonthQuery(Input):
     skip: Annotated[int, Field(ge=0, le=MOST_SKIPPED)] = 0
+    project: Annotated[str, Field(max_length=LONGEST_LABEL)] = ""
 
 
 class OverviewViewSet(ActsAsCaller, ViewSet):
@@ -39,21 +46,23 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_timeline",
         summary="What was talked about when",
-        responses={200: TimelineOutput, **problems(401, 503)},
+        parameters=[PROJECT],
+        responses={200: TimelineOutput, **problems(400, 401, 503)},
     )
     def timeline(self, request: Request) -> Response:
-        return _response(reading.read_timeline(user=person_of(request), now=timezone.now()))
+        project = project_in(request)
+        return _response(reading.read_timeline(user=person_of(request), now=timezone.now(), project=project))
 
     @extend_schema(
         operation_id="read_month",
         summary="The chats, documents and records of a month",
-        parameters=[MONTH, SKIP],
+        parameters=[MONTH, SKIP, PROJECT],
         responses={200: MonthListOutput, **problems(400, 401, 404, 503)},
     )
     def month(self, request: Request, month: str) -> Response:
         requested = validate_query(MonthQuery, request)
-        found = reading.read_month(user=person_of(request), first=month_of(month), skip=requested.skip)
-        return _response(found)
+        first, project = month_of(month), project_in(request)
+        return _response(reading.read_month(user=person_of(request), first=first, skip=requested.skip, project=project))
 
     @extend_schema(
         operation_id="read_map",

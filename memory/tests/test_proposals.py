@@ -173,13 +173,15 @@ def test_no_more_than_two_hundred_wait(alice, monkeypatch):
         propose(alice, {"content": "Another one."})
 
 
-def test_nothing_that_waits_is_searched_counted_as_a_record_or_exported(alice):
-    propose(alice)
+def test_what_waits_is_not_searched_and_exported_among_the_proposals_alone(alice):
+    (waiting_one,) = propose(alice)
     index.embed_pending()
     assert not IndexedText.objects.exists()
     assert search_memory(MemorySearchQuery(text="the oak worktop"), user=alice) == []
     with acting_as(alice):
-        assert "oak" not in json.dumps({name: [*rows] for name, rows in hooks.exported(user=alice).items()})
+        parts = {name: [*rows] for name, rows in hooks.exported(user=alice).items()}
+    assert [each["id"] for each in parts.pop("proposals")] == [waiting_one.id]
+    assert not any(parts.values())
 
 
 def test_another_users_proposal_does_not_exist(alice):

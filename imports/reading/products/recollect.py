@@ -23,7 +23,7 @@ PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
 _CONVERSATION_NAME = re.compile(r"(?:^|.*/)conversations/[^/]+\.md\Z")
 _DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes|projects)/[^/]+\.md)\Z")
-_RECORDS_NAME = re.compile(r"(?:^|.*/)records\.md\Z")
+_RECORDS_NAME = re.compile(r"(?:^|.*/)(?:records|proposals)\.md\Z")
 _TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
 _BEGINNING = b"---\nrecollect: "
 # One text at a time is in memory, and no conversation comes near this.
@@ -76,6 +76,7 @@ def _whole_document(files: Files, name: str, beside: ExportFiles) -> Iterator[It
         "conversations": one_conversation,
         "documents": document_of,
         "records": record_of,
+        "proposals": partial(record_of, is_proposed=True),
     }
     counts = dict.fromkeys(makers, 0)
     try:
@@ -179,7 +180,8 @@ def _records(files: Files, name: str) -> Iterator[Item]:
         return
     for number, (kind, fields, written) in enumerate(read_sections(text), 1):
         if kind == "record":
-            yield record_of({**fields, "content": written}, f"{name}:{number}")
+            is_proposed = name.endswith("proposals.md")
+            yield record_of({**fields, "content": written}, f"{name}:{number}", is_proposed=is_proposed)
 
 
 def _text(files: Files, name: str) -> str | Skipped:

@@ -8,6 +8,8 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
+from intake.chats.projects import save_project
+from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
 from memory.tests.overview.drawn import draw
@@ -168,3 +170,80 @@ def test_a_log_of_long_ago_brings_no_empty_years_along(alice, client):
 def test_without_anything_the_page_says_what_will_be_there(client, api):
     assert "Your timeline starts here" in client.get("/memory/timeline/").content.decode()
     assert api.get("/api/v1/memory/timeline/").json() == {"months": [], "drawing": False}
+
+
+# -- Of a project --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_three(alice):
+    """A chat, a record and a log of an open project, of a closed one, and of none; each is in a month of its own."""
+    with acting_as(alice):
+        for label, month in (("garden", 3), ("choir", 4), ("", 5)):
+            at = MARCH.replace(month=month)
+            for number in range(6):
+                turn = a_turn(alice, f"{label or 'plain'} talk {number} of wood", said_at=at)
+                Conversation.objects.filter(pk=turn.conversation_id).update(project=label, title=f"{label} chat")
+            records.create(user=alice, content=f"{label} record", project_id=label, now=at)
+            documents.append(user=alice, day=at.date(), project=label, text=f"{label} log", now=at)
+        save_project(user=alice, name="garden")
+        save_project(user=alice, name="choir", is_closed=True)
+    draw(alice)
+
+
+def months_of(api, **query):
+    told = api.get("/api/v1/memory/timeline/", query).json()["months"]
+    return {
+        each["month"]: (each["turns"], each["daily_logs"], each["records"])
+        for each in told
+        if each["turns"] + each["daily_logs"] + each["records"]
+    }
+
+
+def test_the_timeline_narrows_to_a_project_or_to_everything_but_it(api, of_three):
+    whole = (6, 1, 1)
+    assert months_of(api) == {"2026-03": whole, "2026-05": whole}
+    assert months_of(api, project="garden") == {"2026-03": whole}
+    assert months_of(api, project="-garden") == {"2026-05": whole}
+    assert months_of(api, project="choir") == {"2026-04": whole}
+    assert months_of(api, project="-choir") == {"2026-03": whole, "2026-05": whole}
+    assert months_of(api, project="gone") == {}
+
+
+def test_the_words_of_a_narrowed_timeline_are_of_its_texts(api, of_three):
+    def words(project):
+        told = api.get("/api/v1/memory/timeline/", {"project": project}).json()["months"]
+        return {word["word"] for month in told for word in month["words"]}
+
+    assert "garden" in words("garden") and not {"choir", "plain"} & words("garden")
+    assert "plain" in words("-garden") and not {"garden", "choir"} & words("-garden")
+    assert "choir" in words("choir") and "choir" not in words("")
+
+
+def test_a_month_narrows_to_a_project_too(api, of_three):
+    def titles(month, **query):
+        return {each["title"] for each in api.get(f"/api/v1/memory/timeline/{month}/", query).json()["entries"]}
+
+    assert titles("2026-03", project="garden") == {"garden chat", "garden record", "2026-03-10"}
+    assert titles("2026-03", project="-garden") == titles("2026-03", project="choir") == set()
+    assert "choir chat" in titles("2026-04", project="choir")
+    assert titles("2026-04") == set()
+
+
+def test_a_wrong_project_is_refused_with_its_name(api, of_three):
+    for month in ("", "2026-03/"):
+        for query in ("project=a&project=b", f"project={'x' * 202}", "project=%00"):
+            refused = api.get(f"/api/v1/memory/timeline/{month}?{query}")
+            assert (refused.status_code, [*refused.json()["errors"]]) == (400, ["project"]), query
+
+
+def test_the_pages_keep_to_the_project_from_click_to_click(client, of_three):
+    page = client.get("/memory/timeline/", {"project": "choir"}).content.decode()
+    assert "/memory/timeline/2026-04/?project=choir" in page and "2026-03" not in page
+    assert "Only choir" in page and 'href="?project=-choir"' in page
+    assert "/search/?q=choir&amp;from=2026-04-01&amp;to=2026-04-30&amp;project=choir" in page
+    month = client.get("/memory/timeline/2026-04/", {"project": "choir"}).content.decode()
+    assert "choir chat" in month and "/memory/timeline/?project=choir#year-2026" in month
+    for path in ("/memory/timeline/", "/memory/timeline/2026-03/"):
+        assert "Nothing here yet." in client.get(path, {"project": "gone"}).content.decode()
+    assert client.get("/memory/timeline/2026-04/").status_code == 404

@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
+from intake.chats.arranging import save_project
 from intake.models import Conversation, User
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
@@ -158,3 +159,39 @@ def test_the_invitation_to_import_is_for_those_without_a_chat(client, alice):
     assert invitation in client.get("/").content.decode()
     a_turn(alice, "Hello")
     assert invitation not in client.get("/").content.decode()
+
+
+def of_each_kind(user: User, label: str) -> None:
+    """Something in each part of the home page, with the label in its text."""
+    for at, source in ((NOW, "chat"), (NOW, "import"), (NOW.replace(year=NOW.year - 1), "chat")):
+        a_chat(user, at, f"{label} message", title=f"{label} chat", project=label, source=source)
+    with acting_as(user):
+        records.create(user=user, content=f"{label} to-do", type="todo", project_id=label, now=NOW)
+        documents.append(user=user, day=None, project=label, text=f"- [ ] {label} line", now=NOW)
+
+
+def test_in_a_project_every_part_is_of_it_also_if_it_is_closed(alice):
+    of_each_kind(alice, "house")
+    of_each_kind(alice, "work")
+    with acting_as(alice):
+        save_project(user=alice, name="house", is_closed=True)
+        inside = home(user=alice, now=NOW, project="house")
+        outside = home(user=alice, now=NOW)
+        nowhere = home(user=alice, now=NOW, project="gone")
+    assert {name for name, *_ in inside} == {"last", "year", "open", "new"}
+    texts = [text for _, _, lines in inside for _, text in lines]
+    assert all(text.startswith("house") for text in texts)
+    assert {"house message", "house to-do", "house line", "house chat"} <= set(texts)
+    assert {text.split()[0] for _, _, lines in outside for _, text in lines} == {"work"}
+    assert nowhere == []
+
+
+def test_the_page_of_a_new_chat_in_a_project_leads_out_of_it_by_one_click(client, alice):
+    a_chat(alice, timezone.now(), "In it", title="In the house", project="house")
+    a_chat(alice, timezone.now(), "Elsewhere", title="In the garden", project="garden")
+    client.force_login(alice)
+    page = client.get("/", {"project": "house"}).text
+    parts = page[page.index("data-welcome") : page.index("home-year")]
+    assert "In the house" in parts and "In the garden" not in parts
+    assert "Only house" in parts and "All projects" in parts
+    assert "Only" not in client.get("/").text.split("data-welcome")[1].split("home-year")[0]
