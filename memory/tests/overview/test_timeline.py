@@ -8,7 +8,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
-from intake.chats.projects import save_project
+from intake.chats.arranging import save_project
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
