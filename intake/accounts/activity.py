@@ -122,6 +122,12 @@ def list_activity(user: User, *, after: Position | None) -> ListPage[ActivityEnt
         return page_of(ActivityEntry.objects.for_user(user), by="at", after=after, size=PAGE)
 
 
+def includes(user: User, what: Activity) -> bool:
+    """Whether it happened in the past year."""
+    with acting_as(user):
+        return ActivityEntry.objects.for_user(user).filter(what=what).exists()
+
+
 def remove_old() -> int:
     """As the worker role; returns how many were removed."""
     with connection.cursor() as cursor:

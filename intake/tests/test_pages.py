@@ -12,9 +12,10 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from intake.accounts import activity
 from intake.accounts.identity import RegisteredMiddleware
 from intake.chats.tree import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import Activity, Conversation, Turn, User
 from intake.templatetags.recollect import steps
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 from intake.web import pages
@@ -386,3 +387,16 @@ def test_the_list_of_all_chats_says_when_each_was_last_used(client, alice):
     conversation = a_long_conversation(alice, 1)
     page = client.get(reverse("intake:conversations")).content.decode()
     assert f'<time class="conversation-day" datetime="{conversation.last_active_at:%Y-%m-%dT}' in page
+
+
+def test_import_moves_to_the_menu_of_the_account_after_the_first_one(client, alice):
+    def places_and_menu() -> tuple[bool, bool]:
+        page, link = client.get(reverse("intake:home")).content.decode(), f'href="{reverse("imports:home")}"'
+        sidebar = page[page.index('class="places"') : page.index('id="person-menu"')]
+        menu = page[page.index('id="person-menu"') : page.index("data-logout")]
+        return f"<li><a {link}" in sidebar, link in menu
+
+    client.force_login(alice)
+    assert places_and_menu() == (True, False)
+    activity.note(alice, Activity.IMPORT_STARTED)
+    assert places_and_menu() == (False, True)

@@ -297,6 +297,7 @@ def sidebar_of(request: HttpRequest, *, project: str = "") -> dict[str, Any]:
     caller = caller_of(request)
     return {
         **_groups(request, project),
+        "has_imported": is_registered(request) and activity.includes(person_of(request), Activity.IMPORT_STARTED),
         "page": list_in_order(caller=caller, is_of_no_project=True),
         "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
         "visitor_days": settings.VISITOR_DAYS,
