@@ -585,7 +585,7 @@ API = [
         PATCH=changes(body=TEXT),
         DELETE=changes(),
     ),
-    endpoint("memory/timeline/", GET=[shows(), shows(query={"project": "{project}"})]),
+    endpoint("memory/timeline/", GET=[shows(), answers(query={"project": "{project}"})]),
     endpoint(
         "memory/timeline/<str:month>/",
         "memory/timeline/{month}/",
