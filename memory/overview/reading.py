@@ -175,20 +175,6 @@ ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
 
 wake_drawer = writer.Waker(TASK).wake_worker
 
-# The texts of closed projects, which neither the map nor the timeline shows.
-_CLOSED_TEXTS = f"""
-SELECT id FROM indexed_texts
- WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND source_id = ANY(ARRAY({CLOSED_SOURCES}))
-"""  # noqa: S608 - only constants of ours
-# One column per field of a point, because there are tens of thousands.
-_POINTS = f"""
-SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
-       floor(date_part('epoch', said_at) / 86400)::int
-  FROM map_points AS point
-  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s AND point.text_id NOT IN ({_CLOSED_TEXTS})
- ORDER BY said_at, point.text_id
-"""  # noqa: S608 - only constants of ours
 _CHATS = """
 SELECT point.text_id, title
   FROM map_points AS point
@@ -196,22 +182,49 @@ SELECT point.text_id, title
   JOIN intake_conversations AS chat ON chat.user_id = point.user_id AND chat.id = source_id
  WHERE point.user_id = %(user_id)s AND corpus = 'chat'
 """
-_NEWEST = f"""
+
+
+def _points(project: str) -> str:
+    """One column per field of a point, because there are tens of thousands."""
+    return f"""
+SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
+       floor(date_part('epoch', said_at) / 86400)::int
+  FROM map_points AS point
+  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
+ WHERE point.user_id = %(user_id)s AND {_within(project)}
+ ORDER BY said_at, point.text_id
+"""  # noqa: S608 - only constants of ours
+
+
+def _newest(project: str) -> str:
+    return f"""
 SELECT text_id, cluster
   FROM (SELECT point.text_id, cluster,
                row_number() OVER (PARTITION BY cluster ORDER BY said_at DESC, text_id DESC) AS place
           FROM map_points AS point
           JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
-         WHERE point.user_id = %(user_id)s AND point.text_id NOT IN ({_CLOSED_TEXTS})) AS ranked
+         WHERE point.user_id = %(user_id)s AND {_within(project)}) AS ranked
  WHERE place <= %(newest)s
  ORDER BY cluster, place
 """  # noqa: S608 - only constants of ours
-_CENTRES = f"""
+
+
+def _centres(project: str) -> str:
+    return f"""
 SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percentile_disc(0.5) WITHIN GROUP (ORDER BY y)
-  FROM map_points
- WHERE user_id = %(user_id)s AND text_id NOT IN ({_CLOSED_TEXTS})
+  FROM map_points AS point
+  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
+ WHERE point.user_id = %(user_id)s AND {_within(project)}
  GROUP BY cluster
  ORDER BY count(*) DESC, cluster
+"""  # noqa: S608 - only constants of ours
+
+
+def _placed(project: str) -> str:
+    return f"""
+SELECT count(*), count(point.text_id)
+  FROM indexed_texts AS text LEFT JOIN map_points AS point ON point.user_id = text.user_id AND point.text_id = text.id
+ WHERE text.user_id = %(user_id)s AND corpus <> 'attachment' AND {_within(project)}
 """  # noqa: S608 - only constants of ours
 
 
@@ -269,13 +282,13 @@ def look(user: User, *, now: datetime) -> None:
     transaction.on_commit(wake_drawer, robust=True)
 
 
-def read_atlas(*, user: User, now: datetime) -> MapOutput:
+def read_atlas(*, user: User, now: datetime, project: str = "") -> MapOutput:
+    """`project`: as for the timeline."""
     look(user, now=now)
-    texts = IndexedText.objects.for_user(user).exclude(corpus=Corpus.ATTACHMENT).count()
-    placed = MapPoint.objects.filter(user=user).count()
+    ((texts, placed),) = _fetch(_placed(project), _of(user, project))
     drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
     state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
-    clusters = _clusters(user) if placed else []
+    clusters = _clusters(user, project) if placed else []
     return MapOutput(state=state, texts=texts, placed=placed, drawn_at=drawn_at, clusters=clusters)
 
 
@@ -296,12 +309,14 @@ def words_by_bucket(user: User, kind: str, *, project: str = "") -> dict[int, li
     return words
 
 
-def read_points(*, user: User) -> PointsOutput:
+def read_points(*, user: User, project: str = "") -> PointsOutput:
+    """`project`: as for the timeline."""
     corpora = [corpus.value for corpus in Corpus]
-    parameters = {"user_id": user.pk, "corpora": corpora}
-    rows = _fetch(_POINTS, parameters)
+    parameters = {**_of(user, project), "corpora": corpora}
+    rows = _fetch(_points(project), parameters)
     places, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
-    of_chats = dict(_fetch(_CHATS, parameters))
+    shown = set(places)
+    of_chats = {text_id: title for text_id, title in _fetch(_CHATS, parameters) if text_id in shown}
     titles = {title: number for number, title in enumerate(dict.fromkeys(of_chats.values()))}
     # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
     return PointsOutput.model_construct(
@@ -317,12 +332,12 @@ def read_points(*, user: User) -> PointsOutput:
     )
 
 
-def find_texts(*, user: User, query: str, now: datetime) -> list[int]:
+def find_texts(*, user: User, query: str, now: datetime, project: str = "") -> list[int]:
     """The ids of the texts that a search finds, the best first. Raises what `search_history` raises.
 
     Must not run in a transaction: the search asks the models' endpoints.
     """
-    found = search_history(HistoryRequest(query=query, max_results=FOUND), user=user, now=now)
+    found = search_history(HistoryRequest(query=query, max_results=FOUND, project=project), user=user, now=now)
     places = {place: rank for rank, place in enumerate(map(_place_in_index, [one.reference for one in found.results]))}
     sources = {source for source, _ in places if source is not None}
 
@@ -354,9 +369,10 @@ def read_text(*, user: User, text_id: int) -> MapTextOutput:
     raise NotFound
 
 
-def _clusters(user: User) -> list[ClusterOutput]:
+def _clusters(user: User, project: str) -> list[ClusterOutput]:
+    # A group is called by the same words wherever it is shown, but never by those of a closed project.
     words = words_by_bucket(user, TellingWord.CLUSTER)
-    newest = _fetch(_NEWEST, {"user_id": user.pk, "newest": NEWEST})
+    newest = _fetch(_newest(project), {**_of(user, project), "newest": NEWEST})
     texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
     by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
     for text_id, cluster in newest:
@@ -364,7 +380,7 @@ def _clusters(user: User) -> list[ClusterOutput]:
             by_cluster[cluster].append(texts[text_id])
     clusters = []
     named: set[str] = set()
-    for number, count, x, y in _fetch(_CENTRES, {"user_id": user.pk}):
+    for number, count, x, y in _fetch(_centres(project), _of(user, project)):
         # Words of a larger cluster are used last, so that two similar clusters have different names.
         telling = sorted((word.word for word in words[number] if word.rank < NAMED), key=named.__contains__)
         named.update(telling[:NAMING])
@@ -375,6 +391,11 @@ def _clusters(user: User) -> list[ClusterOutput]:
             ClusterOutput(number=number, name=name, texts=count, x=x, y=y, words=telling, newest=newest_here)
         )
     return clusters
+
+
+def _of(user: User, project: str) -> dict[str, Any]:
+    """What the conditions of `_within` name."""
+    return {"user_id": user.pk, "project": project.removeprefix("-")}
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -422,11 +443,12 @@ def _within(project: str) -> str:
     """The condition for texts of a project; with a hyphen before the name, of no such text. Only the first shows what
     is closed.
     """
+    # Subqueries and not arrays: they are hashed, however many they are.
     if not project:
-        return f"source_id <> ALL(ARRAY({CLOSED_SOURCES}))"
+        return f"source_id NOT IN ({CLOSED_SOURCES})"
     if project.startswith("-"):
-        return f"source_id <> ALL(ARRAY({CLOSED_SOURCES} UNION ALL {PROJECT_SOURCES}))"
-    return f"source_id = ANY(ARRAY({PROJECT_SOURCES}))"
+        return f"source_id NOT IN ({CLOSED_SOURCES} UNION ALL {PROJECT_SOURCES})"
+    return f"source_id IN ({PROJECT_SOURCES})"
 
 
 class WordOutput(Shape):
@@ -497,7 +519,7 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
     """`project`: only of this one; with a hyphen before the name, of all but it. Without it, of all but closed ones."""
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
-    asked = {"user_id": user.pk, "zone": user.zone.key, "project": project.removeprefix("-")}
+    asked = {**_of(user, project), "zone": user.zone.key}
     for year, month, corpus, count in _fetch(_counts(project), asked):
         counts[date(year, month, 1)][corpus] = count
     words = words_by_bucket(user, TellingWord.MONTH, project=project)
@@ -509,8 +531,8 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
 def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> MonthListOutput:
     """`project`: as for the timeline."""
     since, until = moments_of(first, last_day(first), user.zone)
-    parameters: dict[str, Any] = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
-    parameters |= {"limit": PAGE + 1, "skip": skip, "project": project.removeprefix("-")}
+    span = {"since": since, "until": until or END_OF_TIME}
+    parameters = {**_of(user, project), **span, "limit": PAGE + 1, "skip": skip}
     rows = _fetch(_sources(project), parameters)
     found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []

@@ -114,7 +114,8 @@ def month_page(request: HttpRequest, month: str) -> HttpResponse:
 
 @page_for_registered
 def map_page(request: HttpRequest) -> HttpResponse:
-    found = reading.read_atlas(user=person_of(request), now=timezone.now())
+    user, project = person_of(request), project_of(request)
+    found = reading.read_atlas(user=user, now=timezone.now(), project=project)
     clusters = [
         (cluster, cluster.number % HUES, [(text, path_to(text.reference)) for text in cluster.newest])
         for cluster in found.clusters
@@ -124,6 +125,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
         "clusters": clusters,
         "naming": _naming(request, found.clusters),
         "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
+        **within_choices(user, project),
     }
     return show(request, "memory/map.html", place="memory", tab="map", **context)
 
@@ -136,7 +138,8 @@ def map_found(request: HttpRequest) -> HttpResponse:
     except InvalidInput as error:
         return problem_response(error, request)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
-    ids = reading.find_texts(user=person_of(request), query=query, now=timezone.now()) if query else []
+    user, project = person_of(request), project_of(request)
+    ids = reading.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
     return JsonResponse({"ids": ids})
 
 

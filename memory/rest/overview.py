@@ -68,18 +68,21 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
         operation_id="read_map",
         summary="Everything there is, by what it is about",
         description="Asking has the map drawn, or brought up to date, in the background.",
-        responses={200: MapOutput, **problems(401, 503)},
+        parameters=[PROJECT],
+        responses={200: MapOutput, **problems(400, 401, 503)},
     )
     def map(self, request: Request) -> Response:
-        return _response(reading.read_atlas(user=person_of(request), now=timezone.now()))
+        project = project_in(request)
+        return _response(reading.read_atlas(user=person_of(request), now=timezone.now(), project=project))
 
     @extend_schema(
         operation_id="read_map_points",
         summary="The points of the map",
-        responses={200: PointsOutput, **problems(401, 503)},
+        parameters=[PROJECT],
+        responses={200: PointsOutput, **problems(400, 401, 503)},
     )
     def points(self, request: Request) -> Response:
-        found = reading.read_points(user=person_of(request))
+        found = reading.read_points(user=person_of(request), project=project_in(request))
         return Response(dict(found))
 
     @extend_schema(

@@ -15,9 +15,12 @@ const CLOSE = 5;
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 const stage = document.querySelector("[data-stage]");
+// Only what the page's address names is asked for.
+const project = new URLSearchParams(location.search).get("project");
+const within = new URLSearchParams(project ? { project } : {});
 
 async function fetchState() {
-  const response = await fetch(`${HOME}api/v1/memory/map/`, { headers: { accept: "application/json" } }).catch(() => null);
+  const response = await fetch(`${HOME}api/v1/memory/map/?${within}`, { headers: { accept: "application/json" } }).catch(() => null);
   return response?.ok ? response.json() : null;
 }
 
@@ -54,7 +57,7 @@ class MemoryMap {
   }
 
   async load() {
-    const response = await fetch(stage.dataset.points, { headers: { accept: "application/json" } }).catch(() => null);
+    const response = await fetch(`${stage.dataset.points}?${within}`, { headers: { accept: "application/json" } }).catch(() => null);
     if (!response?.ok) return this.#fail();
     const told = await response.json();
     const side = 32_767;
@@ -283,7 +286,7 @@ class MemoryMap {
     const query = search.elements.q.value.trim();
     if (!query || !this.points) return this.#mark(null);
     if (query === this.query && this.found?.size) return this.#visit(this.turn + 1);
-    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams({ q: query })}`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
+    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams([["q", query], ...within])}`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
     if (search.elements.q.value.trim() !== query) return;
     if (!response?.ok) {
       const { errors } = response?.status === 400 ? await response.json() : {};

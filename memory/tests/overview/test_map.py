@@ -8,8 +8,9 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
+from intake.chats.arranging import save_project
 from intake.chats.deleting import delete_turn
-from intake.models import Turn
+from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, records
 from memory.models import MapPoint, MemoryMap, TellingWord
@@ -276,3 +277,28 @@ def test_without_a_model_the_map_offers_no_names(alice):
     talk(alice)
     draw(alice)
     assert "Name the groups" not in client_of(alice).get("/memory/map/").text
+
+
+def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(alice):
+    talk(alice)
+    # Every other chat is about music.
+    for turn in Turn.objects.for_user(alice).filter(user_message__contains="cello"):
+        Conversation.objects.filter(pk=turn.conversation_id).update(project="music", title="A chat about music")
+    with acting_as(alice):
+        save_project(user=alice, name="music", is_closed=True)
+    draw(alice)
+    api = api_of(alice)
+
+    def shown(project):
+        atlas = api.get("/api/v1/memory/map/", {"project": project}).json()
+        points = api.get("/api/v1/memory/map/points/", {"project": project}).json()
+        newest = "".join(text["snippet"] for cluster in atlas["clusters"] for text in cluster["newest"])
+        assert atlas["texts"] == atlas["placed"] == len(points["id"]) == sum(each["texts"] for each in atlas["clusters"])
+        return len(points["id"]), "cello" in newest, "tomatoes" in newest, points["titles"] == ["A chat about music"]
+
+    assert shown("music") == (12, True, False, True)
+    assert shown("") == shown("-music") == (12, False, True, False)
+    assert shown("gone") == (0, False, False, False)
+    page = client_of(alice).get("/memory/map/", {"project": "music"}).content.decode().split("<main")[1]
+    assert "Only music" in page and "cello" in page and "tomatoes" not in page
+    assert "Nothing here yet." in client_of(alice).get("/memory/map/", {"project": "gone"}).content.decode()
