@@ -26,18 +26,20 @@ def small_model(settings):
         yield small, large
 
 
-def a_long_chat(person, turns=30):
+def a_long_chat(person, turns=30, times=12):
+    """`times`: how often each answer says the same."""
     conversation = None
     for number in range(1, turns + 1):
         said = "we sailed on past the islands and saw seals "
-        conversation = a_turn(person, f"Day {number}", said * 12, conversation=conversation).conversation
+        conversation = a_turn(person, f"Day {number}", said * times, conversation=conversation).conversation
     return conversation
 
 
 def test_a_line_says_where_the_sent_part_begins_now_and_after_a_reload(open_page, person, small_model):
     small, large = small_model
     small.follow(Say(("Seals.",)))
-    page = open_page(f"/c/{a_long_chat(person).pk}/", user=person)
+    # So long that the sent part begins within the turns that a page shows first.
+    page = open_page(f"/c/{a_long_chat(person, times=36).pk}/", user=person)
     say(page, "What did we see?")
     answered(page)
     line = page.locator("[data-not-sent-line]")

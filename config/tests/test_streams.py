@@ -85,10 +85,12 @@ ANSWER_AT_ONCE = {"/api/v1/intake/turns/<str:turn_id>/stop", "/api/v1/intake/ans
 
 
 def streams(view):
-    """Whether a view can answer with a stream, by the functions that it is made of."""
+    """Whether a view can answer with a stream, by the functions that it is made of; a set of views by its actions."""
     kind = getattr(view, "view_class", None) or getattr(view, "cls", None)
     bases = [] if kind is None else [each for each in kind.__mro__ if each.__module__.startswith(OURS)]
     functions = [f for base in bases for f in vars(base).values() if inspect.isfunction(f)] or [inspect.unwrap(view)]
+    if actions := getattr(view, "actions", None):
+        functions = [getattr(kind, name) for name in set(actions.values())]
     made_of = "".join(inspect.getsource(function) for function in functions)
     kinds = StreamingHttpResponse.__name__, FileResponse.__name__
     return any(word in made_of for word in (*kinds, "event_stream(", "download("))

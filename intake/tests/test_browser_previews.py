@@ -256,6 +256,19 @@ def with_pictures(browser, server, person, answer, **options):
     return page
 
 
+def test_a_press_before_the_script_has_arrived_is_not_lost(browser, server, person, elsewhere):
+    page = with_pictures(browser, server, person, "No picture yet")
+    waiting = []
+    page.route("**/previews*.js", lambda route: waiting.append(route))
+    turn = a_turn(person, "Show me", f"![a cat](http://{elsewhere.address}/cat.png)")
+    page.goto(conversation_path(turn.conversation_id))
+    page.get_by_role("button", name="Load").click()
+    assert (len(waiting), elsewhere.paths) == (1, [])
+    waiting[0].continue_()
+    expect(page.frame_locator(".picture iframe").get_by_role("img", name="a cat")).to_be_visible()
+    page.context.close()
+
+
 def test_a_picture_is_asked_for_at_a_press_without_cookies_and_referrer(browser, server, person, elsewhere):
     address = f"http://{elsewhere.address}/cat.png"
     page = with_pictures(browser, server, person, f"Look: ![a cat]({address}) and ![a dog]({address}?dog)")

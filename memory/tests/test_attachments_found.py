@@ -14,7 +14,7 @@ from memory.backends.embedders import get_embedder
 from memory.index import vectors
 from memory.models import Corpus, IndexedText
 from memory.search.history import HistoryRequest, HistoryScope, search_history
-from memory.search.sources import Attachments, Kind
+from memory.search.sources import ATTACHMENTS, Kind
 from memory.tests.attached import attach, read_all
 from testing import files
 from testing.examiner import as_a_worker
@@ -116,7 +116,7 @@ def test_a_search_without_files_costs_no_more_statements(alice, monkeypatch):
         return len(captured)
 
     with_files = statements()
-    monkeypatch.setattr(Attachments, "is_searched", lambda self, asked: False)
+    monkeypatch.setattr(ATTACHMENTS, "is_searched", lambda asked: False)
     assert with_files == statements()
 
 

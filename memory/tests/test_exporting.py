@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from intake.chats import exporting, projects, services
+from intake.chats import arranging, exporting, services
 from intake.models import Conversation, Turn
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, caller_for
@@ -56,8 +56,8 @@ def alice():
             documents.create_note(user=alice, title=of_it, content=of_it, at=NOW, project=label)
             records.create(user=alice, content=of_it, project_id=label, now=NOW)
             proposals.propose(user=alice, drafts=[{"content": f"{of_it} soon", "project_id": label}], now=NOW)
-        projects.save_project(user=alice, name="house", instructions="Belongs to house", is_closed=True)
-        projects.save_project(user=alice, name="work", instructions="Belongs to work")
+        arranging.save_project(user=alice, name="house", instructions="Belongs to house", is_closed=True)
+        arranging.save_project(user=alice, name="work", instructions="Belongs to work")
     return alice
 
 

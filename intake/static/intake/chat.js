@@ -399,13 +399,22 @@ function followUnfinished() {
   show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
 }
 
-/** Few chats have code to preview or pictures: the module is fetched with the first. */
+/** Few chats have code to preview or pictures: the module is fetched with the first, and does what was pressed before. */
 function bringPreviews() {
+  const BUTTONS = '[data-action="preview-code"], [data-action="load-picture"]';
+  const pressed = new Set();
+  const keep = ({ target }) => pressed.add(target.closest(BUTTONS));
   const look = () => {
-    if (!thread.querySelector('[data-action="preview-code"], [data-action="load-picture"]')) return;
+    if (!thread.querySelector(BUTTONS)) return;
     watcher.disconnect();
+    thread.addEventListener("click", keep);
     const options = { library: main.dataset.diagrams, onGrown: () => following.grown() };
-    import("./previews.js").then(({ listenForPreviews }) => listenForPreviews(thread, options)).catch(() => {});
+    const listen = ({ listenForPreviews }) => {
+      thread.removeEventListener("click", keep);
+      listenForPreviews(thread, options);
+      pressed.forEach((button) => button?.click());
+    };
+    import("./previews.js").then(listen).catch(() => {});
   };
   const watcher = new MutationObserver(look);
   watcher.observe(thread, { childList: true, subtree: true });
