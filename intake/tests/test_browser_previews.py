@@ -259,7 +259,11 @@ def with_pictures(browser, server, person, answer, **options):
 def test_a_press_before_the_script_has_arrived_is_not_lost(browser, server, person, elsewhere):
     page = with_pictures(browser, server, person, "No picture yet")
     waiting = []
-    page.route("**/previews*.js", lambda route: waiting.append(route))
+
+    def hold(route):
+        waiting.append(route)
+
+    page.route("**/previews*.js", hold)
     turn = a_turn(person, "Show me", f"![a cat](http://{elsewhere.address}/cat.png)")
     page.goto(conversation_path(turn.conversation_id))
     page.get_by_role("button", name="Load").click()

@@ -293,7 +293,9 @@ def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(alice):
         atlas = api.get("/api/v1/memory/map/", {"project": project}).json()
         points = api.get("/api/v1/memory/map/points/", {"project": project}).json()
         newest = "".join(text["snippet"] for cluster in atlas["clusters"] for text in cluster["newest"])
-        assert atlas["texts"] == atlas["placed"] == len(points["id"]) == sum(each["texts"] for each in atlas["clusters"])
+        assert (
+            atlas["texts"] == atlas["placed"] == len(points["id"]) == sum(each["texts"] for each in atlas["clusters"])
+        )
         return len(points["id"]), "cello" in newest, "tomatoes" in newest, points["titles"] == ["A chat about music"]
 
     assert shown("music") == (12, True, False, True)
