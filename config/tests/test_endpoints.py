@@ -57,7 +57,7 @@ def test_a_header_of_a_proxy_opens_an_account_from_its_address_alone(matrix, set
     nobody = Nobody()
     forged = NamedInHeader(alice, address="192.0.2.8")
     by_proxy, in_session = NamedInHeader(bob, address="192.0.2.7"), InSession(matrix.other)
-    # Each endpoint once: the header is read before any view, and so whatever else is asked.
+    # One GET for each endpoint is enough: the header is read before any view.
     slots = (slot for slot in matrix._slots(ENDPOINTS, every_method=False) if slot[1] == "GET")
     reading = list({endpoint.route: (endpoint, method, probe) for endpoint, method, probe in slots}.values())
     assert len(reading) > 100

@@ -166,7 +166,7 @@ class Matrix:
     differently_received: list[str] = field(default_factory=list)
     leaks: set[str] = field(default_factory=set)
     asked: int = 0
-    # What else is wrong with a response, in sentences, whoever asks.
+    # A further check of each response, for every caller: the faults that it finds, in sentences.
     also: Callable[[Endpoint, Any], list[str]] | None = None
     _looked_at: set[tuple[object, ...]] = field(default_factory=set)
 
