@@ -182,7 +182,6 @@ def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Ski
 
 def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = False) -> ImportedRecord | Skipped:
     try:
-        tags = tuple(text_of(each)[: LONGEST["tag"]] for each in list_of(fields.get("tags")))
         content = _text(fields, "content", at_most=LONGEST_PROPOSAL if is_proposed else LONGEST_RECORD)
         if not content.strip():
             raise _Unusable(_("this record is empty"))
@@ -192,10 +191,10 @@ def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = Fals
             content=content,
             type=_short(fields, "type") or "note",
             project_id=_short(fields, "project_id"),
-            tags=tags[:MOST_TAGS],
+            tags=_labels(fields, "tags", at_most=MOST_TAGS, longest=LONGEST["tag"]),
             created_at=_time(fields, "created_at"),
             is_proposed=is_proposed,
-            quote=text_of(fields.get("quote"))[:LONGEST_PROPOSAL] if is_proposed else "",
+            quote=_text(fields, "quote", at_most=LONGEST_PROPOSAL) if is_proposed else "",
             **_facts(fields),
         )
     except _Unusable as error:
@@ -207,7 +206,6 @@ def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject | Skipp
         name = " ".join(_short(fields, "name").split())
         if not name:
             raise _Unusable(_("this project has no name"))
-        labels = tuple(filter(None, (text_of(each)[: LONGEST["project"]] for each in list_of(fields.get("labels")))))
         return ImportedProject(
             product=PRODUCT,
             id=_uuid(fields, "id"),
@@ -215,7 +213,7 @@ def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject | Skipp
             colour=_short(fields, "colour"),
             instructions=_short(fields, "instructions"),
             is_closed=fields.get("is_closed") is True,
-            labels=labels[:MOST_LABELS],
+            labels=tuple(filter(None, _labels(fields, "labels", at_most=MOST_LABELS, longest=LONGEST["project"]))),
             created_at=_time(fields, "created_at"),
             proof=text_of(fields.get("proof"))[:200],
         )
@@ -462,6 +460,16 @@ def _day(fields: Mapping[str, Any]) -> date | None:
 
 def _short(fields: Mapping[str, Any], name: str) -> str:
     return _text(fields, name, at_most=LONGEST[name])
+
+
+def _labels(fields: Mapping[str, Any], name: str, *, at_most: int, longest: int) -> tuple[str, ...]:
+    """Raises `_Unusable` for more of them, or for one that is longer: none is cut."""
+    found = tuple(text_of(each) for each in list_of(fields.get(name)))
+    if len(found) > at_most:
+        raise _Unusable(Sentence(_("it has more than %(count)s %(name)s"), name=name, count=at_most))
+    if any(len(each) > longest for each in found):
+        raise _Unusable(Sentence(_("its %(name)s has more than %(count)s characters"), name=name, count=longest))
+    return found
 
 
 def _text(fields: Mapping[str, Any], name: str, *, at_most: int | None = None) -> str:

@@ -4,6 +4,8 @@ import io
 import json
 import zipfile
 from datetime import UTC
+from functools import partial
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 
 from core.ids import uuid7
 from imports.reading.expectations import as_expectation, differences, read_all
-from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, UnreadableExport
+from imports.reading.exported import project_of, record_of
+from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Skipped, UnreadableExport
 from imports.reading.products import read
 from intake.chats import exporting
 from intake.models import Conversation, Turn, User
@@ -348,3 +351,20 @@ def test_somebody_elses_json_is_not_taken_for_it(tmp_path):
     path.write_text(json.dumps({"exported_at": "x", "conversations": []}))
     with pytest.raises(UnreadableExport):
         list(read(path))
+
+
+@pytest.mark.parametrize(
+    ("of", "fields", "reason"),
+    [
+        (record_of, {"tags": ["x"] * 51}, "it has more than 50 tags"),
+        (record_of, {"tags": ["x" * 101]}, "its tags has more than 100 characters"),
+        (partial(record_of, is_proposed=True), {"quote": "x" * 1_001}, "its quote has more than 1000 characters"),
+        (project_of, {"labels": ["x"] * 101}, "it has more than 100 labels"),
+        (project_of, {"labels": ["x" * 201]}, "its labels has more than 200 characters"),
+    ],
+)
+def test_labels_and_quotes_beyond_a_limit_are_refused_and_not_cut(of, fields, reason):
+    whole = {"id": str(uuid4()), "content": "Oak", "name": "House", "created_at": NOW.isoformat()}
+    assert not isinstance(of(whole, "here"), Skipped)
+    refused = of({**whole, **fields}, "here")
+    assert isinstance(refused, Skipped) and str(refused.reason).replace(",", "") == reason
