@@ -317,14 +317,14 @@ def _page(
 
 
 def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
-    wanted = RecordFilter(request.GET)
-    fitting = wanted.cleaned_data if wanted.is_valid() else {}
+    narrowing = RecordFilter(request.GET)
+    fitting = narrowing.cleaned_data if narrowing.is_valid() else {}
     after = position_in_address(request.GET.get("after"))
     found = _found(person_of(request), fitting, after)
     context = {
         "found": found[:RECORDS_PER_PAGE],
         "more": found[RECORDS_PER_PAGE - 1].position if len(found) > RECORDS_PER_PAGE else None,
-        "wanted": wanted,
+        "narrowing": narrowing,
         "is_narrowed": any(fitting.values()),
         "has_more_filters": any(fitting.get(name) for name in ("project", "tag", "replaced")),
         "kinds": KINDS,
@@ -333,7 +333,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "within": within(fitting.get("project", "")),
         "form": form,
     }
-    if not wanted.is_valid():
+    if not narrowing.is_valid():
         status = HTTPStatus.BAD_REQUEST
     return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
 
