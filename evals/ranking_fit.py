@@ -22,8 +22,8 @@ from evals.retrieval import NOT_IN_HEADLINE
 from memory.backends.embedders import RankingWeights, get_embedder
 from memory.models import Corpus
 from memory.models.documents import Scope
-from memory.search.chat_history import gather, matcher_of
 from memory.search.fusion import features_of
+from memory.search.hybrid import gather, matcher_of
 from memory.search.time_windows import preferred_times
 
 Numbers = npt.NDArray[np.float64]

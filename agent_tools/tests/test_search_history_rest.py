@@ -114,7 +114,7 @@ def test_whether_the_second_look_happened_is_said_if_it_was_asked_for(api, alice
 def test_where_nothing_is_about_the_query_the_answer_says_so(api, alice, monkeypatch):
     # With this limit no text is relevant by its terms, and only its distance counts.
     monkeypatch.setattr("memory.search.history.RELATED", 1.0)
-    monkeypatch.setattr("memory.search.chat_history.RELATED", 1.0)
+    monkeypatch.setattr("memory.search.hybrid.RELATED", 1.0)
     a_turn(alice, "The lamp in the hall flickers")
     index.embed_pending()
     answer = call(api, {"query": "Which scholarship paid for my years in Kyoto, lamp or no lamp?"}).json()

@@ -44,7 +44,7 @@ from memory.models.documents import (
     MAX_TAGS,
 )
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
-from memory.search.chat_history import MODEL_AWAY
+from memory.search.hybrid import MODEL_AWAY
 from memory.search.records import (
     MemorySearchError,
     MemorySearchQuery,

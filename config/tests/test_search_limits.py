@@ -16,9 +16,9 @@ from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embed
 from memory.backends.openai_compatible import OpenAICompatibleEmbedder
 from memory.index import sources as texts
 from memory.search import SearchMode, deadline, literal, search_chat_history, sources
-from memory.search.chat_history import MODEL_AWAY
 from memory.search.deadline import TOO_MANY_SEARCHES, searching
 from memory.search.history import HistoryRequest, search_history
+from memory.search.hybrid import MODEL_AWAY
 from memory.tests.test_embedders_openai import Endpoint
 
 QUOTATIONS = " ".join(f'"{chr(97 + n)}{chr(98 + n)}"' for n in range(20))

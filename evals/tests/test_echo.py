@@ -3,7 +3,7 @@ from django.core.management import CommandError, call_command
 
 from agent_tools.tools import context
 from evals import echo
-from memory.search import chat_history, sources
+from memory.search import hybrid, sources
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
@@ -25,7 +25,7 @@ def test_a_line_for_each_case_and_the_share_that_passed(capsys):
 
 
 def test_it_fails_where_questions_are_taken_for_answers(monkeypatch):
-    monkeypatch.setattr(chat_history, "find_echoes", lambda *_: ({}, set()))
+    monkeypatch.setattr(hybrid, "find_echoes", lambda *_: ({}, set()))
     monkeypatch.setattr(sources, "repeats", lambda *_: False)
     with pytest.raises(CommandError, match="evals failed"):
         call_command("run_evals", suite="echo")

@@ -2,7 +2,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evals import languages
-from memory.search import chat_history
+from memory.search import chat_history, hybrid
 from memory.search.literal import LiteralHits
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
@@ -25,7 +25,7 @@ def test_a_line_for_each_language_and_kind(capsys):
 
 def test_it_fails_where_nothing_is_found(monkeypatch):
     monkeypatch.setattr(chat_history, "find_literal", lambda *_: LiteralHits())
-    monkeypatch.setattr(chat_history, "find_related", lambda *_, **__: chat_history.Found([], 0, None, 0.0, 0.0))
+    monkeypatch.setattr(chat_history, "find_related", lambda *_, **__: hybrid.Found([], 0, None, 0.0, 0.0))
     monkeypatch.setattr(chat_history, "is_nearest_only", lambda *_: True)
     with pytest.raises(CommandError, match="of 3 evals failed"):
         call_command("run_evals", suite="languages")

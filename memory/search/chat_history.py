@@ -1,10 +1,9 @@
-"""`search_chat_history`: a user's own turns, by meaning alone or by terms and meaning together.
+"""`search_chat_history`: a user's own turns, by meaning alone or in the hybrid ranking (`memory.search.hybrid`).
 
-The hybrid ranking is for any corpora, and `search_history` uses it too: one statement for the terms, one for the
-vectors, then the arithmetic of `memory.search.fusion`.
+Also what any search looks into: its scope, narrowed to days and to a project, without a session.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Q
 
-from core.errors import NotFound, SearchFailed, Unavailable
+from core.errors import NotFound, SearchFailed
 from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from core.text import gettext_noop as _
@@ -26,53 +25,43 @@ from intake.chats.arranging import label_of
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from memory.backends.embedders import (
-    TUNED,
-    UNCALIBRATED,
-    Calibration,
     Embedder,
-    EmbedderError,
-    EmbedderLeftAlone,
     Vector,
-    get_embedder,
 )
-from memory.chunking import PassageSpan
-from memory.index import scoring, vectors
+from memory.index import vectors
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
-from memory.search.echoes import READ, answers_alone, discounted, find_echoes, restated, telling_sides
-from memory.search.fusion import fuse
+from memory.search.echoes import READ, restated, telling_sides
+from memory.search.hybrid import (
+    Found,
+    by_terms,
+    by_terms_and_meaning,
+    embedded,
+    find_related,
+    further_of,
+    is_nearest_only,
+    lacking,
+    nearest_passages,
+    usable,
+)
 from memory.search.literal import (
-    NO_CHAT_HAS,
-    NO_TEXT_HAS,
     NO_TIME_FOR_PIECES,
     PIECES_LEFT_OUT,
     PLAIN_WORDS,
     LiteralHits,
     Narrowing,
     find_literal,
-    narrow,
     newest_in,
     with_literal,
 )
 from memory.search.query import Query, parse_query
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
-from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, find_window, moments_of
+from memory.search.time_windows import TimeWindow, find_window, moments_of
 
 T = TypeVar("T")
 
 SNIPPET_LENGTH = 200
-# Results below this relevance are only the nearest. Of the questions with an answer, at most three in a hundred have
-# all their results below it (`run_evals --surface`, `refused`).
-RELATED = 0.003
-# The candidates of each retriever: several times the largest limit, so that it includes a text that is good only in
-# both.
-TEXTS_BY_TERMS = 100
-PASSAGES_BY_MEANING = 100
-# The same in a narrowed search, most of whose candidates may not fit.
-TEXTS_OF_NARROWED, PASSAGES_OF_NARROWED = 500, 300
-# A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
-MEASURED_TEXTS = 50
 
 # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
 # similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
@@ -81,7 +70,6 @@ NOT_CHOSEN = 0.85
 LOOKED_FOR_VERSIONS = 50
 
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
-MODEL_AWAY = _("Search by meaning is not available right now. Try again shortly.")
 WORDS_ALONE = "Search by meaning is not available right now. These results were found by words only"
 
 
@@ -109,25 +97,6 @@ class ChatHistory:
     is_reranked: bool = False
     has_nothing_relevant: bool = False
     notes: tuple[str, ...] = ()
-
-
-class Found(NamedTuple):
-    """What both retrievers found. `pending`: how many of the scope's corpora have a passage without a vector.
-    `has_files`: whether the user has any file, in the scope or not. `is_cut`: others may share its terms.
-
-    `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`. `lacks_quotation`: no
-    text has the query's quotations, and these are others. `lacks_title`: no chat has the title.
-    """
-
-    hits: list[Hit]
-    pending: int
-    calibration: Calibration
-    ideal: float
-    unrelated: float
-    lacks_quotation: bool = False
-    lacks_title: bool = False
-    has_files: bool = False
-    is_cut: bool = False
 
 
 def search_chat_history(
@@ -289,15 +258,6 @@ def _notes(query: Query) -> tuple[str, ...]:
     return (PLAIN_WORDS.format(", ".join(query.malformed)),) if query.malformed else ()
 
 
-def lacking(query: Query, found: "Found") -> list[str]:
-    """Sentences about operators that no text fulfils."""
-    quoted = ", ".join(f'"{words}"' for words in query.quotations)
-    return [
-        *([NO_TEXT_HAS.format(quoted)] if found.lacks_quotation else []),
-        *([NO_CHAT_HAS.format(", ".join(f'"{title}"' for title in query.titles))] if found.lacks_title else []),
-    ]
-
-
 def _echoes(found: Found) -> set[Key]:
     return {hit.key for hit in found.hits if hit.is_echo}
 
@@ -311,7 +271,7 @@ def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
         others, *_ = vectors.distances(
             scope,
             model=embedder.name,
-            vector=_usable(vector),
+            vector=usable(vector),
             passages=0,
             further=further_of(embedder),
             hits=[hit for key, hit in literal.hits.items() if key not in known],
@@ -330,18 +290,6 @@ def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
         return hits
     again = [hit._replace(relevance=hit.relevance * NOT_CHOSEN) if hit.key in passed_over else hit for hit in hits]
     return sorted(again, key=lambda hit: -hit.relevance)
-
-
-def is_nearest_only(hits: Sequence[Hit], calibration: Calibration) -> bool:
-    """Whether none of them is likely to be relevant, nor near in meaning.
-
-    The second condition is for small histories: no term is rare there, so shared terms mean little.
-    """
-    return not any(hit.relevance >= RELATED or is_near(hit, calibration) for hit in hits)
-
-
-def is_near(hit: Hit, calibration: Calibration) -> bool:
-    return hit.distance is not None and hit.distance <= calibration.far and not hit.is_echo
 
 
 def _passages(scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]) -> dict[Key, str]:
@@ -450,151 +398,6 @@ def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
     """The projects of those of these conversations that have one."""
     rows = Conversation.objects.for_user(user).filter(pk__in=conversations).exclude(project="")
     return dict(rows.values_list("pk", "project"))
-
-
-def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
-    """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
-
-    It may ask an endpoint, so it must not run in a transaction. Raises `Unavailable`.
-    """
-    try:
-        embedder = get_embedder()
-        return embedder, embedder.embed_query(query)
-    except EmbedderLeftAlone as error:
-        if needs_vector:
-            raise Unavailable(MODEL_AWAY) from error
-        return embedder, None
-    except EmbedderError as error:
-        raise Unavailable(MODEL_AWAY) from error
-
-
-def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Found:
-    """The texts that share terms with the query, the best first by BM25F alone."""
-    found = gather(scope, query=query, vector=vector, embedder=embedder, passages=0)
-    return found._replace(hits=[hit._replace(relevance=hit.lexical) for hit in found.hits])
-
-
-def by_terms_and_meaning(
-    scope: Scope,
-    *,
-    query: str,
-    vector: Vector | None,
-    embedder: Embedder,
-    times: PreferredTimes = NO_TIMES,
-    narrowing: Narrowing | None = None,
-) -> Found:
-    """The texts that either retriever found, the most relevant first, those of the preferred times more so; with
-    `narrowing` only those that fit.
-    """
-    if narrowing is None:
-        found = gather(scope, query=query, vector=vector, embedder=embedder)
-    else:
-        found = gather(
-            scope,
-            query=query,
-            vector=vector,
-            embedder=embedder,
-            texts=TEXTS_OF_NARROWED,
-            passages=PASSAGES_OF_NARROWED,
-            also=narrowing.candidates,
-        )
-        found = found._replace(hits=narrowing.fitting(found.hits))
-    for days in times.windows if narrowing is None else ():
-        # Of all time, the best by a few words are seldom of these days.
-        since, until = moments_of(*days, scope.user.zone)
-        inside = gather(replace(scope, since=since, until=until), query=query, vector=vector, embedder=embedder)
-        known = {hit.key for hit in found.hits}
-        found = found._replace(hits=found.hits + [hit for hit in inside.hits if hit.key not in known])
-    ranked = partial(
-        fuse,
-        ideal=found.ideal,
-        unrelated=found.unrelated,
-        calibration=found.calibration,
-        times=matcher_of(times, scope.user),
-    )
-    fused = ranked(found.hits)
-    echoes, searched = find_echoes(scope.user, query, fused)
-    if echoes:
-        distances = {hit.key: hit.distance for hit in fused}
-        alone = ranked(answers_alone(fused, echoes, unrelated=found.unrelated))
-        fused = [hit._replace(distance=distances[hit.key]) for hit in alone]
-    return found._replace(hits=discounted(fused, echoes, searched))
-
-
-def matcher_of(times: PreferredTimes, user: User) -> Callable[[datetime], tuple[float, float]] | None:
-    """Whether a moment is of the preferred times, in the user's time zone; None if there are none."""
-    return (lambda at: times.match(user.local_time(at).date())) if times else None
-
-
-def find_related(
-    scope: Scope, *, query: Query, vector: Vector | None, embedder: Embedder, literal: LiteralHits
-) -> Found:
-    """The same for a query with its operators. If no text has its quotations, the nearest that fulfil the others."""
-    is_narrowed = query.narrows or query.is_listing
-    narrowing = narrow(scope, query, literal) if is_narrowed else None
-    found = by_terms_and_meaning(
-        scope, query=query.text, vector=vector, embedder=embedder, times=query.times, narrowing=narrowing
-    )
-    if query.quotations and not found.hits:
-        query = query.without_quotations()
-        nearest = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
-        return nearest._replace(lacks_quotation=True)
-    return found._replace(lacks_title=narrowing is not None and narrowing.lacks_title)
-
-
-def gather(
-    scope: Scope,
-    *,
-    query: str,
-    vector: Vector | None,
-    embedder: Embedder,
-    texts: int = TEXTS_BY_TERMS,
-    passages: int = PASSAGES_BY_MEANING,
-    also: Iterable[Hit] = (),
-) -> Found:
-    """The best texts by terms and those of the nearest passages, and others to be measured, before ranking."""
-    best, ideal = scoring.score(scope, query=query, limit=texts)
-    known = {hit.key for hit in best}
-    hits, unrelated, pending, has_files = vectors.distances(
-        scope,
-        model=embedder.name,
-        vector=_usable(vector),
-        passages=passages,
-        further=further_of(embedder),
-        hits=best + [hit for hit in also if hit.key not in known],
-    )
-    calibration = _calibration(embedder, hits, unrelated)
-    is_cut = len(best) >= texts
-    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut)
-
-
-def _calibration(embedder: Embedder, hits: Sequence[Hit], unrelated: float | None) -> Calibration:
-    if embedder.calibration is not None:
-        return embedder.calibration
-    having_vector = sum(hit.distance is not None for hit in hits)
-    if unrelated is None or having_vector < MEASURED_TEXTS:
-        return UNCALIBRATED
-    return Calibration.measured(unrelated)
-
-
-def nearest_passages(
-    scope: Scope, vector: Vector | None, embedder: Embedder, keys: Collection[Key]
-) -> dict[Key, PassageSpan]:
-    """For each of these texts of `scope`, the passage nearest to the query in meaning; none without a vector."""
-    if (vector := _usable(vector)) is None:
-        return {}
-    further = further_of(embedder)
-    return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
-
-
-def _usable(vector: Vector | None) -> Vector | None:
-    """None for the vector of characters that the model does not know, which has no direction."""
-    return vector if vector is not None and vector.any() else None
-
-
-def further_of(embedder: Embedder) -> float:
-    """The added distance of a further passage, before the model's distances are measured."""
-    return (embedder.calibration or TUNED).further
 
 
 def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> ChatHistory:

@@ -26,9 +26,7 @@ from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import (
     LOOKED_FOR_VERSIONS,
     NOT_CHOSEN,
-    RELATED,
     dated,
-    embedded,
     in_window,
     limited,
     projects_of,
@@ -37,6 +35,7 @@ from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.echoes import restated, telling_sides
 from memory.search.excerpts import Excerpt, Piece, matching, own_words, show
 from memory.search.fusion import Fingerprint, rank, with_exact_first
+from memory.search.hybrid import RELATED, embedded
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
     ATTACHMENTS,

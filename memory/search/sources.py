@@ -27,10 +27,10 @@ from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, 
 from memory.index.terms import ENGLISH, configurations, language_of, searchable
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
-from memory.search.chat_history import RELATED, Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
+from memory.search.hybrid import RELATED, Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
 from memory.search.literal import FEW, LITERAL, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns

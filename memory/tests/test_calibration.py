@@ -8,9 +8,9 @@ from memory.backends.embedders import TUNED, UNCALIBRATED, UNRELATED, Calibratio
 from memory.backends.minilm import MiniLMEmbedder
 from memory.models import Corpus
 from memory.models.documents import Scope
-from memory.search import chat_history
-from memory.search.chat_history import by_terms_and_meaning
+from memory.search import hybrid
 from memory.search.history import HistoryRequest, search_history
+from memory.search.hybrid import by_terms_and_meaning
 from memory.search.time_windows import PreferredTimes
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,7 @@ def test_an_untuned_model_beside_few_vectors_leaves_nothing_out(alice, untuned):
 
 
 def test_an_untuned_model_is_measured_on_the_persons_own_vectors(alice, untuned, monkeypatch):
-    monkeypatch.setattr(chat_history, "MEASURED_TEXTS", 5)
+    monkeypatch.setattr(hybrid, "MEASURED_TEXTS", 5)
     for number in range(6):
         a_turn(alice, f"Something else, number {number}")
     index.embed_pending()

@@ -11,8 +11,8 @@ from memory.chunking import LINE_BYTES, MOST_HEADINGS, NOTE_CUTTING_RULES, line_
 from memory.index.sources import CHUNK_BYTES, SourceKey, cut, line_spans, load
 from memory.models import Corpus, Embedding
 from memory.models.documents import Scope
-from memory.search.chat_history import gather
 from memory.search.history import HistoryRequest, search_history
+from memory.search.hybrid import gather
 from memory.tests.writing import create, replace
 
 FILLER = "".join(

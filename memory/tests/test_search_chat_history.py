@@ -14,8 +14,9 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder
 from memory.models import Embedding, EmbeddingModel
-from memory.search import SearchMode, chat_history, search_chat_history
-from memory.search.chat_history import MODEL_AWAY, UNKNOWN_CHARACTERS
+from memory.search import SearchMode, hybrid, search_chat_history
+from memory.search.chat_history import UNKNOWN_CHARACTERS
+from memory.search.hybrid import MODEL_AWAY
 from memory.search.query import identifiers, parse_query
 from testing.emptying import delete_past_signals
 
@@ -121,7 +122,7 @@ def test_hybrid_finds_by_meaning_what_shares_no_stemmed_word():
 
 
 def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
-    monkeypatch.setattr(chat_history, "PASSAGES_BY_MEANING", 1)
+    monkeypatch.setattr(hybrid, "PASSAGES_BY_MEANING", 1)
     alice = a_person()
     a_turn(alice, "adopted", "")
     a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")
@@ -263,9 +264,9 @@ def test_a_month_that_a_query_names_is_preferred_without_a_clock(query):
 
 
 def test_days_relative_to_now_are_searched_beyond_the_best_of_all_time(monkeypatch):
-    gather = chat_history.gather
+    gather = hybrid.gather
     monkeypatch.setattr(
-        chat_history, "gather", lambda scope, **options: gather(scope, **options | {"texts": 3, "passages": 3})
+        hybrid, "gather", lambda scope, **options: gather(scope, **options | {"texts": 3, "passages": 3})
     )
     alice = a_person()
     old = Conversation.objects.create(user=alice, title="Roof")

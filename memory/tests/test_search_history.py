@@ -16,8 +16,8 @@ from memory import documents, records
 from memory import index as indexing
 from memory.backends.embedders import EmbedderError, get_embedder
 from memory.search import sources
-from memory.search.chat_history import MODEL_AWAY
 from memory.search.history import HistoryRequest, search_history
+from memory.search.hybrid import MODEL_AWAY
 from memory.search.sources import HistoryScope
 from testing.emptying import delete_past_signals
 

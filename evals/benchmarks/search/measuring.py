@@ -27,7 +27,7 @@ from evals.processes import Environment, call, web
 from intake.models import User
 from memory.backends.embedders import get_embedder
 from memory.models.documents import Key
-from memory.search.chat_history import further_of
+from memory.search.hybrid import further_of
 
 # Among so many of the nearest passages are more than `LIMIT` turns.
 PASSAGES = 1_000

@@ -19,9 +19,9 @@ from memory import documents, index, records
 from memory.backends.embedders import EmbedderError, get_embedder
 from memory.pages.narrowing import range_in_words
 from memory.pages.searching import marked
-from memory.search.chat_history import TEXTS_BY_TERMS
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
+from memory.search.hybrid import TEXTS_BY_TERMS
 from memory.search.sources import MESSAGES
 
 pytestmark = pytest.mark.django_db
