@@ -147,6 +147,7 @@ def test_what_a_visitor_said_is_theirs_alone(matrix):
 
 def walk_without_a_guard(matrix):
     """Staff must still be told no words. The others come to the admin's door, which asks neither guard: not again."""
+    matrix.has_one_stranger = True
     staffs = {route: endpoint for route, endpoint in ENDPOINTS.items() if endpoint.is_staffs}
     matrix.open_all(staffs)
     matrix.walk(endpoints={route: ENDPOINTS[route] for route in ENDPOINTS if route not in staffs}, is_opened=False)
@@ -162,6 +163,7 @@ def test_with_the_databases_policies_gone_the_application_refuses_at_every_endpo
 
 
 def test_with_both_gone_the_matrix_finds_the_endpoints_open(matrix, no_policies, no_filters):
+    matrix.has_one_stranger = True
     of_one_thing = {route: endpoint for route, endpoint in ENDPOINTS.items() if "<str:" in route}
     matrix.walk(endpoints=of_one_thing, is_opened=False)
     assert {leak for leak in matrix.leaks if "<str:conversation_id>" in leak} >= {
