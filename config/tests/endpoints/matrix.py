@@ -194,6 +194,8 @@ class Matrix:
     _looked_at: set[tuple[object, ...]] = field(default_factory=set)
     # By route and method, who had to log in before anything else was asked of them.
     _turned_away: set[tuple[str, str, str]] = field(default_factory=set)
+    # By route, what its `Allow` does not list.
+    _refused: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._strangers = [InSession(self.other), InSession(self.visitor), Nobody(), WithToken(self.other)]
@@ -252,10 +254,13 @@ class Matrix:
                         yield endpoint, method, probe
 
     def _open(self, slots: Sequence[Slot]) -> None:
-        """As whom each is for: one that is registered does its work, and any other does not answer."""
+        """As whom each is for: one that is registered does its work, and any other does not answer.
+
+        The first that is refused says in `Allow` which else would answer, and only those are tried.
+        """
         everything = self._everything()
         for endpoint, method, probe in slots:
-            if method not in ("HEAD", "OPTIONS"):
+            if method not in ("HEAD", "OPTIONS") and (endpoint.route, method) not in self._refused:
                 with undone():
                     self._open_one(endpoint, method, probe, everything)
 
@@ -269,6 +274,9 @@ class Matrix:
         if method not in endpoint.probes:
             if answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
                 self._complain(endpoint, method, probe, f"answers, and nobody says what for: {REGISTER}")
+            elif allowed := who.got.headers.get("Allow"):
+                others = {*METHODS} - {*allowed.split(", "), *endpoint.probes}
+                self._refused |= {(endpoint.route, other) for other in others}
         elif not (works(probe, answer, self.owner) and (not before or self._has_changed(everything, before))):
             self._complain(endpoint, method, probe, f"does not do its work ({probe.does.name}):\n{answer}")
         if endpoint.is_staffs:
@@ -327,7 +335,9 @@ class Matrix:
         return told
 
     def _ask_again(self, endpoint: Endpoint, method: str, probe: Probe, told: Told) -> None:
-        """Without the owner: of those who were told the same, the first."""
+        """Without the owner, at what is not known to leak: of those who were told the same, the first."""
+        if f"{method} /{endpoint.route}" in self.leaks:
+            return
         for before, who in {text: who for who, text in reversed(told)}.items():
             with undone():
                 answer = self._ask(who, endpoint, method, probe)
