@@ -19,7 +19,7 @@ from agent_tools.tests.callers import call, client_of
 from agent_tools.tests.mcp_messages import post
 from agent_tools.tests.test_oauth import RESOURCE, connected, refresh
 from config.tests.endpoints import house
-from config.tests.endpoints.matrix import WithToken, path_of, undone
+from config.tests.endpoints.matrix import WithToken, path_of, undone, written_rows, written_since
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP_TOOLS, TOOLS, Does
 from core.errors import InvalidInput
 from core.isolation import acting
@@ -57,40 +57,41 @@ class Bound(WithToken):
         self._secret = made.secret
 
 
-def rows_of(resident):
-    """Every row of theirs, as text."""
+# Every write adds rows to these tables: it is counted, recorded and indexed.
+BESIDE_TEXTS = {"intake_activity", "imports", "imported_items", "memory_maps", "pending_terms"}
+TEXTS = {model._meta.db_table for model in personal_models()} - BESIDE_TEXTS
+
+
+def rows_of(resident, tables=TEXTS):
+    """Every row of theirs in these tables, as text."""
     found = {}
-    for model in personal_models():
+    for table in tables & TEXTS:
         with connection.cursor() as cursor:
-            table = model._meta.db_table
             cursor.execute(f"SELECT t::text FROM {table} t WHERE user_id = %s", [resident.user.pk])
             found[table] = {row for (row,) in cursor.fetchall()}
     return found
 
 
-# Every write adds rows to these tables: it is counted, recorded and indexed.
-BESIDE_TEXTS = {"intake_activity", "imports", "imported_items", "memory_maps", "pending_terms"}
-
-
 def walk(alice, who, *, methods=("GET", "POST", "PUT", "PATCH", "DELETE")):
     """What leaks or breaks, and where the answer was a success that shows the word."""
     wrong, shown = [], set()
+    before = rows_of(alice)
     for endpoint in API.values():
         for method in methods:
             for probe in endpoint.probes.get(method, []):
                 if probe.is_streamed:
                     continue
-                before = rows_of(alice) if method != "GET" else {}
                 with undone():
+                    written = written_rows()
                     answer = who.ask(method, path_of(endpoint, alice), probe, alice.things.fill)
-                    after = rows_of(alice) if method != "GET" else {}
+                    after = rows_of(alice, written_since(written)) if method != "GET" else {}
                 name = f"{method} /{endpoint.route} {probe.query or probe.body or ''}"
                 sent = str(alice.things.fill([probe.query, probe.form or {}, probe.body or {}]))
                 if WORD in str(answer).lower() and WORD not in sent:
                     shown.add(name)
                 if answer.status >= 500:
                     wrong.append(f"{name} broke: {answer}")
-                lost = {t: rows - after[t] for t, rows in before.items() if t not in BESIDE_TEXTS and rows - after[t]}
+                lost = {table: before[table] - rows for table, rows in after.items() if before[table] - rows}
                 if lost:
                     wrong.append(f"{name} changed {lost}")
     return wrong, shown

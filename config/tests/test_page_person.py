@@ -1,6 +1,7 @@
 """A page writes for the person whom it was made for, or not at all: at every endpoint, after log-outs and other log-ins."""
 
 import re
+from itertools import cycle
 
 import pytest
 from django.test import Client
@@ -48,22 +49,27 @@ def test_no_endpoint_takes_a_write_of_a_page_that_was_made_for_another():
         (of[visitors[0]], browser_of(alice), ANOTHER),
         (of[None], browser_of(alice), ANOTHER),
     ]
+    # One middleware refuses before it knows the endpoint: each endpoint meets one case by a script and the next by a
+    # form, and each case meets every seventh endpoint.
+    following = cycle(cases)
     wrong = [
         f"{name}: {answer.status_code}"
         for name, method, path in WRITING
-        for made_for, browser, sentence in cases
-        for answer in written(browser, method, path, made_for)
+        for write in ([by_script, by_form] if method == "POST" else [by_script])
+        for made_for, browser, sentence in [next(following)]
+        for answer in [write(browser, method, path, made_for)]
         if not is_refused(answer, path, sentence)
     ]
     assert not wrong, "\n".join(wrong)
     assert not Turn.objects.exists()
 
 
-def written(browser, method, path, made_for):
-    """By a script and, if the endpoint takes one, by a form."""
-    yield browser.generic(method, path, "{}", "application/json", headers={PAGE_PERSON_HEADER: made_for})
-    if method == "POST":
-        yield browser.post(path, {PAGE_PERSON_FIELD: made_for, "content": "what I typed"})
+def by_form(browser, _, path, made_for):
+    return browser.post(path, {PAGE_PERSON_FIELD: made_for, "content": "what I typed"})
+
+
+def by_script(browser, method, path, made_for):
+    return browser.generic(method, path, "{}", "application/json", headers={PAGE_PERSON_HEADER: made_for})
 
 
 def is_refused(answer, path, sentence):

@@ -5,11 +5,12 @@ while its owner is here and after they have gone with all they had, and the answ
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from difflib import unified_diff
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -48,6 +49,7 @@ DIFFERENT_EVERY_TIME = [
     (r"[0-9a-f]{64}|(?<=ETag: \"1-)[0-9a-f]{12}", "a new token or tag"),
 ]
 
+LOGIN_PAGE = re.compile(r"^Location: /(admin/)?login/", re.MULTILINE)
 
 PERSONAL_QUERYSETS = {type(model.objects.all()) for model in personal_models()}
 REGISTER = "add it to config/tests/endpoints/registered.py, with what goes in and how one sees that it does its work."
@@ -55,6 +57,11 @@ REGISTER = "add it to config/tests/endpoints/registered.py, with what goes in an
 
 # An endpoint, a method, and what goes in.
 Slot = tuple[Endpoint, str, Probe]
+
+
+def is_like_get(endpoint: Endpoint, method: str) -> bool:
+    """The admin asks only whether a method is POST."""
+    return method in ("PUT", "PATCH", "DELETE") and endpoint.probes.get(method, []) == endpoint.probes.get("GET")
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,11 @@ class Answer:
 
     def __str__(self) -> str:
         return f"{self.status}\n{self.headers}\n\n{self.body}"
+
+    @property
+    def asks_for_a_login(self) -> bool:
+        """Whether the door asks for a log-in."""
+        return self.status == HTTPStatus.UNAUTHORIZED or LOGIN_PAGE.search(self.headers) is not None
 
 
 def alike(answer: Answer, *, known: Sequence[str] = ()) -> str:
@@ -153,9 +165,19 @@ class NamedInHeader(Nobody):
         return {settings.LOGIN_HEADER: self._email}
 
 
+# What each was told.
+Told = list[tuple[Nobody, str]]
+# A digest of the rows of each table.
+Rows = dict[str, str | None]
+
+
 @dataclass
 class Matrix:
-    """Bob, a visitor and nobody at Alice's endpoints. `found` is what should not be; nothing should."""
+    """Bob, a visitor and nobody at Alice's endpoints. `found` is what should not be; nothing should.
+
+    `has_one_stranger`: Bob alone asks, by his token where endpoints know tokens. Of visitors and of nobody the database
+    and its guards know no more than of him.
+    """
 
     owner: Resident
     other: Resident
@@ -166,9 +188,14 @@ class Matrix:
     differently_received: list[str] = field(default_factory=list)
     leaks: set[str] = field(default_factory=set)
     asked: int = 0
+    has_one_stranger: bool = False
     # A further check of each response, for every caller: the faults that it finds, in sentences.
     also: Callable[[Endpoint, Any], list[str]] | None = None
     _looked_at: set[tuple[object, ...]] = field(default_factory=set)
+    # By route and method, who had to log in before anything else was asked of them.
+    _turned_away: set[tuple[str, str, str]] = field(default_factory=set)
+    # By route, what its `Allow` does not list.
+    _refused: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._strangers = [InSession(self.other), InSession(self.visitor), Nobody(), WithToken(self.other)]
@@ -192,13 +219,11 @@ class Matrix:
         slots = list(self._slots(endpoints, every_method))
         if is_opened:
             self._open(slots)
-        with_owner = self._ask_all(slots)
+        belongings = self._belongings()
+        with_owner = [self._ask_strangers(*slot, belongings) for slot in slots]
         with moved_out(self.owner):
-            without = self._ask_all(slots)
-        for slot, here, gone in zip(slots, with_owner, without, strict=True):
-            for (who, before), (_, after) in zip(here, gone, strict=True):
-                if before != after:
-                    self._complain(*slot, f"tells {who} whether it exists:\n{difference(before, after)}")
+            for slot, told in zip(slots, with_owner, strict=True):
+                self._ask_again(*slot, told)
 
     def open_all(self, endpoints: Mapping[str, Endpoint] = ENDPOINTS) -> None:
         """Each as whom it is for."""
@@ -207,54 +232,69 @@ class Matrix:
     def _strangers_at(self, endpoint: Endpoint, method: str) -> list[Nobody]:
         """Pages know no tokens.
 
-        One stranger is enough of a method that its owner is refused as such, and of HEAD, which the view of GET answers:
-        each stranger asks it by GET.
+        One stranger is enough of OPTIONS, of HEAD, which the view of GET answers, and of the admin, whose door asks for
+        no method: each stranger asks it by GET. A method that its owner was refused as such needs none.
         """
-        if method not in (*endpoint.probes, "OPTIONS"):
+        if method in ("HEAD", "OPTIONS") or (endpoint.is_staffs and method != "GET"):
             return self._strangers[:1]
-        has_tokens = endpoint.route.startswith("api/") and method in endpoint.probes
+        if method not in endpoint.probes:
+            return []
+        has_tokens = endpoint.route.startswith("api/")
+        if self.has_one_stranger:
+            return self._strangers[3:] if has_tokens else self._strangers[:1]
         return self._strangers if has_tokens else self._strangers[:3]
 
     def _slots(self, endpoints: Mapping[str, Endpoint], every_method: bool) -> Iterator[Slot]:
         for endpoint in endpoints.values():
-            some = ("GET", "POST") if endpoint.is_staffs else tuple(endpoint.probes)
-            for method in METHODS if every_method else some:
+            for method in METHODS if every_method else tuple(endpoint.probes):
+                if endpoint.is_staffs and is_like_get(endpoint, method):
+                    continue
                 for probe in endpoint.probes.get(method) or next(iter(endpoint.probes.values()))[:1]:
                     if not probe.is_streamed:
                         yield endpoint, method, probe
 
     def _open(self, slots: Sequence[Slot]) -> None:
-        """As whom each is for: one that is registered does its work, and any other does not answer."""
+        """As whom each is for: one that is registered does its work, and any other does not answer.
+
+        The first that is refused says in `Allow` which else would answer, and only those are tried.
+        """
         everything = self._everything()
         for endpoint, method, probe in slots:
-            if method not in ("HEAD", "OPTIONS"):
+            if method not in ("HEAD", "OPTIONS") and (endpoint.route, method) not in self._refused:
                 with undone():
                     self._open_one(endpoint, method, probe, everything)
 
-    def _open_one(self, endpoint: Endpoint, method: str, probe: Probe, everything: str) -> None:
+    def _open_one(self, endpoint: Endpoint, method: str, probe: Probe, everything: Rows) -> None:
         who = self._staff if endpoint.is_staffs else self._owner
         if endpoint.is_staffs and probe.does is Does.CHANGES and is_cluster(connection):
             # In one transaction no role reads on a node what another has written there: tests of the admin have it.
             return
-        before = everything if probe.does is Does.CHANGES else ""
+        before = written_rows() if probe.does is Does.CHANGES else {}
         answer = self._ask(who, endpoint, method, probe)
         if method not in endpoint.probes:
             if answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
                 self._complain(endpoint, method, probe, f"answers, and nobody says what for: {REGISTER}")
-        elif not (works(probe, answer, self.owner) and (not before or self._everything() != before)):
+            elif allowed := who.got.headers.get("Allow"):
+                others = {*METHODS} - {*allowed.split(", "), *endpoint.probes}
+                self._refused |= {(endpoint.route, other) for other in others}
+        elif not (works(probe, answer, self.owner) and (not before or self._has_changed(everything, before))):
             self._complain(endpoint, method, probe, f"does not do its work ({probe.does.name}):\n{answer}")
         if endpoint.is_staffs:
             self._look_for_words(endpoint, method, probe, answer, "staff", self.owner.words + self.other.words)
 
-    def _everything(self) -> str:
-        """On a cluster as the owner sees it, in the transaction in which she has changed something."""
-        return self._belongings() if is_cluster(connection) else everything()
+    def _has_changed(self, everything: Rows, before: Mapping[str, int]) -> bool:
+        tables = written_since(before)
+        return self._everything(tables) != {table: everything[table] for table in tables if table in everything}
 
-    def _belongings(self) -> str:
+    def _everything(self, tables: Collection[str] | None = None) -> Rows:
+        """On a cluster as the owner sees it, in the transaction in which she has changed something."""
+        return self._belongings(tables) if is_cluster(connection) else everything(tables)
+
+    def _belongings(self, tables: Collection[str] | None = None) -> Rows:
         if not is_cluster(connection):
-            return belongings(self.owner)
+            return belongings(self.owner, tables)
         with as_the_application(), acting_as(self.owner.user):
-            return belongings(self.owner)
+            return belongings(self.owner, tables)
 
     def _ask(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> Answer:
         self.asked += 1
@@ -267,22 +307,26 @@ class Matrix:
                 self._complain(endpoint, method, probe, f"answers {who.name}: {what}")
         return answer
 
-    def _ask_all(self, slots: Sequence[Slot]) -> list[list[tuple[str, str]]]:
-        """What each stranger is told at each. Every question is undone, and so finds the same belongings."""
-        belongings = self._belongings()
-        return [self._ask_strangers(*slot, belongings) for slot in slots]
+    def _ask_strangers(self, endpoint: Endpoint, method: str, probe: Probe, belongings: Rows) -> Told:
+        """What each is told, without what differs every time. Every question is undone, and so finds the same belongings.
 
-    def _ask_strangers(self, endpoint: Endpoint, method: str, probe: Probe, belongings: str) -> list[tuple[str, str]]:
-        """What each is told, without what differs every time."""
+        An endpoint that turned somebody away to log in has not looked at what went in: nor is it asked anything else.
+        """
         told, statuses = [], {}
         for who in self._strangers_at(endpoint, method):
+            key = (endpoint.route, method, who.name)
+            if key in self._turned_away:
+                continue
             with undone():
                 answer = self._ask_without_harm(who, endpoint, method, probe, belongings)
             statuses[who.name] = answer.status
+            if answer.asks_for_a_login:
+                self._turned_away.add(key)
             if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 self._complain(endpoint, method, probe, f"broke for {who.name}:\n{answer}")
             self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
-            told.append((who.name, alike(answer, known=self._known)))
+            if method != "HEAD" and answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
+                told.append((who, alike(answer, known=self._known)))
         a_visitors, nobodys = statuses.get("a visitor"), statuses.get("nobody")
         if a_visitors != nobodys:
             self.differently_received.append(
@@ -290,13 +334,30 @@ class Matrix:
             )
         return told
 
-    def _ask_without_harm(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe, belongings: str) -> Answer:
+    def _ask_again(self, endpoint: Endpoint, method: str, probe: Probe, told: Told) -> None:
+        """Without the owner, at what is not known to leak: of those who were told the same, the first."""
+        if f"{method} /{endpoint.route}" in self.leaks:
+            return
+        for before, who in {text: who for who, text in reversed(told)}.items():
+            with undone():
+                answer = self._ask(who, endpoint, method, probe)
+            self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
+            if (after := alike(answer, known=self._known)) != before:
+                what = f"tells {who.name} whether it exists:\n{difference(before, after)}"
+                self._complain(endpoint, method, probe, what)
+
+    def _ask_without_harm(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe, belongings: Rows) -> Answer:
         if method in ("GET", "HEAD", "OPTIONS") or method not in endpoint.probes:
             return self._ask(who, endpoint, method, probe)
+        before = written_rows()
         answer = self._ask(who, endpoint, method, probe)
-        if self._belongings() != belongings:
+        if self._has_lost(belongings, before):
             self._complain(endpoint, method, probe, f"let {who.name} change what is somebody else's")
         return answer
+
+    def _has_lost(self, belongings: Rows, before: Mapping[str, int]) -> bool:
+        tables = written_since(before)
+        return self._belongings(tables) != {table: belongings[table] for table in tables if table in belongings}
 
     def _words_kept_from(self, who: Nobody, probe: Probe) -> list[str]:
         """What they typed themselves may come back to them."""
@@ -367,34 +428,57 @@ def moved_out(resident: Resident) -> Iterator[None]:
         yield
 
 
-def belongings(resident: Resident) -> str:
-    """A digest of every row of theirs; but anybody may try their password in vain, and it is noted for them."""
-    tables = [*_tables(), (Session._meta.db_table, "user_id")]
-    rows = [f"SELECT '{table}' || t::text FROM {table} t WHERE {who} = {resident.user.pk}" for table, who in tables]
-    noted = ActivityEntry._meta.db_table
-    failed = f" AND what <> '{Activity.LOGIN_FAILED}'"
-    return _digest([f"{row}{failed}" if f" FROM {noted} " in row else row for row in rows])
+def belongings(resident: Resident, tables: Collection[str] | None = None) -> Rows:
+    """Every row of theirs; but anybody may try their password in vain, and it is noted for them."""
+    owners = {**_tables(), Session._meta.db_table: "user_id"}
+    wheres = {table: f"{who} = {resident.user.pk}" for table, who in owners.items()}
+    wheres[ActivityEntry._meta.db_table] += f" AND what <> '{Activity.LOGIN_FAILED}'"
+    return _digests(wheres, tables)
 
 
-def everything() -> str:
-    return _digest(
-        [
-            f"SELECT '{table}' || t::text FROM {table} t"
-            for table, _ in [*_tables(), ("auth_group", ""), ("intake_invitations", ""), ("installation_settings", "")]
-        ]
-    )
+def everything(tables: Collection[str] | None = None) -> Rows:
+    others = ("auth_group", "intake_invitations", "installation_settings")
+    return _digests(dict.fromkeys([*_tables(), *others], "true"), tables)
 
 
-def _tables() -> list[tuple[str, str]]:
-    personal = [(model._meta.db_table, "user_id") for model in personal_models()]
+@cache
+def _tables() -> dict[str, str]:
+    """Of persons, and the column that names them."""
     proofs = (AccessToken, Grant, OAuthAccessToken, RefreshToken, EmailAddress, Authenticator, SocialAccount)
-    looked_up = [(model._meta.db_table, "user_id") for model in proofs]
-    return [*personal, *looked_up, (User._meta.db_table, "id")]
+    named = {model._meta.db_table: "user_id" for model in (*personal_models(), *proofs)}
+    return {**named, User._meta.db_table: "id"}
 
 
-def _digest(rows: list[str]) -> str:
+def _digests(wheres: Mapping[str, str], tables: Collection[str] | None) -> Rows:
+    """Of these tables, or all."""
+    rows = [
+        f"SELECT '{table}', md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t WHERE {where}"
+        for table, where in wheres.items()
+        if tables is None or table in tables
+    ]
+    if not rows:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(rows))
+        return dict(cursor.fetchall())
+
+
+def written_rows() -> dict[str, int]:
+    """How many rows of each table this transaction has written, whether it took that back or not.
+
+    PostgreSQL counts them: a question after which it has counted none has changed nothing, and no table is read.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT md5(string_agg(row, '|' ORDER BY row)) FROM ({' UNION ALL '.join(rows)}) AS of_them(row)"
+            """
+            SELECT relname, pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
+                          + pg_stat_get_xact_tuples_deleted(oid)
+              FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+            """
         )
-        return str(cursor.fetchone()[0])
+        return dict(cursor.fetchall())
+
+
+def written_since(before: Mapping[str, int]) -> set[str]:
+    """The coordinator of a cluster counts for none of its nodes: there it may be any table."""
+    return {table for table, count in written_rows().items() if is_cluster(connection) or count != before[table]}
