@@ -143,7 +143,7 @@ def test_nobody_elses_turns_are_found():
 
 def test_a_word_in_every_turn_is_worth_about_nothing():
     alice = a_person()
-    for number in range(40):
+    for number in range(20):
         a_turn(alice, f"Caroline number{number}", "")
     common, rare = search(alice, "caroline", limit=1), search(alice, "number7", limit=1)
     assert common[0].lexical < 0.02 * rare[0].lexical

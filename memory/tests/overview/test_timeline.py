@@ -153,7 +153,7 @@ def test_a_month_leads_to_its_chats_and_notes(alice, api, client):
 
 
 def test_ten_years_have_a_column_for_each_month_and_years_to_jump_to(alice, client):
-    a_history(alice, 600)
+    a_history(alice, 450)
     draw(alice)
     page = client.get("/memory/timeline/").content.decode()
     assert len(re.findall(r'<li class="month[ "]', page)) > 100
