@@ -28,7 +28,10 @@ _kept: list[KeptRows] = []
 
 
 def kept_rows(make: Callable[[], Any]) -> Any:
-    """Decorate a function that makes rows: it becomes a fixture of its name. A test asks for at most one of these."""
+    """Decorate a function that makes rows: it becomes a fixture of its name, which no other fixture may have.
+
+    A test asks for at most one of these.
+    """
     name = make.__name__
     _makers[name] = make
 

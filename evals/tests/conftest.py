@@ -5,20 +5,30 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from core.isolation.checks import parameters
 from evals import scratch
+from evals.benchmarks.search import histories
+from evals.reliability import product
 from testing.cluster import cluster_urls
+from testing.servers import DATABASE
 from testing.templates import template_of
+
+
+def built_in_model():
+    """Of the settings: the embedder where the suite's fake would not do."""
+    return {
+        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
+        "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
+    }
 
 
 @pytest.fixture
 def real_embedder(settings):
-    """The built-in model, where the suite's fake would not do: meaning is what these tests are about."""
-    settings.EMBEDDER = {
-        "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
-        "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
-    }
+    """The built-in model: meaning is what these tests are about."""
+    settings.EMBEDDER = built_in_model()
 
 
 @pytest.fixture
@@ -45,6 +55,38 @@ def calls_in_this_process():
             return as_json(list(pool.map(lambda order: function(**as_json(order)), orders)))
 
     return call_at_once
+
+
+@pytest.fixture
+def flushed_in_this_process(monkeypatch):
+    """The terms of a made-up history, which the benchmarks leave to processes of workers."""
+
+    def as_the_worker(function, environment, orders):
+        with scratch.as_worker():
+            return [function(**order) for order in orders]
+
+    monkeypatch.setattr(histories, "call_at_once", as_the_worker)
+
+
+@pytest.fixture
+def people_made_in_this_process(django_db_blocker, monkeypatch):
+    """A product's people come from a thread with a connection to its database, as the role of its web process."""
+
+    def make(function, environment, order):
+        made = type(connections[DEFAULT_DB_ALIAS])(
+            parameters(environment["DATABASE_URL"], name=DATABASE), DEFAULT_DB_ALIAS
+        )
+        connections[DEFAULT_DB_ALIAS] = made
+        try:
+            return as_json(function(**order))
+        finally:
+            made.close()
+
+    def call(function, environment, **order):
+        with django_db_blocker.unblock(), ThreadPoolExecutor(1) as pool:
+            return pool.submit(make, function, environment, order).result()
+
+    monkeypatch.setattr(product, "call", call)
 
 
 def as_json(value):

@@ -1,9 +1,7 @@
 """`benchmark overload`: quiet people are measured alone and beside each attack, by clients that ask as they are told."""
 
 import json
-import os
 import re
-import time
 from ast import literal_eval
 from collections import Counter
 from contextlib import contextmanager, nullcontext
@@ -15,7 +13,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from evals.benchmarks import overload
-from evals.processes import call
 from evals.reliability.product import running_product
 from testing.serving import serving
 
@@ -43,7 +40,7 @@ def one_product(monkeypatch):
             yield
 
 
-@pytest.mark.usefixtures("begin_migrated", "clients_in_threads")
+@pytest.mark.usefixtures("begin_migrated", "clients_in_threads", "people_made_in_this_process")
 def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(overload, "SECONDS_BETWEEN_SEARCHES", 0.5)
     monkeypatch.setattr(overload, "WARM_UP_SECONDS", 0.5)
@@ -52,7 +49,8 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
     # The time-out of the product's queries, while their endpoint hangs.
     monkeypatch.setenv("EMBEDDING_QUERY_TIMEOUT_SECONDS", "1")
     target = tmp_path / "figures.json"
-    attacks = ["schema_readers", "visitor_streams", "nested_zips", overload.HANGING]
+    # One that holds its responses, one that keeps a rate, and the endpoint; as fast as the answers come is tested below.
+    attacks = ["visitor_streams", "nested_zips", overload.HANGING]
     chosen = [f"--attack={name}" for name in attacks]
     with one_product(monkeypatch):
         call_command("benchmark", "overload", "--people=4", "--seconds=2", *chosen, f"--json={target}")
@@ -111,7 +109,8 @@ def test_every_attack_of_the_table_is_there():
     }
 
 
-def test_clients_keep_to_their_rate_and_send_other_words_each_time():
+@pytest.mark.parametrize(("rate", "fewest", "most"), [(10, 5, 11), (None, 30, 10_000)])
+def test_clients_keep_to_their_rate_and_send_other_words_each_time(rate, fewest, most):
     seen = []
 
     async def note(request):
@@ -120,12 +119,10 @@ def test_clients_keep_to_their_rate_and_send_other_words_each_time():
 
     application = Starlette(routes=[Route("/", note, methods=["POST"])])
     with serving(application) as address:
-        orders = {"address": address, "seconds": 2, "connections": 4, "rate": 10, "nice": 0}
+        orders = {"address": address, "seconds": 1, "connections": 4, "rate": rate, "nice": 0}
         requests = [["POST", "/", {"X-Forwarded-For": "{address}"}, "word={random}"]]
-        began = time.monotonic()
-        result = call(overload.send_at_a_rate, dict(os.environ), **orders, requests=requests)
-        assert time.monotonic() - began < 20
-    assert 10 <= len(seen) <= 21
+        result = overload.send_at_a_rate(**orders, requests=requests)
+    assert fewest <= len(seen) <= most
     assert len({body for _, body in seen}) == len(seen)
     assert len({address for address, _ in seen}) > len(seen) / 2
     assert Counter(result["statuses"]).total() == len(seen) == len(result["milliseconds"])

@@ -1,4 +1,4 @@
-"""Every example of a search in README and docs, asked of the demo with the built-in model: each finds what it is about."""
+"""The demo with the built-in model: every example of a search in README and docs, and questions in other words."""
 
 import json
 import re
@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.test import Client
+from django.test import Client, override_settings
 from django.utils import timezone
 
 from agent_tools.authentication import create_token
 from core.isolation.acting import acting_as
 from evals import demo
 from evals.datasets.loading import embed_all
+from evals.tests.conftest import built_in_model
 from intake.tests.factories import NOW
+from memory.search import search_chat_history
+from testing.kept_rows import kept_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
 # What an example finds among its first three results.
 FINDS = {
@@ -49,16 +52,42 @@ def scope_of(options):
     return {"scope": options[options.index("--scope") + 1]} if "--scope" in options else {}
 
 
-@pytest.mark.slow
-def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(real_embedder, monkeypatch):
+# Asked in other words than were used: what is found is found by its meaning.
+QUESTIONS = {
+    "How much did my new bicycle cost?": "I bought the grey one",
+    "What should we do about processes that crash in the middle of their work?": "What happens if a worker is killed",
+    "Which alert tells me that background tasks are piling up?": "And how do I notice that it falls behind",
+    "the recipe for the nut dip my guests liked": "It went really well. The peanut sauce",
+    "My joint aches when I walk down the stairs": "Since the 12 km on Sunday it hurts",
+    "vegetables for a terrace without much light": "My balcony faces north-east",
+    "our program runs out of RAM when reading huge spreadsheets": "Our import script is killed at 8 GB",
+    "getting the money back from the landlord": "We are leaving our flat",
+    "vegetarian meals in Japan": "My partner doesn't eat fish",
+    "What did the aeroplane tickets cost?": "Flights are booked",
+    "how to negotiate with my boss about pay": "I have my yearly review",
+    "a keyboard instrument that does not disturb the neighbours": "We live on the third floor with thin walls",
+    "continuous integration is too slow": "Our pipeline takes 23 minutes",
+    "my pet refuses food": "She hasn't eaten anything",
+}
+
+
+@kept_rows
+def demo_by_meaning():
+    """The person of the demo, whose chats and notes have vectors of the built-in model."""
+    with override_settings(EMBEDDER=built_in_model()), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timezone, "now", lambda: NOW)
+        user, _ = demo.ensure_person()
+        with acting_as(user):
+            demo.load_demo(user, now=NOW)
+            assert demo.load_notes(user, now=NOW) == 12
+            assert demo.load_notes(user, now=NOW) == 0, "a second run changes nothing"
+        embed_all(report=lambda line: None)
+    return user
+
+
+def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(demo_by_meaning, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
-    user, _ = demo.ensure_person()
-    with acting_as(user):
-        demo.load_demo(user, now=NOW)
-        assert demo.load_notes(user, now=NOW) == 12
-        assert demo.load_notes(user, now=NOW) == 0, "a second run changes nothing"
-    embed_all(report=lambda line: None)
-    client = Client(headers={"authorization": f"Bearer {create_token(user=user).secret}"})
+    client = Client(headers={"authorization": f"Bearer {create_token(user=demo_by_meaning).secret}"})
     missed = {}
     for place, tool, asked in examples():
         answer = client.post(f"/api/v1/tools/{tool}/", asked, content_type="application/json").json()
@@ -67,3 +96,13 @@ def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(real_embed
             missed[place, tool, asked["query"]] = answer
     assert not missed
     assert {asked["query"] for _, _, asked in examples()} == set(FINDS)
+
+
+def test_questions_in_other_words_find_the_right_turn_among_the_first_three(demo_by_meaning):
+    missed = {}
+    for question, requested in QUESTIONS.items():
+        found = [match.snippet for match in search_chat_history(user=demo_by_meaning, query=question, limit=3).matches]
+        if not any(snippet.startswith(requested) for snippet in found):
+            missed[question] = found
+
+    assert not missed

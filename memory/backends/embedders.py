@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -187,7 +188,7 @@ class FakeEmbedder(Embedder):
         """See Embedder."""
         words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
         # A text without words also needs a direction: the distance to a zero vector is not a number.
-        return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
+        return normalised(np.sum([_direction(word, self.dimensions) for word in words or [""]], axis=0))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See Embedder."""
@@ -197,9 +198,12 @@ class FakeEmbedder(Embedder):
         """See Embedder: a token is a word or a punctuation mark."""
         return [match.span() for match in islice(_WORD.finditer(text), at_most)]
 
-    def _direction(self, word: str) -> np.ndarray:
-        seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        return np.random.default_rng(seed).standard_normal(self.dimensions)
+
+# Of the words that come again and again: to begin a generator for each took most of a fake embedding.
+@lru_cache(maxsize=4_096)
+def _direction(word: str, dimensions: int) -> np.ndarray:
+    seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    return np.random.default_rng(seed).standard_normal(dimensions)
 
 
 # --- The configured embedding models, each shared by a process's threads; one of them is active ---

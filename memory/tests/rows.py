@@ -6,7 +6,9 @@ from uuid import UUID
 
 from core.ids import uuid7
 from intake.models import Conversation, Turn, User
-from memory.models import Embedding, EmbeddingModel
+from memory import index
+from memory.index.sources import record_entry
+from memory.models import Embedding, EmbeddingModel, MemoryRecord
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -27,6 +29,16 @@ def a_place(user: User, source_id: UUID | None = None, *, turns: Iterable[int]) 
         ignore_conflicts=True,
     )
     return source_id
+
+
+def add_records(user: User, contents: Iterable[str], *, every: timedelta = timedelta(), **fields) -> list[MemoryRecord]:
+    """As the service saves them, from NOW on, and in a few statements."""
+    rows = MemoryRecord.objects.bulk_create(
+        MemoryRecord(user=user, content=content, created_at=NOW + number * every, **fields)
+        for number, content in enumerate(contents)
+    )
+    index.index_new([record_entry(row) for row in rows], now=NOW)
+    return rows
 
 
 def add_row(user: User, *, vector=None, source_id: UUID | None = None, created_at=NOW, embedded_at=NOW, **fields):

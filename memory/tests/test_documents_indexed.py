@@ -14,16 +14,19 @@ from memory.index.sources import SourceKey, cut, load, passages_of
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MemoryDocument
 from memory.tests.indexed import words
 from memory.tests.writing import DAY, LATER, append, create, replace
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
 
-def long_log(user):
-    """Of many chunks; all of them embedded."""
+@kept_rows
+def long_log():
+    """Whose it is, and the log: of many chunks, all of them embedded."""
+    user = a_person()
     content = "".join(f"- {number}: went to the market and bought {number} apples from Vera\n" for number in range(400))
     log = create(user, content, DAY)
     indexing.embed_pending()
-    return log
+    return user, log
 
 
 def rows():
@@ -52,9 +55,8 @@ def test_a_document_without_text_is_not_indexed():
     assert indexing.enqueue_missing(now=NOW) == 0
 
 
-def test_appending_leaves_the_vectors_and_words_of_unchanged_chunks_alone():
-    alice = a_person()
-    long_log(alice)
+def test_appending_leaves_the_vectors_and_words_of_unchanged_chunks_alone(long_log):
+    alice, _ = long_log
     before, words = rows(), dict(IndexedText.objects.values_list("chunk_index", "pk"))
     assert len(words) > 10
     append(alice, "- and then home")
@@ -67,9 +69,8 @@ def test_appending_leaves_the_vectors_and_words_of_unchanged_chunks_alone():
     assert Embedding.objects.filter(vector=None).exists()
 
 
-def test_appending_cuts_up_only_the_chunks_that_changed(monkeypatch):
-    alice = a_person()
-    long_log(alice)
+def test_appending_cuts_up_only_the_chunks_that_changed(long_log, monkeypatch):
+    alice, _ = long_log
     embedder, read = get_embedder(), []
     real = embedder.token_offsets
     monkeypatch.setattr(embedder, "token_offsets", lambda text, most=None: read.append(text) or real(text, most))
@@ -79,7 +80,7 @@ def test_appending_cuts_up_only_the_chunks_that_changed(monkeypatch):
 
 def test_what_only_moved_takes_its_vectors_along(monkeypatch):
     alice = a_person()
-    sections = [f"## Section {number}\n" + f"Line of section {number}.\n" * 20 for number in range(60)]
+    sections = [f"## Section {number}\n" + f"Line of section {number}.\n" * 20 for number in range(20)]
     first = create(alice, "".join(sections))
     indexing.embed_pending()
     embedder, asked = get_embedder(), []
@@ -95,16 +96,14 @@ def test_what_only_moved_takes_its_vectors_along(monkeypatch):
         assert np.dot(row.vector, embedder.embed_query(passage)) > 0.99
 
 
-def test_a_shorter_document_loses_the_chunks_it_no_longer_has():
-    alice = a_person()
-    log = long_log(alice)
+def test_a_shorter_document_loses_the_chunks_it_no_longer_has(long_log):
+    alice, log = long_log
     documents.replace(user=alice, day=DAY, content="Nothing happened", expected={log.state}, now=LATER)
     assert IndexedText.objects.count() == Embedding.objects.count() == 1
 
 
-def test_a_deleted_document_takes_its_words_and_vectors_along():
-    alice = a_person()
-    long_log(alice)
+def test_a_deleted_document_takes_its_words_and_vectors_along(long_log):
+    alice, _ = long_log
     create(alice, "kept")
     documents.delete(user=alice, day=DAY, expected=None)
     assert set(IndexedText.objects.values_list("corpus", flat=True)) == {"memory"}
@@ -173,9 +172,8 @@ def test_documents_get_words_and_rows_they_lack_from_index_missing():
     assert indexing.enqueue_missing(now=NOW) == 0
 
 
-def test_another_models_rows_go_when_the_chunks_they_speak_of_change():
-    alice = a_person()
-    log = long_log(alice)
+def test_another_models_rows_go_when_the_chunks_they_speak_of_change(long_log):
+    alice, log = long_log
     Embedding.objects.update(model=EmbeddingModel.objects.create(name="another", dimensions=384))
     documents.replace(user=alice, day=DAY, content="Nothing happened", expected={log.state}, now=LATER)
     assert set(Embedding.objects.values_list("model__name", flat=True)) == {get_embedder().name}

@@ -4,6 +4,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.conf import settings as project
+from django.test import override_settings
 
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
@@ -12,6 +14,7 @@ from memory.search import SearchMode, search_chat_history
 from memory.search.chat_history import SNIPPET_LENGTH
 from memory.search.echoes import COMPARED, READ, is_question, repeats, restated
 from memory.search.history import HistoryRequest, search_history
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -66,24 +69,36 @@ def first(user, query=QUESTION):
     return [hybrid.matches[0].key[0], messages[0].conversation_id]
 
 
+def real_model():
+    """Where the suite's fake would find no answer in other words."""
+    options = {"cache_dir": project.MODEL_CACHE_DIR}
+    return {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": options}
+
+
+@kept_rows
+def of_other_things():
+    with override_settings(EMBEDDER=real_model()):
+        user = a_person("alice@example.com")
+        for other in ("The curtains are 236 wide.", "The plumber found a stuck valve.", "We paint the hall in spring."):
+            a_turn(user, other, "Noted.")
+        index.embed_pending()
+    return user
+
+
 @pytest.fixture
-def alice(settings):
-    """With the real model, where the suite's fake would find no answer in other words."""
-    options = {"cache_dir": settings.MODEL_CACHE_DIR}
-    settings.EMBEDDER = {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": options}
-    alice = a_person("alice@example.com")
-    for other in ("The curtains are 236 wide.", "The plumber found a stuck valve.", "We paint the hall in spring."):
-        a_turn(alice, other, "Noted.")
-    return alice
+def alice(settings, of_other_things):
+    settings.EMBEDDER = real_model()
+    return of_other_things
 
 
-@pytest.mark.parametrize(
-    "answer", ["", "I do not know which worktop you chose.", "I found nothing about a worktop. Tell me more of it?"]
-)
-@pytest.mark.parametrize("times", [1, 5])
-def test_a_question_that_nobody_answered_is_below_what_answers_it(alice, answer, times):
+NO_ANSWERS = ["", "I do not know which worktop you chose.", "I found nothing about a worktop. Tell me more of it?"]
+
+
+# Each by itself, and all of them among five.
+@pytest.mark.parametrize("answers", [*([answer] for answer in NO_ANSWERS), [*NO_ANSWERS, *NO_ANSWERS[1:]]])
+def test_a_question_that_nobody_answered_is_below_what_answers_it(alice, answers):
     fact = a_turn(alice, FACT, "Oil it twice before the sink is cut out.")
-    for _ in range(times):
+    for answer in answers:
         a_turn(alice, QUESTION, answer)
     index.embed_pending()
     assert first(alice) == [fact.conversation_id] * 2

@@ -129,9 +129,10 @@ def test_the_text_is_the_specifications(monkeypatch, embedder):
     assert asked == ["User: I adopted a cat\nAssistant: Congratulations!"]
 
 
-def test_the_worker_fills_what_waits_and_then_finds_nothing_more():
+def test_the_worker_fills_what_waits_and_then_finds_nothing_more(settings):
+    settings.EMBEDDING_BATCH_SIZE = 3
     alice = a_person()
-    for number in range(70):
+    for number in range(7):
         a_turn(alice, f"Message {number}")
     assert index.embed_pending() == Embedding.objects.count()
     assert {row.state for row in Embedding.objects.all()} == {"embedded"}
@@ -243,7 +244,7 @@ def test_a_row_that_failed_before_is_tried_alone(embedder):
 def test_a_turn_is_claimed_at_once_however_many_somebody_else_has_waiting(embedder, settings):
     settings.EMBEDDING_BATCH_SIZE = 4
     alice, bob = a_person(), a_person("bob")
-    for number in range(30):
+    for number in range(9):
         a_turn(alice, f"Imported {number}")
     turn = a_turn(bob, "Said just now")
     claimed = index.claim(embedder=embedder, now=timezone.now())
@@ -406,18 +407,18 @@ def _raise(error):
     return fail
 
 
-@pytest.mark.slow
 def test_of_more_people_than_are_looked_at_due_or_not_each_gets_a_turn(monkeypatch):
     """In small, as 500 owners of 600: the first ones by id have rows that are not due; then all are due."""
-    monkeypatch.setattr(worker, "MOST_OWNERS", 25)
-    people = [a_person(f"{number}@example.com") for number in range(30)]
+    monkeypatch.setattr(worker, "MOST_OWNERS", 8)
+    people = [a_person(f"{number}@example.com") for number in range(10)]
     turns = [a_turn(user, "text") for user in people]
     Embedding.objects.update(next_attempt_at=later(600))
-    due = Embedding.objects.filter(user__in=people[27:])
+    due = Embedding.objects.filter(user__in=people[9:])
     due.update(next_attempt_at=NOW)
     found = {user_id for user_id, _ in worker._due_in_turns(get_embedder(), now=timezone.now())}
-    assert found == {user.pk for user in people[27:]}
+    assert found == {user.pk for user in people[9:]}
     # All are due now, and have more rows than a few batches take.
+    model = EmbeddingModel.objects.get()
     Embedding.objects.update(next_attempt_at=NOW)
     Embedding.objects.bulk_create(
         Embedding(
@@ -428,22 +429,22 @@ def test_of_more_people_than_are_looked_at_due_or_not_each_gets_a_turn(monkeypat
             part=part,
             said_at=NOW,
             length=1,
-            model=EmbeddingModel.objects.get(),
+            model=model,
             content_hash=b"",
             cutting_rules=0,
             next_attempt_at=NOW,
         )
         for turn in turns
-        for part in range(1, 41)
+        for part in range(1, 21)
     )
     reached = set()
     for _ in range(4):
         reached |= {row.user_id for row in index.claim(embedder=get_embedder(), now=timezone.now())}
-    assert {user.pk for user in people[25:]} <= reached
+    assert {user.pk for user in people[8:]} <= reached
 
 
 class Slow(FakeEmbedder):
-    """As slow as an endpoint that takes two seconds a text and is given up after 30."""
+    """As slow as an endpoint that takes eight seconds a text and is given up after 30."""
 
     def __init__(self, clock):
         super().__init__()
@@ -451,16 +452,17 @@ class Slow(FakeEmbedder):
 
     def embed_documents(self, texts):
         self.sizes.append(len(texts))
-        seconds = 2 * len(texts)
+        seconds = 8 * len(texts)
         self.clock[0] += min(seconds, 30)
         if seconds > 30:
             raise EmbedderSlow("did not answer within 30 seconds")
         return super().embed_documents(texts)
 
 
-def test_a_model_of_two_seconds_a_text_embeds_everything_in_batches_that_fit(monkeypatch):
+def test_a_slow_model_embeds_everything_in_batches_that_fit(monkeypatch, settings):
+    settings.EMBEDDING_BATCH_SIZE = 8
     alice, clock = a_person(), [0.0]
-    for number in range(60):
+    for number in range(15):
         a_turn(alice, f"text {number}")
     monkeypatch.setattr(worker, "batches", worker.Batches())
     monkeypatch.setattr(worker.time, "monotonic", lambda: clock[0])
@@ -472,9 +474,9 @@ def test_a_model_of_two_seconds_a_text_embeds_everything_in_batches_that_fit(mon
             if not Embedding.objects.filter(vector=None).exists():
                 break
     assert not Embedding.objects.filter(vector=None).exists()
-    # 32 and at most one more are given up; then at most what takes ten seconds.
-    assert sum(size > 15 for size in embedder.sizes) <= 3, embedder.sizes
-    assert max(embedder.sizes[-3:]) <= 5, embedder.sizes
+    # Eight and at most one more are given up; then at most what takes ten seconds.
+    assert sum(size > 3 for size in embedder.sizes) <= 3, embedder.sizes
+    assert max(embedder.sizes[-3:]) <= 1, embedder.sizes
     assert not Embedding.objects.exclude(quarantined_at=None).exists()
 
 

@@ -12,6 +12,7 @@ from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
 from memory.search.literal import Narrowing
 from memory.search.query import Query, parse_query, without_operator
+from testing.kept_rows import kept_rows
 
 
 def read(query):
@@ -75,8 +76,8 @@ TURNS = {
 }
 
 
-@pytest.fixture
-def alice(transactional_db):
+@kept_rows
+def of_tiles():
     alice = a_person()
     for number, (name, (said, answered)) in enumerate(TURNS.items(), start=1):
         conversation = Conversation.objects.create(user=alice, title=f"About {name}", last_active_at=NOW)
@@ -104,12 +105,12 @@ def by_history(user, query):
 
 
 @pytest.fixture(params=[by_chats, by_meaning, by_history])
-def ask(request, alice):
+def ask(request, of_tiles):
     """The names of the turns that are found, in their order, and what the answer says about the query."""
     titles = dict(Conversation.objects.values_list("pk", "title"))
 
     def ask(query):
-        is_nothing, notes, found = request.param(alice, query)
+        is_nothing, notes, found = request.param(of_tiles, query)
         return [titles[each].removeprefix("About ") for each in found], is_nothing, " ".join(notes)
 
     return ask
@@ -180,9 +181,9 @@ def test_notes_and_records_fulfil_operators_too():
     assert found("attic from:assistant") == found("attic in:Attic") == []
 
 
-def test_an_excerpt_shows_the_quotation_and_the_speakers_side(alice):
+def test_an_excerpt_shows_the_quotation_and_the_speakers_side(of_tiles):
     request = HistoryRequest(query='"old tiles" from:assistant')
-    (result,) = search_history(request, user=alice, now=NOW).results
+    (result,) = search_history(request, user=of_tiles, now=NOW).results
     assert result.excerpt.text == "Assistant: Old tiles are heavy"
     assert [result.excerpt.text[start:end] for start, end in result.excerpt.highlights] == ["Old tiles"]
 

@@ -21,6 +21,7 @@ from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
 from memory.search.texts import LOOKED_AT, second_scores, with_clear_first
 from memory.tests.served import ServedEndpoint
+from testing.kept_rows import kept_rows
 
 BUILT_IN = {"BACKEND": "memory.backends.minilm.CrossEncoder"}
 QUESTION = "How many people live in Lisbon?"
@@ -240,20 +241,21 @@ def test_a_setting_that_cannot_be_followed_is_told(settings):
         get_reranker()
 
 
-def a_memory(user):
-    """The answer shares one word with the question; ten others share more."""
+@kept_rows
+def a_memory():
+    """Whose it is, and the turn with the answer, which shares one word with the question; others share more."""
+    user = a_person()
     for number in range(LOOKED_AT // 2):
         a_turn(user, f"Many people sing in flat {number} of the Lisbon house where I live", "How loud")
     turn = a_turn(user, ANSWER, "Have a good time")
     indexing.embed_pending()
-    return turn
+    return user, turn
 
 
-@pytest.mark.django_db(transaction=True)
-def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(settings):
+@pytest.mark.django_db
+def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
-    user = a_person()
-    turn = a_memory(user)
+    user, turn = a_memory
     with acting_as(user):
         plain = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID)
         again = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID, rerank=True)
@@ -265,11 +267,10 @@ def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(settings):
     assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_reranking_puts_the_answer_first_in_search_history_among_notes_too(settings):
+@pytest.mark.django_db
+def test_reranking_puts_the_answer_first_in_search_history_among_notes_too(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
-    user = a_person()
-    a_memory(user)
+    user, _ = a_memory
     with acting_as(user):
         records.create(user=user, content="How many people live with us: five", type="fact", now=NOW)
         indexing.embed_pending()
@@ -280,10 +281,9 @@ def test_reranking_puts_the_answer_first_in_search_history_among_notes_too(setti
     assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_without_a_reranker_or_when_it_fails_the_first_order_stands(settings, caplog):
-    user = a_person()
-    a_memory(user)
+@pytest.mark.django_db
+def test_without_a_reranker_or_when_it_fails_the_first_order_stands(a_memory, settings, caplog):
+    user, _ = a_memory
     orders = []
     for setting in (None, {"BACKEND": "memory.backends.rerankers.RerankEndpoint", "OPTIONS": {"base_url": "no"}}):
         settings.RERANKER = setting
@@ -296,11 +296,10 @@ def test_without_a_reranker_or_when_it_fails_the_first_order_stands(settings, ca
     assert "Lisbon" not in caplog.text
 
 
-@pytest.mark.django_db(transaction=True)
-def test_what_is_quoted_stays_first_whatever_the_reranker_thinks(settings):
+@pytest.mark.django_db
+def test_what_is_quoted_stays_first_whatever_the_reranker_thinks(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
-    user = a_person()
-    a_memory(user)
+    user, _ = a_memory
     a_turn(user, "Order XK-20449-B has arrived")
     indexing.embed_pending()
     with acting_as(user):

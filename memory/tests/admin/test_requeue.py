@@ -11,7 +11,7 @@ from memory import index
 from memory.admin import requeue
 from memory.models import Embedding
 from memory.tests.admin.pages import LIST, embed_again
-from memory.tests.rows import NOW, add_quarantined, add_row
+from memory.tests.rows import NOW, a_place, add_quarantined, add_row
 
 pytestmark = pytest.mark.django_db
 
@@ -36,11 +36,18 @@ def test_embedding_again_makes_rows_wait_as_if_they_were_new(editor, alice):
     assert untouched.embedded_at
 
 
+def copy_of(row, **changes):
+    fields = [field.attname for field in Embedding._meta.concrete_fields if not (field.primary_key or field.generated)]
+    return Embedding(**{name: getattr(row, name) for name in fields} | changes)
+
+
 def test_all_rows_of_a_narrowed_list_are_embedded_again_across_its_pages(editor, alice, bob):
-    mine = [add_row(alice, vector=[1, 0, 0]) for _ in range(60)]
+    first = add_row(alice, vector=[1, 0, 0])
+    a_place(alice, first.source_id, turns=range(2, 61))
+    Embedding.objects.bulk_create(copy_of(first, chunk_index=number) for number in range(2, 61))
     other = add_row(bob, vector=[1, 0, 0])
 
-    embed_again(editor, mine[0], everything=True, query="?q=alice@example.org")
+    embed_again(editor, first, everything=True, query="?q=alice@example.org")
 
     assert Embedding.objects.filter(user=alice, vector=None).count() == 60
     other.refresh_from_db()

@@ -12,11 +12,12 @@ from intake.chats.arranging import save_project
 from intake.chats.deleting import delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, records
+from memory import documents, index, records
 from memory.models import MapPoint, MemoryMap, TellingWord
 from memory.overview import drawing, reading
 from memory.tests.overview.drawn import draw, draw_due, look
 from testing.examiner import as_a_worker
+from testing.kept_rows import kept_rows
 from testing.model_server import Refuse, Say
 
 pytestmark = pytest.mark.django_db
@@ -32,6 +33,15 @@ def talk(user, count=12):
     for number in range(count):
         a_turn(user, f"How do I water the tomatoes in bed {number} of the garden?", "Water the soil.")
         a_turn(user, f"Play suite {number} for the cello by Bach", "The strings need tuning before a concert.")
+
+
+@kept_rows
+def talker():
+    """Somebody who has talked about both, embedded and not yet drawn."""
+    user = a_person()
+    talk(user)
+    index.embed_pending()
+    return user
 
 
 def client_of(user):
@@ -50,9 +60,8 @@ def places_of(user):
     return {point.pk: (point.x, point.y) for point in MapPoint.objects.filter(user=user)}
 
 
-def test_a_group_is_named_by_words_as_people_write_them_without_stop_words(alice):
-    talk(alice)
-    found = draw(alice)
+def test_a_group_is_named_by_words_as_people_write_them_without_stop_words(talker):
+    found = draw(talker)
     assert (found.state, found.placed, found.texts) == ("ready", 24, 24)
     words = {word for cluster in found.clusters for word in cluster.words}
     assert {"tomatoes", "garden", "cello", "Bach", "strings"} <= words
@@ -64,20 +73,19 @@ def test_a_group_is_named_by_words_as_people_write_them_without_stop_words(alice
     assert len(set(names)) == len(names)
 
 
-def test_what_comes_later_is_placed_and_nothing_else_moves_until_a_fifth_has_come(alice):
-    talk(alice)
-    draw(alice)
-    before = places_of(alice)
+def test_what_comes_later_is_placed_and_nothing_else_moves_until_a_fifth_has_come(talker):
+    draw(talker)
+    before = places_of(talker)
     for number in range(4):
-        a_turn(alice, f"Are the tomatoes ripe in week {number}?")
-    found = draw(alice)
+        a_turn(talker, f"Are the tomatoes ripe in week {number}?")
+    found = draw(talker)
     assert found.placed == 28
-    assert before.items() <= places_of(alice).items()
-    assert MemoryMap.objects.get(user=alice).laid_out == 24
+    assert before.items() <= places_of(talker).items()
+    assert MemoryMap.objects.get(user=talker).laid_out == 24
     for number in range(4):
-        a_turn(alice, f"Which telescope shows the rings of Saturn, number {number}?")
-    draw(alice)
-    assert MemoryMap.objects.get(user=alice).laid_out == 32
+        a_turn(talker, f"Which telescope shows the rings of Saturn, number {number}?")
+    draw(talker)
+    assert MemoryMap.objects.get(user=talker).laid_out == 32
 
 
 def test_drawing_again_without_anything_new_does_nothing(alice):
@@ -193,13 +201,12 @@ def test_a_map_is_drawn_by_one_worker_at_a_time(alice):
         assert drawing.claim(now=timezone.now() + drawing.LEASE * 2) == alice.pk
 
 
-def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(alice):
-    talk(alice)
-    draw(alice)
+def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(talker):
+    draw(talker)
     MemoryMap.objects.update(method="tsne", laid_out=1)
-    a_turn(alice, "How do I water the tomatoes in bed 99 of the garden?")
-    draw(alice)
-    drawn = MemoryMap.objects.get(user=alice)
+    a_turn(talker, "How do I water the tomatoes in bed 99 of the garden?")
+    draw(talker)
+    drawn = MemoryMap.objects.get(user=talker)
     assert (drawn.method, drawn.laid_out) == (MemoryMap.SVD, 25)
 
 
@@ -265,29 +272,26 @@ def test_groups_keep_their_words_when_the_model_does_not_name_them(alice, langua
     assert [cluster.name for cluster in look(alice).clusters] == before
 
 
-def test_names_for_an_earlier_layout_are_not_kept(alice):
-    talk(alice)
-    found = draw(alice)
+def test_names_for_an_earlier_layout_are_not_kept(talker):
+    found = draw(talker)
     text = found.clusters[0].newest[0].id
-    assert not drawing.keep_names(alice, {0: "Garden"}, layout=b"of before", texts={0: text})
+    assert not drawing.keep_names(talker, {0: "Garden"}, layout=b"of before", texts={0: text})
     assert not TellingWord.objects.filter(word="Garden").exists()
 
 
-def test_without_a_model_the_map_offers_no_names(alice):
-    talk(alice)
-    draw(alice)
-    assert "Name the groups" not in client_of(alice).get("/memory/map/").text
+def test_without_a_model_the_map_offers_no_names(talker):
+    draw(talker)
+    assert "Name the groups" not in client_of(talker).get("/memory/map/").text
 
 
-def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(alice):
-    talk(alice)
+def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(talker):
     # Every other chat is about music.
-    for turn in Turn.objects.for_user(alice).filter(user_message__contains="cello"):
+    for turn in Turn.objects.for_user(talker).filter(user_message__contains="cello"):
         Conversation.objects.filter(pk=turn.conversation_id).update(project="music", title="A chat about music")
-    with acting_as(alice):
-        save_project(user=alice, name="music", is_closed=True)
-    draw(alice)
-    api = api_of(alice)
+    with acting_as(talker):
+        save_project(user=talker, name="music", is_closed=True)
+    draw(talker)
+    api = api_of(talker)
 
     def shown(project):
         atlas = api.get("/api/v1/memory/map/", {"project": project}).json()
@@ -301,6 +305,6 @@ def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(alice):
     assert shown("music") == (12, True, False, True)
     assert shown("") == shown("-music") == (12, False, True, False)
     assert shown("gone") == (0, False, False, False)
-    page = client_of(alice).get("/memory/map/", {"project": "music"}).content.decode().split("<main")[1]
+    page = client_of(talker).get("/memory/map/", {"project": "music"}).content.decode().split("<main")[1]
     assert "Only music" in page and "cello" in page and "tomatoes" not in page
-    assert "Nothing here yet." in client_of(alice).get("/memory/map/", {"project": "gone"}).content.decode()
+    assert "Nothing here yet." in client_of(talker).get("/memory/map/", {"project": "gone"}).content.decode()

@@ -14,6 +14,7 @@ from intake.tests.factories import a_person, a_turn
 from memory import documents, records
 from memory.tests.overview.drawn import draw
 from memory.tests.overview.histories import a_history
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -22,8 +23,9 @@ MAY = datetime(2026, 5, 10, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def alice():
-    return a_person()
+def alice(request):
+    """Somebody new, or whose texts of three projects the test asks for."""
+    return request.getfixturevalue("of_three") if "of_three" in request.fixturenames else a_person()
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def test_a_month_leads_to_its_chats_and_notes(alice, api, client):
 
 
 def test_ten_years_have_a_column_for_each_month_and_years_to_jump_to(alice, client):
-    a_history(alice, 600)
+    a_history(alice, 450)
     draw(alice)
     page = client.get("/memory/timeline/").content.decode()
     assert len(re.findall(r'<li class="month[ "]', page)) > 100
@@ -175,9 +177,10 @@ def test_without_anything_the_page_says_what_will_be_there(client, api):
 # -- Of a project --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def of_three(alice):
-    """A chat, a record and a log of an open project, of a closed one, and of none; each is in a month of its own."""
+@kept_rows
+def of_three():
+    """Somebody with a chat, a record and a log of an open project, of a closed one, and of none; each is in a month of its own."""
+    alice = a_person()
     with acting_as(alice):
         for label, month in (("garden", 3), ("choir", 4), ("", 5)):
             at = MARCH.replace(month=month)
@@ -189,6 +192,7 @@ def of_three(alice):
         save_project(user=alice, name="garden")
         save_project(user=alice, name="choir", is_closed=True)
     draw(alice)
+    return alice
 
 
 def months_of(api, **query):

@@ -20,6 +20,7 @@ from memory.tests.pages.pages import (
     state_on,
     text_on,
 )
+from memory.tests.rows import add_records
 
 pytestmark = pytest.mark.django_db
 
@@ -78,8 +79,7 @@ def test_records_are_narrowed_by_type_project_and_tag(client, alice):
 
 
 def test_older_records_are_a_link_away_with_the_same_filter(client, alice):
-    for number in range(32):
-        records.create(user=alice, content=f"number {number}", type="log & note", now=NOW + timedelta(minutes=number))
+    add_records(alice, (f"number {number}" for number in range(32)), every=timedelta(minutes=1), type="log & note")
     page = page_of(client, RECORDS, type="log & note")
     assert contents_on(page)[0] == "number 31"
     assert len(contents_on(page)) == 30
