@@ -13,7 +13,6 @@ from agent_tools.authentication import create_token
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, post
 from agent_tools.tests.test_mcp_http import sleeping
-from agent_tools.tests.test_mcp_stdio import META, running, say
 from intake.tests.factories import a_person
 from memory import index as indexing
 from memory.models import MemoryRecord
@@ -63,33 +62,33 @@ def told(problem):
     return problem["code"], set(problem.get("errors", ()))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fields"),
-    [
-        ({}, {"content"}),
-        ({"content": "Oaks", "colour": "green"}, {"colour"}),
-        ({"content": "Oaks", "user_id": 1}, {"user_id"}),
-        ({"content": True}, {"content"}),
-        ({"content": None}, {"content"}),
-        ({"content": ["Oaks"]}, {"content"}),
-        ({"content": {"text": "Oaks"}}, {"content"}),
-        ({"content": "Oaks", "tags": {"food": 1}}, {"tags"}),
-        ({"content": "Oaks", "tags": [["food"]]}, {"tags.0"}),
-        ({"content": "x" * 1_000_000}, {"content"}),
-    ],
+WRONG_INPUTS = (
+    ({}, {"content"}),
+    ({"content": "Oaks", "colour": "green"}, {"colour"}),
+    ({"content": "Oaks", "user_id": 1}, {"user_id"}),
+    ({"content": True}, {"content"}),
+    ({"content": None}, {"content"}),
+    ({"content": ["Oaks"]}, {"content"}),
+    ({"content": {"text": "Oaks"}}, {"content"}),
+    ({"content": "Oaks", "tags": {"food": 1}}, {"tags"}),
+    ({"content": "Oaks", "tags": [["food"]]}, {"tags.0"}),
+    ({"content": "x" * 1_000_000}, {"content"}),
 )
-def test_a_wrong_input_names_the_field_and_saves_nothing(call, arguments, fields):
-    assert call("save_memory", arguments) == ("validation_error", fields)
+NO_JSON = ("{", "nothing", '{"content": NaN}', '{"content": "a", "content": [5]}')
+TOO_DEEP = (DEEP, f'{{"content": {DEEP}}}', f'{{"content": "Oaks", "tags": {DEEP}}}')
+NO_OBJECT = ("[]", '"Oaks"', "5", "true")
+
+
+def test_a_wrong_input_names_the_field_and_saves_nothing(call):
+    for arguments, fields in WRONG_INPUTS:
+        assert call("save_memory", arguments) == ("validation_error", fields), fields
     assert not MemoryRecord.objects.exists()
 
 
-@pytest.mark.parametrize(
-    "tool", ["search_chat_history", "search_memory", "search_history", "get_conversation", "append_daily_log"]
-)
-def test_every_tool_refuses_a_field_that_nobody_described(call, tool):
-    code, fields = call(tool, {"userId": 1})
-    assert code == "validation_error"
-    assert "userId" in fields
+def test_every_tool_refuses_a_field_that_nobody_described(call):
+    for tool in ("search_chat_history", "search_memory", "search_history", "get_conversation", "append_daily_log"):
+        code, fields = call(tool, {"userId": 1})
+        assert (code, "userId" in fields) == ("validation_error", True), tool
 
 
 def test_a_query_of_a_megabyte_is_a_wrong_input(call):
@@ -100,22 +99,22 @@ def test_a_tool_that_there_is_not_is_told(call):
     assert call("drop_everything", {})[0] in ("not_found", -32602)
 
 
-@pytest.mark.parametrize("raw", ["{", "nothing", '{"content": NaN}', '{"content": "a", "content": [5]}'])
-def test_what_is_no_json_saves_nothing(call, raw):
-    assert call("save_memory", raw=raw)[0] in ("validation_error", -32700)
+def test_what_is_no_json_saves_nothing(call):
+    for raw in NO_JSON:
+        assert call("save_memory", raw=raw)[0] in ("validation_error", -32700), raw
     assert not MemoryRecord.objects.exists()
 
 
-@pytest.mark.parametrize("raw", [DEEP, f'{{"content": {DEEP}}}', f'{{"content": "Oaks", "tags": {DEEP}}}'])
-def test_arrays_in_ten_thousand_arrays_are_refused(call, raw):
-    assert call("save_memory", raw=raw)[0] in ("validation_error", -32700, -32600, -32602)
+def test_arrays_in_ten_thousand_arrays_are_refused(call):
+    for raw in TOO_DEEP:
+        assert call("save_memory", raw=raw)[0] in ("validation_error", -32700, -32600, -32602), raw[:40]
     assert not MemoryRecord.objects.exists()
     assert call("search_memory", {"query": "oaks"}) is None
 
 
-@pytest.mark.parametrize("raw", ["[]", '"Oaks"', "5", "true"])
-def test_arguments_that_are_no_object_save_nothing(call, raw):
-    assert call("save_memory", raw=raw)[0] in ("validation_error", -32600, -32602)
+def test_arguments_that_are_no_object_save_nothing(call):
+    for raw in NO_OBJECT:
+        assert call("save_memory", raw=raw)[0] in ("validation_error", -32600, -32602), raw
     assert not MemoryRecord.objects.exists()
 
 
@@ -192,22 +191,3 @@ def wait_until(condition, line=None):
     while not condition():
         assert time.monotonic() < deadline, line and line.recv(4096)
         time.sleep(0.05)
-
-
-# -- Two calls of one id -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_calls_with_one_id_in_one_stdio_session_are_both_told_and_save_what_they_say(server, secret):
-    def saving(content):
-        params = {"name": "save_memory", "arguments": {"content": content}, "_meta": META}
-        return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-
-    with running(secret) as process:
-        say(process, saving("Oaks"), saving("Elms"))
-        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
-    assert [answer["id"] for answer in answers] == [7, 7]
-    went_well = [answer["result"]["structuredContent"] for answer in answers if "result" in answer]
-    assert MemoryRecord.objects.count() == len(went_well) >= 1
-    for answer in answers:
-        assert "result" in answer or answer["error"]["code"] == -32600

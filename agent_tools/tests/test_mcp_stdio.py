@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
 from agent_tools.tools import mcp_registry
 from intake.tests.factories import a_person, a_turn
 from memory import index
+from memory.models import MemoryRecord
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -100,31 +102,43 @@ def test_without_a_good_token_it_does_not_start_and_says_why(secret, monkeypatch
         call_command("mcp")
 
 
+def saving(request_id, content):
+    return request(request_id, "tools/call", name="save_memory", arguments={"content": content})
+
+
 def test_stdout_is_the_protocol_and_nothing_else_whatever_comes_in():
     secret = create_token(user=a_person(), scopes=[TokenScope.WRITE]).secret
     with running(secret) as process:
         say(process, request(1), "no json", "[" * 10_000, "", '{"jsonrpc": "2.0"}', request(2), request(2))
         say(process, request(3, "tools/call", name="search_chat_history", arguments={"query": "cat"}))
         say(process, request(4, "tools/call", name="drop_everything", arguments={}))
-        by_id = {}
+        say(process, saving(7, "Oaks"), saving(7, "Elms"))
+        by_id = defaultdict(list)
         # A client that closes the pipe cancels what it still waits for.
-        while not {1, 2, 3, 4} <= by_id.keys():
+        while not ({1, 2, 3, 4} <= by_id.keys() and len(by_id[7]) == 2):
             line = json.loads(process.stdout.readline())
-            by_id[line.get("id")] = line
+            by_id[line.get("id")].append(line)
         process.stdin.close()
         assert all(json.loads(line) for line in process.stdout)
         assert process.wait(20) == 0
-    assert by_id[1]["result"]["tools"]
-    assert by_id[2]["result"]["tools"]
-    assert json.loads(by_id[3]["result"]["content"][0]["text"])["code"] == "insufficient_scope"
-    assert by_id[4]["error"]["code"] == -32602
+    assert by_id[1][-1]["result"]["tools"]
+    assert by_id[2][-1]["result"]["tools"]
+    assert json.loads(by_id[3][-1]["result"]["content"][0]["text"])["code"] == "insufficient_scope"
+    assert by_id[4][-1]["error"]["code"] == -32602
+    # Two calls of one id are both answered, and save what their answers say.
+    went_well = [answer for answer in by_id[7] if "result" in answer]
+    assert MemoryRecord.objects.count() == len(went_well) >= 1
+    assert {answer["error"]["code"] for answer in by_id[7] if "error" in answer} <= {-32600}
 
 
-def test_a_revoked_token_ends_it_within_five_seconds():
-    secret = create_token(user=a_person()).secret
-    with running(secret) as process:
-        say(process, request(1))
-        assert json.loads(process.stdout.readline())["id"] == 1
+def test_a_token_may_do_what_its_scope_is_for_and_its_revocation_ends_the_server():
+    with running(create_token(user=a_person(), scopes=[TokenScope.SEARCH]).secret) as process:
+        say(process, saving(1, "Ana likes oaks"))
+        say(process, request(2, "tools/call", name="search_memory", arguments={"query": "oaks"}))
+        answers = {line["id"]: line["result"] for line in (json.loads(process.stdout.readline()) for _ in range(2))}
+        assert json.loads(answers[1]["content"][0]["text"])["code"] == "insufficient_scope"
+        assert not answers[2].get("isError")
+        assert not MemoryRecord.objects.exists()
         AccessToken.objects.all().delete()
         assert process.wait(5) == 77
         assert "revoked" in process.stderr.read()

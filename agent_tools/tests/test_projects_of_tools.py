@@ -8,22 +8,36 @@ from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.history import search_history
 from core.isolation.acting import acting_as
 from intake.models import Conversation
-from intake.tests.factories import a_turn
+from intake.tests.factories import a_person, a_turn
 from memory import index, records
+from testing.examiner import as_a_worker
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def turns(alice):
-    found = {}
+@kept_rows
+def a_person_with_projects():
+    """With a turn and a record in each of two projects and in none."""
+    alice, found = a_person(), {}
     for name in ("me/app", "me/shop", ""):
         found[name] = a_turn(alice, f"Where are the orders of {name or 'nobody'}?", "In Postgres.")
         Conversation.objects.filter(pk=found[name].conversation_id).update(project=name)
         with acting_as(alice):
             records.create(user=alice, content=f"Orders of {name}", project_id=name, now=timezone.now())
-    index.embed_pending()
-    return found
+    with as_a_worker():
+        index.embed_pending()
+    return alice, found
+
+
+@pytest.fixture
+def alice(a_person_with_projects):
+    return a_person_with_projects[0]
+
+
+@pytest.fixture
+def turns(a_person_with_projects):
+    return a_person_with_projects[1]
 
 
 def asked(api, tool, **fields):

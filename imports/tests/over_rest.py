@@ -69,11 +69,11 @@ def a_worker() -> Iterator[None]:
     ended = threading.Event()
 
     def work_on() -> None:
-        while not ended.wait(0.02):
-            try:
+        try:
+            while not ended.wait(0.02):
                 work()
-            finally:
-                connections.close_all()
+        finally:
+            connections.close_all()
 
     thread = threading.Thread(target=work_on, name="importing worker", daemon=True)
     thread.start()

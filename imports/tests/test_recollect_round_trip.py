@@ -26,15 +26,16 @@ from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.tests.attached import read_all, say
 from testing import files
+from testing.kept_rows import kept_rows
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 FORMS = {"json": exporting.account_as_json, "zip": exporting.json_zip, "markdown": exporting.markdown_zip}
 PARTS = ("projects", "conversations", "documents", "records", "proposals")
 
 
-@pytest.fixture
-def alice():
+def make_one_of_each():
+    """A person with one of everything that an export has, files aside."""
     alice = a_person()
     turn = a_turn(alice, "How warm?\n\n<!-- end {} -->", "About 25 degrees.\r\n")
     conversation = turn.conversation
@@ -87,16 +88,30 @@ def alice():
     return alice
 
 
+@kept_rows
+def one_of_each():
+    return make_one_of_each()
+
+
+@pytest.fixture
+def alice(one_of_each):
+    return one_of_each
+
+
 def exported(user):
     document = json.loads(b"".join(exporting.account_as_json(user=user, now=NOW)))
     return {part: document.get(part, []) for part in PARTS}
 
 
+def importer_of(user):
+    client = Client()
+    client.force_login(user)
+    return Importer(client)
+
+
 @pytest.fixture
 def importer(alice):
-    client = Client()
-    client.force_login(alice)
-    return Importer(client)
+    return importer_of(alice)
 
 
 def delete_all(user):
@@ -111,10 +126,10 @@ def delete_all(user):
         Project.objects.for_user(user).delete()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer, form):
+def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer):
+    """So do both kinds of zip, which bring the files too: below."""
     before = exported(alice)
-    data = b"".join(FORMS[form](user=alice, now=timezone.now()))
+    data = b"".join(exporting.account_as_json(user=alice, now=timezone.now()))
     delete_all(alice)
     assert exported(alice) == {part: [] for part in PARTS}
     done = importer.bring(data)
@@ -122,8 +137,9 @@ def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer,
     assert exported(alice) == before
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["json", "markdown"])
 def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
+    """The zip holds the same JSON."""
     before = exported(alice)
     data = b"".join(FORMS[form](user=alice, now=timezone.now()))
     id_ = importer.upload(data)
@@ -136,10 +152,9 @@ def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
 def test_it_comes_to_another_account_too_and_twice_is_once(alice):
     data = b"".join(exporting.markdown_zip(user=alice, now=NOW))
     bob = a_person("bob@example.com")
-    client = Client()
-    client.force_login(bob)
+    importer = importer_of(bob)
     for _ in range(2):
-        assert Importer(client).bring(data)["state"] == "done"
+        assert importer.bring(data)["state"] == "done"
         theirs, ours = exported(bob), exported(alice)
         ids = {conversation.pop("id") for conversation in [*theirs["conversations"], *ours["conversations"]]}
         # Without the proof of this account, another id is made from the user's and the exported one.
@@ -185,9 +200,7 @@ def forged(user, *branches):
     return json.dumps(document).encode(), ids
 
 
-@pytest.mark.parametrize(
-    "branches", [[(1, 1)], [(1, 2), (2, 1)], [(1, 2), (2, 3), (3, 1)], [(1, 9)]], ids=["itself", "two", "three", "gone"]
-)
+@pytest.mark.parametrize("branches", [[(1, 1)], [(1, 2), (2, 3), (3, 1)], [(1, 9)]], ids=["itself", "ring", "gone"])
 def test_an_import_may_only_continue_an_earlier_conversation(branches):
     bob = a_person("bob@example.com")
     a_turn(bob, "Hello")
@@ -229,12 +242,12 @@ def test_a_ring_cannot_be_closed_by_importing_an_origin_anew():
 # --- Attached files ---
 
 LEASE = files.pdf(["The lease ends in May.", "The deposit is paid back within six weeks."])
-WITH_FILES = {name: FORMS[name] for name in ("zip", "markdown")}
 
 
-@pytest.fixture
-def with_files(alice):
+@kept_rows
+def one_of_each_with_files():
     """Two files of one name, a zip and an export of Recollect, which are no part of the export that holds them."""
+    alice = make_one_of_each()
     own = b"".join(exporting.account_as_json(user=alice, now=NOW))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as written:
@@ -245,6 +258,11 @@ def with_files(alice):
     say(alice, *attached, message="Keep these")
     read_all()
     return alice
+
+
+@pytest.fixture
+def with_files(one_of_each_with_files):
+    return one_of_each_with_files
 
 
 def bytes_by_name(user):
@@ -262,27 +280,26 @@ def found(user):
     return [(each.reference.file, each.reference.place) for each in results if each.reference.file]
 
 
-@pytest.mark.parametrize("form", WITH_FILES)
-def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files, importer, form):
+@pytest.mark.parametrize("form", ["zip", "markdown"])
+def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files, form):
     before = exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)
     assert len(before[1]) == 5 and before[3] == [("lease.pdf", "page 2")]
     data = b"".join(FORMS[form](user=with_files, now=timezone.now()))
     delete_all(with_files)
     assert not AttachmentPiece.objects.exists()
-    done = importer.bring(data)
+    done = importer_of(with_files).bring(data)
     assert (done["state"], done["skipped"]) == ("done", [])
     read_all()
     assert (exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)) == before
 
 
-@pytest.mark.parametrize("form", WITH_FILES)
-def test_files_come_to_another_account_too_once_and_with_other_ids(with_files, form):
-    data = b"".join(FORMS[form](user=with_files, now=timezone.now()))
+def test_files_come_to_another_account_too_once_and_with_other_ids(with_files):
+    """Markdown brings the same files by the same names, as the test above shows."""
+    data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     bob = a_person("bob@example.com")
-    client = Client()
-    client.force_login(bob)
+    importer = importer_of(bob)
     for _ in range(2):
-        assert Importer(client).bring(data)["state"] == "done"
+        assert importer.bring(data)["state"] == "done"
         read_all()
         assert bytes_by_name(bob) == bytes_by_name(with_files)
         assert places(bob) == places(with_files)
@@ -291,17 +308,18 @@ def test_files_come_to_another_account_too_once_and_with_other_ids(with_files, f
     assert len(ids) == 10
 
 
-def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_files, importer):
+def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_files):
     data = b"".join(exporting.account_as_json(user=with_files, now=NOW))
     delete_all(with_files)
-    done = importer.bring(data)
+    done = importer_of(with_files).bring(data)
     assert any("does not have: 5." in each for each in done["notices"])
     assert Turn.objects.get(user_message="Keep these").attachment_count == 0
 
 
-def test_undoing_takes_the_files_of_an_export_with_it(with_files, importer):
+def test_undoing_takes_the_files_of_an_export_with_it(with_files):
     data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     delete_all(with_files)
+    importer = importer_of(with_files)
     done = importer.bring(data)
     importer.undo(done["id"])
     assert not (Attachment.objects.exists() or AttachmentPiece.objects.exists() or AttachmentText.objects.exists())
@@ -331,9 +349,7 @@ def test_an_import_gives_no_project_the_labels_that_are_in_use_here(alice):
     bob = a_person("bob@example.com")
     conversation = a_turn(bob, "In the bakery").conversation
     Conversation.objects.filter(pk=conversation.pk).update(project="bakery")
-    client = Client()
-    client.force_login(bob)
-    done = Importer(client).bring(data)
+    done = importer_of(bob).bring(data)
     assert Project.objects.get(user=bob).labels == ["me/bread"]
     assert [each["reason"] for each in done["skipped"]] == [
         "These labels are in use here, and so they do not belong to it: bakery"

@@ -1,5 +1,6 @@
 """People and what they said, for tests."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from allauth.mfa.models import Authenticator
@@ -68,24 +69,28 @@ def a_temporary_turn(user: User, message: str, answer: str = "Between us.") -> T
     return turn
 
 
-def a_long_conversation(user: User, turns: int) -> Conversation:
-    """For pages alone: its turns are written in one go and so tell nobody of themselves."""
+def a_long_conversation(user: User, turns: int, *, parents: Sequence[int] = ()) -> Conversation:
+    """For pages alone: its turns are written in one go and so tell nobody of themselves.
+
+    `parents`: for each turn the number of the one that it follows, 0 for none; without them each follows the last.
+    """
     conversation = Conversation.objects.create(
         user=user, title="Message 1", turn_count=turns, current_number=turns, last_active_at=NOW
     )
     numbers = range(1, turns + 1)
+    parents = parents or range(turns)
     texts = [{"user_message": f"Message {number}", "assistant_message": f"Answer {number}"} for number in numbers]
     Turn.objects.bulk_create(
         Turn(
             conversation=conversation,
             user=user,
             turn_number=number,
-            parent_number=number - 1 or None,
+            parent_number=parent or None,
             said_at=NOW,
             status=Turn.Status.COMPLETE,
             **text,
         )
-        for number, text in zip(numbers, texts, strict=True)
+        for number, parent, text in zip(numbers, parents, texts, strict=True)
     )
     return conversation
 

@@ -298,10 +298,11 @@ def test_a_number_that_makes_no_sense_shows_the_latest(client, alice, name, numb
 
 
 def test_the_list_is_bounded_and_goes_on(client, alice):
-    for number in range(35):
-        conversation = Conversation.objects.create(user=alice, title=f"Chat {number:02}")
-        # In threes at the same moment, so that a page ends between equals.
-        Conversation.objects.filter(pk=conversation.pk).update(last_active_at=NOW + timedelta(hours=number // 3))
+    # In threes at the same moment, so that a page ends between equals.
+    Conversation.objects.bulk_create(
+        Conversation(user=alice, title=f"Chat {number:02}", last_active_at=NOW + timedelta(hours=number // 3))
+        for number in range(35)
+    )
     first = client.get(HOME)
     titles = [item.title for item in first.context["page"].conversations]
     after = str(first.context["page"].more)
@@ -365,8 +366,8 @@ def test_how_a_turn_ended_is_marked(client, alice, status, mark):
 
 def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice):
     conversation = a_long_conversation(alice, 60)
-    for number in range(40):
-        a_turn(alice, f"Chat {number}")
+    for _ in range(40):
+        a_long_conversation(alice, 1)
     with CaptureQueriesContext(connection) as queries:
         page_of(client, conversation)
     # What opens the transaction and says who is asking reads no table.
