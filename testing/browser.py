@@ -26,7 +26,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+# First the one that has no window: it spends half as much on each page, and a quarter on starting.
+NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 # A page takes a tenth of a second; on a busy machine, fifty times that.
 PATIENCE_MS = 30_000
 
