@@ -116,17 +116,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
     another role has not committed, in the same transaction of the coordinator though it be."""
     paths = {item.path for item in items if item.path.name in LONGEST or item.get_closest_marker("slow")}
+    with_browser = {item.path for item in items if needs_browser([item])}
     slow: dict[Path, list[pytest.Item]] = defaultdict(list)
-    for item in (item for item in items if item.path in paths):
-        slow[item.path].append(item)
+    others: list[pytest.Item] = []
+    for item in items:
+        # Between tests with a browser, one without it would close it: two seconds of a processor to open it again.
+        is_between = item.path in with_browser and not needs_browser([item])
+        (slow[item.path] if item.path in paths and not is_between else others).append(item)
     # Those with a browser beside each other: Chromium stays open only as long as each next test needs it.
     longest_first = sorted(slow, key=lambda path: (needs_browser(slow[path]), *(name != path.name for name in LONGEST)))
     # Within its module a test comes beside those that read the same rows (testing/kept_rows.py).
-    others = (
-        sorted(tests, key=rows_read_by) for _, tests in groupby((i for i in items if i.path not in paths), by_path)
-    )
+    sorted_others = (sorted(tests, key=rows_read_by) for _, tests in groupby(others, by_path))
     hands = [sorted(slow[path], key=rows_read_by) for path in longest_first]
-    items[:] = deal(hands, [*chain.from_iterable(others)], processes=processes_of_run())
+    items[:] = deal(hands, [*chain.from_iterable(sorted_others)], processes=processes_of_run())
     for item in items if cluster_urls() else ():
         if item.get_closest_marker("django_db") or "db" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.django_db(transaction=True), append=False)

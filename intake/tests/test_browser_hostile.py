@@ -28,21 +28,21 @@ DANGERS = """parts => parts.flatMap(part => [...part.querySelectorAll("*")]).fil
         && !["http:", "https:", "mailto:"].includes(new URL(element.href, location.href).protocol))
 ).map(element => element.outerHTML)"""
 
-# Draws each as an answer that arrives in pieces, and lets the browser act on every state in between.
+# Draws each as an answer that arrives in pieces, all beside each other, and lets the browser act on every state in between.
 STREAM_ALL = """async (answers) => {
   const { Drawing } = await import("/static/intake/drawing.js");
   const thread = document.querySelector("[data-thread]");
-  for (const changes of answers) {
+  const drawings = answers.map((changes) => {
     const target = document.createElement("div");
     target.className = "prose";
     thread.append(target);
-    const drawing = new Drawing(target);
-    for (const changed of changes) {
-      drawing.show(changed);
-      await new Promise(requestAnimationFrame);
-    }
-    drawing.finish();
+    return [new Drawing(target), changes];
+  });
+  for (let piece = 0; drawings.some(([, changes]) => piece < changes.length); piece += 1) {
+    for (const [drawing, changes] of drawings) if (piece < changes.length) drawing.show(changes[piece]);
+    await new Promise(requestAnimationFrame);
   }
+  for (const [drawing] of drawings) drawing.finish();
 }"""
 
 
