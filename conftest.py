@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
+from config.static import collect
 from core.isolation.checks import parameters
 from testing.cluster import cluster_urls, make_database
 from testing.emptying import empty, schema_digest, schema_lines
@@ -57,7 +58,7 @@ LONGEST = (
 @pytest.fixture(scope="session", autouse=True)
 def static_files() -> None:
     """Pages name their static files by the manifest that `collectstatic` writes, here as in production."""
-    call_command("collectstatic", interactive=False, verbosity=0)
+    collect()
 
 
 @pytest.fixture(scope="session", autouse=True)

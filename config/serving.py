@@ -13,6 +13,7 @@ import uvicorn
 from django.core.management import CommandError, call_command
 
 from config.stack import REFUSED, WEB_PROCESSES
+from config.static import collect
 
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
@@ -97,7 +98,7 @@ def serve_up(host: str, port: int) -> None:
     except CommandError as refusal:
         sys.stderr.write(f"{refusal}\n")
         sys.exit(REFUSED)
-    call_command("collectstatic", interactive=False, verbosity=0)
+    collect()
     is_one_of_several = (os.environ.get(WEB_PROCESSES) or "1") != "1"
     serve(host, port, graceful_seconds=SECONDS_AT_CTRL_C, shares_address=is_one_of_several)
 

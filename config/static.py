@@ -1,15 +1,22 @@
 """Static files with hashed names, so that browsers may cache them forever."""
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+import django
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
 from django.contrib.staticfiles.storage import ManifestStaticFilesStorage
 from django.core.files.base import ContentFile
 from django.core.files.storage import InMemoryStorage
+from django.core.management import call_command
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
@@ -106,6 +113,33 @@ def _read(paths: dict[str, tuple[Any, str]], folder: str, name: str) -> str:
     storage, path = paths[posixpath.normpath(f"{folder}/{name}")]
     with storage.open(path) as file:
         return str(file.read().decode())
+
+
+# --- Collects them once for each change of them ---
+
+# In the folder of what was collected: a digest of what it was made of.
+MADE_OF = "made-of.txt"
+
+
+def collect() -> None:
+    """Run `collectstatic`, which takes over a second, unless the folder holds what it would write."""
+    note = Path(settings.STATIC_ROOT, MADE_OF)
+    with suppress(FileNotFoundError):
+        if note.read_text() == _made_of():
+            return
+    call_command("collectstatic", interactive=False, verbosity=0)
+    note.write_text(_made_of())
+
+
+def _made_of() -> str:
+    """A digest of every file, of what rewrites it and of the manifest: contents, as an installer may keep times."""
+    parts = [django.__version__.encode(), Path(__file__).read_bytes()]
+    for finder in get_finders():
+        for path, storage in finder.list([]):
+            with storage.open(path) as file:
+                parts += [path.encode(), hashlib.file_digest(file, "sha256").digest()]
+    parts.append(Path(settings.STATIC_ROOT, StaticStorage.manifest_name).read_bytes())
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 class ServedStaticFiles(StaticFiles):

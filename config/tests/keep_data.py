@@ -76,12 +76,15 @@ def manage_all(servers: ThrowawayServers, *commands: Sequence[str]) -> None:
             raise RuntimeError(f"{command[0]} failed: {done.stdout}{done.stderr}")
 
 
-def run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[SimpleNamespace]:
-    """The status of each command, and what it wrote. Raises CalledProcessError if the process itself fails."""
+def run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str | None]) -> list[SimpleNamespace]:
+    """The status of each command, and what it wrote. Raises CalledProcessError if the process itself fails.
+
+    A variable without a value is none of the process's, even if it is one of this process.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", SEVERAL, json.dumps(commands)],
         cwd=BASE_DIR,
-        env={**os.environ, **environment},
+        env={name: value for name, value in {**os.environ, **environment}.items() if value is not None},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -1,5 +1,6 @@
 """Modules put into one file: what they mean stays the same, and what is not understood is refused."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 
 from config.ops.endpoints import SHIPPED_FILES
-from config.static import ENTRIES, bundle
+from config.static import ENTRIES, bundle, collect
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
 B = 'import { d } from "../other/d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'
@@ -65,3 +66,25 @@ def test_what_pages_are_served_imports_nothing_but_what_they_fetch_later(entry):
 def test_the_page_about_recollect_names_the_library_of_diagrams_that_is_served():
     version, _ = SHIPPED_FILES["mermaid"]
     assert f'version:"{version}"' in Path(finders.find("mermaid/mermaid.min.js")).read_text()
+
+
+def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path):
+    settings.STATIC_ROOT, settings.STATICFILES_DIRS = tmp_path / "collected", [tmp_path / "own"]
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    source, manifest = tmp_path / "own" / "a.css", tmp_path / "collected" / "staticfiles.json"
+    source.parent.mkdir()
+    source.write_text("a {}")
+    collect()
+    first = manifest.stat().st_ino, manifest.read_text()
+    collect()
+    assert (manifest.stat().st_ino, manifest.read_text()) == first
+    # Of the same length, and as an installer may leave it, of the same time.
+    times = source.stat().st_atime_ns, source.stat().st_mtime_ns
+    source.write_text("b {}")
+    os.utime(source, ns=times)
+    collect()
+    changed = manifest.read_text()
+    assert changed != first[1]
+    manifest.unlink()
+    collect()
+    assert manifest.read_text() == changed

@@ -1,9 +1,6 @@
 """A server that a person gave: the roles are made there once, and what is in the way comes as one sentence."""
 
-import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -15,9 +12,10 @@ from django.db import connections
 from django.db.migrations.loader import MigrationLoader
 
 from config.stack import StackError
-from config.stack.paths import BASE_DIR, temporary_servers_dir
+from config.stack.paths import temporary_servers_dir
 from config.stack.preflight import addresses, as_worker, migrations_apart, roles_named
 from config.stack.servers import EmbeddedPostgres
+from config.tests.keep_data import run_all
 from core.isolation.checks import parameters, problems
 from core.isolation.roles import Roles, make_roles
 from testing.plugin import NAMES
@@ -138,17 +136,11 @@ def test_a_role_that_is_there_and_may_too_much_is_refused(superuser, might):
             make_roles(server, roles, passwords={})
 
 
-def manage(*arguments, **variables):
-    inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
+def manage(*commands, **variables):
+    """What each of the commands does in one process of such an installation."""
+    others = dict.fromkeys(NAMES)
     settings = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "SECRET_KEY": "x", "IGNORE_ENV_FILES": "1"}
-    return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=BASE_DIR,
-        env=inherited | settings | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_all(commands, others | settings | variables)
 
 
 @pytest.fixture
@@ -172,18 +164,16 @@ def test_the_commands_for_a_server_of_ones_own_lead_to_one_that_passes_its_check
     owner = host._replace(netloc="theirs:secret@", path="/theirs").geturl()
     common = {"DATABASE_OWNER_URL": owner, "DATABASE_ROLE_PREFIX": "theirs"}
 
-    early = manage("migrate", **common)
+    early, made = manage(["migrate"], ["create_roles"], **common)
     assert "run `manage.py create_roles` first" in early.stderr
-    made = manage("create_roles", **common)
     assert made.returncode == 0, made.stderr
     printed = dict(line.split("=", 1) for line in made.stdout.splitlines() if line.startswith("DATABASE_"))
     assert printed.keys() == {"DATABASE_URL", "DATABASE_WORKER_URL"}
-    again = manage("create_roles", **common, **printed)
+    again, migrated = manage(["create_roles"], ["migrate", "--verbosity=0"], **common, **printed)
     assert (again.returncode, "DATABASE_" in again.stdout) == (0, False)
-
-    migrated = manage("migrate", "--verbosity=0", **common, **printed)
     assert migrated.returncode == 0, migrated.stderr
-    checked = manage("check", "--database=default", DATABASE_URL=printed["DATABASE_URL"], DATABASE_ROLE_PREFIX="theirs")
+    web = {"DATABASE_URL": printed["DATABASE_URL"], "DATABASE_ROLE_PREFIX": "theirs"}
+    (checked,) = manage(["check", "--database=default"], **web)
     assert checked.returncode == 0, checked.stderr
     roles = Roles("theirs")
     assert complaints(printed["DATABASE_WORKER_URL"], roles) == set()

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from config import VERSION
-from config.ops.release import dated
+from config.ops.release import _check_version, dated
 from config.stack import StackError
 from config.stack.paths import BASE_DIR
 
@@ -111,9 +111,14 @@ def test_a_tag_that_exists_is_refused(repository):
 
 
 @pytest.mark.parametrize("version", ["", "1.1", "v9.0.0", "9.0.0 beta", VERSION, "0.3.0"])
-def test_a_version_that_is_none_or_not_above_the_last_is_refused(repository, version):
+def test_a_version_that_is_none_or_not_above_the_last_is_refused(version):
     sentence = "is not above" if version in (VERSION, "0.3.0") else "is not a version: name one"
-    assert_refused(repository, released(repository, version), sentence)
+    with pytest.raises(StackError, match=sentence):
+        _check_version(version)
+
+
+def test_a_refused_version_changes_nothing(repository):
+    assert_refused(repository, released(repository, "1.1"), "is not a version: name one")
 
 
 def test_a_failure_on_the_way_leaves_the_repository_as_it_was(repository):
