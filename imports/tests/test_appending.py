@@ -258,6 +258,12 @@ def test_the_project_is_the_repository_or_else_the_folder(append):
     assert dict(Conversation.objects.values_list("external_id", "project")) == {"s1": "me/app", "s2": "app-2"}
 
 
+def test_no_session_is_stored_under_a_name_that_means_everything_but_it(append):
+    append(turn(1), project="-notes", cwd="/home/me/-notes")
+    append(turn(1), session="s2", cwd="/home/me/--notes")
+    assert set(Conversation.objects.values_list("project", flat=True)) == {"notes"}
+
+
 def test_an_agent_s_project_takes_the_place_of_an_imported_folder_s(append, importer):
     importer.bring(export(s1=session_lines(1, cwd="/home/me/app")))
     assert Conversation.objects.get().project == "app"
