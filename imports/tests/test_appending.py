@@ -301,6 +301,12 @@ def test_bad_input_is_refused_with_the_name_of_its_field(append, turns, fields, 
     assert stored() == []
 
 
+@pytest.mark.parametrize("at", ["yesterday", "2026-03-01", "2026-03-01T25:00:00Z", 1_772_366_400])
+def test_what_is_no_time_is_refused_with_how_one_is_written(append, at):
+    problem = append({**turn(1), "saidAt": at}, status=400)
+    assert problem["errors"] == {"turns.0.saidAt": ["A time is written with its offset, such as 2025-03-01T00:00:00Z."]}
+
+
 def test_a_quota_refuses_new_turns_and_lets_repeated_ones_pass(append, settings):
     settings.QUOTA_TURNS = 2
     append(turn(1), turn(2))
