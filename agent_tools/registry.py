@@ -281,13 +281,17 @@ def _named(data: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]
         if len(own := [known[name] for name in names if name in known]) == 1:
             known |= {name: own[0] for name in names if name not in known}
     named: dict[str, Any] = {}
-    for name, value in data.items():
-        meant = name if name in fields else known.get(_folded(str(name)), name)
+    sent_as: dict[str, str] = {}
+    for name, value in zip(map(str, data), data.values(), strict=True):
+        meant = name if name in fields else known.get(_folded(name), name)
         if meant in named and not _is_left_out(value):
             if not _is_left_out(named[meant]):
-                raise InvalidInput(errors={meant: [f"This field is there twice: {meant} and {str(name)[:100]}."]})
-            named[meant] = value
+                raise InvalidInput(
+                    errors={meant: [f"This field is there twice: {sent_as[meant]} and {str(name)[:100]}."]}
+                )
+            named[meant], sent_as[meant] = value, str(name)[:100]
         named.setdefault(meant, value)
+        sent_as.setdefault(meant, str(name)[:100])
     return named
 
 

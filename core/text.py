@@ -62,6 +62,17 @@ def project_label(name: str) -> str:
     return name[:LONGEST_PROJECT]
 
 
+def stored_label(name: str) -> str:
+    """The label of what an import or a session brings, which nobody is there to correct: without hyphens in front.
+
+    In searches they mean everything but the project.
+    """
+    label = project_label(name)
+    while label.startswith("-"):
+        label = project_label(label.lstrip("- "))
+    return label
+
+
 ELLIPSIS = "…"
 # How far a cut moves back to fall between two words. Scripts without spaces have none there.
 WORD_LEEWAY = 30

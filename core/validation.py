@@ -307,6 +307,7 @@ def position_in_address(text: str | None) -> Position | None:
 Query = TypeVar("Query", bound=Input)
 
 NO_DAY = "A date is written YYYY-MM-DD."
+NO_MOMENT = "A time is written with its offset, such as 2025-03-01T00:00:00Z."
 
 
 PlainText = Annotated[str, AfterValidator(refuse_nul)]
@@ -325,8 +326,11 @@ Day = Annotated[date, BeforeValidator(_as_day)]
 def _as_moment(value: object) -> datetime:
     """Pydantic would also accept a number in a text, as the seconds since 1970."""
     if not isinstance(value, str) or "T" not in value.upper():
-        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
-    return datetime.fromisoformat(value.upper())
+        raise stated(NO_MOMENT)
+    try:
+        return datetime.fromisoformat(value.upper())
+    except ValueError:
+        raise stated(NO_MOMENT) from None
 
 
 def _in_utc(at: datetime) -> datetime:

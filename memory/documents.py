@@ -22,13 +22,11 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
-from core.isolation.acting import project_for
-from core.text import Sentence, first_line, project_label
+from core.text import Sentence, first_line
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
 from intake.chats import quotas
-from intake.chats.arranging import NO_NAME, label_of
 from intake.models import Activity, User
 from memory import index
 from memory.index.sources import document_entry, document_place
@@ -147,17 +145,6 @@ class DailyLogList(Shape):
     before: Annotated[
         date | None, Field(description="Ask again with this `before` for the logs before these; null at the end.")
     ]
-
-
-def project_named(name: str, *, user: User) -> str:
-    """The label of the project that a caller names, maybe by a folder or repository that belongs to it.
-
-    Raises `InvalidInput` for what can be no name.
-    """
-    label = project_label(checked(name, field="project", max_length=MAX_PROJECT_LENGTH, may_be_blank=True))
-    if label.startswith("-"):
-        raise InvalidInput(errors={"project": [NO_NAME]})
-    return project_for(user, label_of(user=user, label=label))
 
 
 def read(*, user: User, day: DocumentDay, project: str = "") -> DocumentOutput:

@@ -28,7 +28,7 @@ from django.db.models import F
 from core.errors import NotFound, QuotaExceeded, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.resilience import for_each, seconds_until
-from core.text import cut, pg_text, shortened
+from core.text import cut, pg_text, shortened, stored_label
 from intake.agent.language_models import LanguageModel, ask_servers, is_recall_mode, model_for, window_of
 from intake.chats import changes
 from intake.chats.tree import end_of, path_up
@@ -377,7 +377,7 @@ def _drafts(claim: Claim, text: str, records: Mapping[str, tuple[UUID, str]]) ->
                 {
                     "content": sentence,
                     "type": kind if kind in proposals.KINDS else proposals.KINDS[0],
-                    "project_id": claim.conversation.project,
+                    "project_id": stored_label(claim.conversation.project),
                     "source_conversation": claim.conversation.pk,
                     "source_turn": turn.number,
                     "quote": cut(_text(each, "quote"), MAX_QUOTE_LENGTH),

@@ -19,12 +19,12 @@ from django.db.models import QuerySet
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
-from core.isolation.acting import acting_as, project_for
+from core.isolation.acting import acting_as
 from core.resilience import is_in_transaction
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.chats import quotas
-from intake.chats.arranging import label_of
+from intake.chats.arranging import project_named
 from intake.models import Turn, User
 from memory import records
 from memory.backends.embedders import UNCALIBRATED, Embedder, EmbedderError, Vector, get_embedder
@@ -97,7 +97,7 @@ def propose(*, user: User, drafts: Sequence[Draft], now: datetime) -> list[Propo
     found: list[ProposalOutput | str] = []
     with acting_as(user):
         for each, vector in zip(held, vectors, strict=True):
-            each["project_id"] = project_for(user, label_of(user=user, label=each["project_id"]))
+            each["project_id"] = project_named(each["project_id"], user=user, field="project_id")
             refusal = _refusal(user, each, vector)
             found.append(refusal or _stored(user, each, vector, now=now))
     return found
@@ -151,6 +151,8 @@ def decide(
             return ProposalOutput.model_validate(row)
         if row.state != WAITING:
             raise Conflict
+        if project_id not in (None, row.project_id):
+            project_id = project_named(project_id, user=user, field="project_id")
         # What is wrong is refused also where no record is made.
         held = records.checked_fields(
             content=row.content if content is None else content,

@@ -12,12 +12,12 @@ from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
-from core.isolation.acting import project_for
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
 from intake.chats import quotas
+from intake.chats.arranging import project_named
 from intake.models import Activity, Turn, User
 from memory import index
 from memory.index.sources import record_entry
@@ -110,7 +110,7 @@ def create(
     """Save a record. Raises `InvalidInput` that names the wrong field, `NotFound` for a record to replace that is
     missing or another user's, `QuotaExceeded` and `RateLimited`.
     """
-    project_id = project_for(user, project_id)
+    project_id = project_named(project_id, user=user, field="project_id")
     held = checked_fields(content=content, type=type, project_id=project_id, tags=tags)
     row = MemoryRecord(user=user, created_at=now, **held)
     _set(row, facts or {}, now=now)
@@ -155,10 +155,13 @@ def rewrite(
         row = _get(user, record_id, is_locked=True)
         if expected is not None and RecordOutput.model_validate(row).state not in expected:
             raise Conflict
+        # A form sends the project of an earlier version with every change.
+        if project_id not in (None, row.project_id):
+            project_id = project_named(project_id, user=user, field="project_id")
         held = checked_fields(
             content=row.content if content is None else content,
             type=row.type if type is None else type,
-            project_id=row.project_id if project_id is None else project_for(user, project_id),
+            project_id=row.project_id if project_id is None else project_id,
             tags=row.tags if tags is None else tags,
         )
         quotas.take_growth(user.pk, before=row.content, after=held["content"])

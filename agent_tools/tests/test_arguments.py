@@ -214,3 +214,11 @@ def test_an_answer_conforms_to_the_schema_without_null():
     for tool in (TOOLS["search_chat_history"], TOOLS["list_recent_conversations"]):
         answer = tool.call({"query": "cat"} if tool.name.startswith("search") else {}, user=person)
         assert None not in answer.model_dump(mode="json", by_alias=True, exclude_none=True).values()
+
+
+@pytest.mark.parametrize("sent", [{"k": 2, "limit": 3}, {"limit": 3, "k": 2}])
+def test_a_field_that_is_there_twice_is_named_as_it_was_sent(sent):
+    with pytest.raises(InvalidInput) as refused:
+        arguments(SearchChatHistoryInput, {"query": "cat", **sent})
+    first, second = sent
+    assert refused.value.errors == {"limit": [f"This field is there twice: {first} and {second}."]}

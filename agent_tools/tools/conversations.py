@@ -173,8 +173,9 @@ def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRe
     if requested.before is not None:
         period &= _before(requested.before, zone)
     project = None if requested.project is None else project_for(user, requested.project)
-    if project and not project.startswith("-"):
-        project = label_of(user=user, label=project_label(project))
+    if project:
+        sign = "-" if project.startswith("-") else ""
+        project = sign + label_of(user=user, label=project_label(project.removeprefix("-")))
     found = Conversation.objects.for_user(user).kept().of_project(user, project or None).filter(period)
     page = page_of(found, by="last_active_at", after=None, size=requested.limit)
     return ListRecentConversationsOutput(

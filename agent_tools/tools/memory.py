@@ -32,7 +32,7 @@ from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, refuse_nul, text_limit
-from intake.chats.arranging import label_of
+from intake.chats.arranging import project_named
 from intake.models import User
 from memory import documents, proposals, records
 from memory.backends.embedders import EmbedderError
@@ -344,7 +344,7 @@ def _proposed(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
 
 
 def _save(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
-    project_id = label_of(user=user, label=requested.project_id or "")
+    project_id = project_named(requested.project_id or "", user=user, field="project_id")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
     if same is not None and requested.replaces == same.id:
         raise InvalidInput(errors={"replaces": [SAME_TEXT]})
@@ -389,7 +389,7 @@ def _saved(record: RecordOutput, nearly_same: list[UUID]) -> str:
 def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = known(user), timezone.now()
     day = user.local_time(now).date() if requested.date is None else _day(requested.date)
-    project = documents.project_named(requested.project or "", user=user)
+    project = project_named(requested.project or "", user=user)
     document = documents.append(user=user, day=day, project=project, text=requested.text, now=now)
     lines = len(requested.text.splitlines())
     whose = f" of the project {document.project!r}" if document.project else ""

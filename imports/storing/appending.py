@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from core.errors import InsufficientScope, InvalidInput
 from core.isolation.acting import OTHER_PROJECT, binding_of, project_for
-from core.text import LONGEST_PROJECT, pg_text, project_label
+from core.text import LONGEST_PROJECT, pg_text, stored_label
 from core.text import gettext_noop as _
 from core.validation import Input, Output, PlainText, WrittenTime, refuse_nul, validate
 from imports.models import MAX_PRODUCT, MAX_TITLE, Import, ImportedItem, ImportEntry, ItemKind
@@ -189,7 +189,7 @@ def _session(wanted: AppendedSession, user: User, project: str) -> _Session:
         if item is not None and item.conversation_id is not None
         else mine.filter(source=wanted.product, external_id=wanted.session).first()
     )
-    named = label_of(user=user, label=project_label(wanted.project))
+    named = label_of(user=user, label=stored_label(wanted.project))
     bound_to = project_for(user, named) if binding_of(user) else ""
     if bound_to and here is None and item is not None and item.conversation_id is not None:
         raise InsufficientScope(OTHER_PROJECT)
@@ -347,11 +347,11 @@ def _relabel(session: _Session, user: User) -> None:
 
     Any other one is where the user has moved the conversation.
     """
-    project = label_of(user=user, label=project_label(session.wanted.project))
+    project = label_of(user=user, label=stored_label(session.wanted.project))
     if not project or session.here is None:
         return
     # A repository's folder usually has its name.
-    folders = {project_label(session.wanted.cwd), session.wanted.project.rpartition("/")[2].removesuffix(".git")}
+    folders = {stored_label(session.wanted.cwd), session.wanted.project.rpartition("/")[2].removesuffix(".git")}
     if session.here.project in {"", *folders, *(label_of(user=user, label=each) for each in folders)} - {project}:
         Conversation.objects.for_user(user).filter(pk=session.here.pk).update(project=project)
 

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 
 from core.ids import uuid7
 from core.isolation.acting import Caller, insert_many
-from core.text import cut, pg_text, project_label
+from core.text import cut, pg_text, stored_label
 from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem, ItemKind
 from imports.reading.envelopes import opened, silent_rest
@@ -280,7 +280,7 @@ class _Batch:
 
     def _label(self, stretch: TurnStretch, conversation: Conversation) -> None:
         """Conversations from before there were projects get theirs from the next export."""
-        project = label_of(user=self._user, label=project_label(stretch.conversation.project or ""))
+        project = label_of(user=self._user, label=stored_label(stretch.conversation.project or ""))
         if project and not conversation.project and conversation not in self._made:
             conversation.project = project
             self._changed[conversation.pk] = conversation
@@ -311,7 +311,7 @@ class _Batch:
             title=_title_of(stretch),
             source=source,
             external_id=external_id,
-            project=label_of(user=self._user, label=project_label(conversation.project or "")),
+            project=label_of(user=self._user, label=stored_label(conversation.project or "")),
             started_at=started_at,
             last_active_at=(last := conversation.last_at or started_at),
             archived_at=last if conversation.is_archived else None,
@@ -508,7 +508,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         title=cut(pg_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
-        project=label_of(user=user, label=exported.project),
+        project=label_of(user=user, label=stored_label(exported.project)),
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from core.text import Sentence, pg_text, project_label, sentence_of
+from core.text import Sentence, pg_text, project_label, sentence_of, stored_label
 from core.text import gettext_noop as _
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry, ItemKind
 from imports.reading.items import ImportedDocument, ImportedProject, ImportedRecord
@@ -31,7 +31,6 @@ from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
     MAX_NOTE_TITLE,
-    MAX_PROJECT_LENGTH,
     MAX_QUOTE_LENGTH,
     MAX_TAGS,
     WAITING,
@@ -208,7 +207,7 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
         user=user,
         content=pg_text(item.content),
         type=pg_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=label_of(user=user, label=pg_text(item.project_id)[:MAX_PROJECT_LENGTH]),
+        project_id=label_of(user=user, label=stored_label(item.project_id)),
         tags=[pg_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
         created_at=item.created_at,
         replaces=item.replaces if records.can_replace(user, item.replaces, by=item.id) else None,
@@ -237,7 +236,7 @@ def _keep_proposal(item: ImportedRecord, entry: ImportedItem, user: User) -> boo
         user=user,
         content=pg_text(item.content),
         type=pg_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=label_of(user=user, label=pg_text(item.project_id)[:MAX_PROJECT_LENGTH]),
+        project_id=label_of(user=user, label=stored_label(item.project_id)),
         quote=pg_text(item.quote)[:MAX_QUOTE_LENGTH],
         replaces=item.replaces,
         # It goes with its turn, so it names one that is here.
@@ -289,7 +288,7 @@ def _labels_left_out(item: ImportedProject, user: User) -> list[str]:
 
 
 def _name(item: ImportedProject) -> str:
-    return project_label(pg_text(item.name))
+    return stored_label(item.name)
 
 
 def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
@@ -364,7 +363,7 @@ def _day_of(item: ImportedDocument, user: User) -> DocumentDay:
 
 
 def _project_of(item: ImportedDocument, user: User) -> str:
-    return label_of(user=user, label=project_label(item.project))
+    return label_of(user=user, label=stored_label(item.project))
 
 
 def _named(place: str, user: User) -> dict[str, Any]:

@@ -258,6 +258,12 @@ def test_the_project_is_the_repository_or_else_the_folder(append):
     assert dict(Conversation.objects.values_list("external_id", "project")) == {"s1": "me/app", "s2": "app-2"}
 
 
+def test_no_session_is_stored_under_a_name_that_means_everything_but_it(append):
+    append(turn(1), project="-notes", cwd="/home/me/-notes")
+    append(turn(1), session="s2", cwd="/home/me/--notes")
+    assert set(Conversation.objects.values_list("project", flat=True)) == {"notes"}
+
+
 def test_an_agent_s_project_takes_the_place_of_an_imported_folder_s(append, importer):
     importer.bring(export(s1=session_lines(1, cwd="/home/me/app")))
     assert Conversation.objects.get().project == "app"
@@ -293,6 +299,12 @@ def test_bad_input_is_refused_with_the_name_of_its_field(append, turns, fields, 
     problem = append(*turns, status=400, **fields)
     assert (problem["code"], next(iter(problem["errors"]))) == ("validation_error", field)
     assert stored() == []
+
+
+@pytest.mark.parametrize("at", ["yesterday", "2026-03-01", "2026-03-01T25:00:00Z", 1_772_366_400])
+def test_what_is_no_time_is_refused_with_how_one_is_written(append, at):
+    problem = append({**turn(1), "saidAt": at}, status=400)
+    assert problem["errors"] == {"turns.0.saidAt": ["A time is written with its offset, such as 2025-03-01T00:00:00Z."]}
 
 
 def test_a_quota_refuses_new_turns_and_lets_repeated_ones_pass(append, settings):

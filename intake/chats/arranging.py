@@ -19,7 +19,7 @@ from django.db.models import Count
 from django.dispatch import Signal
 
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import Caller
+from core.isolation.acting import Caller, project_for
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, pg_text, project_label
 from core.validation import checked
 from intake.accounts import activity
@@ -278,6 +278,24 @@ def label_of(*, user: User, label: str) -> str:
         return label
     owner = Project.objects.for_user(user).filter(labels__contains=[label]).values_list("name", flat=True).first()
     return owner or label
+
+
+def project_named(name: str, *, user: User, field: str = "project") -> str:
+    """The label of the project that a caller names, maybe by a folder or repository that belongs to it.
+
+    Raises `InvalidInput` for what can be no name.
+    """
+    label = project_label(checked(name, field=field, max_length=LONGEST_PROJECT, may_be_blank=True))
+    if label.startswith("-"):
+        raise InvalidInput(errors={field: [NO_NAME]})
+    return project_for(user, label_of(user=user, label=label))
+
+
+def labels_of(user: User, project: str) -> set[str]:
+    """The labels under which texts of a project are stored; it may be named by a folder or repository of it."""
+    # A name that is no label would otherwise be that of no project.
+    label = project_label(project) or project
+    return {label, project, label_of(user=user, label=label)}
 
 
 def _name(name: str) -> str:

@@ -11,6 +11,7 @@ from playwright.sync_api import CDPSession, Page, expect
 from intake.chats.tree import conversation_path
 from intake.models import Attachment, Conversation, User
 from intake.tests.factories import a_turn
+from testing.model_server import Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -169,6 +170,21 @@ def test_shared_files_that_are_refused_are_not_uploaded(open_page, person):
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.locator("[data-attached] li")).to_have_count(0)
     assert Attachment.objects.count() == 0
+
+
+def test_the_message_field_keeps_its_height_while_an_answer_is_written(open_page, person, language_model):
+    language_model(Say(("Half of it, ", *["and more "] * 50), seconds_apart=0.3))
+    page = open_page(user=person, **PHONE)
+    message = page.get_by_label("Message", exact=True)
+    before = message.bounding_box()["height"]
+    message.fill("Hello")
+    page.get_by_role("button", name="Send", exact=True).click()
+    stop = page.get_by_role("button", name="Stop")
+    expect(stop).to_be_visible()
+    assert message.bounding_box()["height"] == before
+    stop.click()
+    expect(stop).to_be_hidden()
+    assert message.bounding_box()["height"] == before
 
 
 def test_what_is_shared_twice_or_too_late_is_said_to_be_gone(open_page, person):

@@ -37,6 +37,7 @@ from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_
 from intake.agent.language_models import ChatOptions, is_recall_mode, refuse_temporary
 from intake.attachments.services import MOST_OF_A_MESSAGE
 from intake.chats import changes, idempotency
+from intake.chats.arranging import NO_NAME
 from intake.chats.changes import changes_of
 from intake.chats.reading import LARGEST_NUMBER, get_turn_by_id, open_answers
 from intake.chats.running import refuse_one_too_many
@@ -329,9 +330,13 @@ class ChatMessage(ChatOptions):
     def _project_for(self, caller: Caller) -> str:
         if self.project and not caller.is_registered:
             raise InvalidInput(errors={"project": ["Register to use projects."]})
-        return project_label(
+        label = project_label(
             checked(self.project or "", field="project", max_length=LONGEST_PROJECT, may_be_blank=True)
         )
+        # In searches it would mean everything but the project.
+        if label.startswith("-"):
+            raise InvalidInput(errors={"project": [NO_NAME]})
+        return label
 
 
 @streaming("POST")

@@ -60,6 +60,10 @@ TYPES = {
 }
 
 
+def _type_in_words(type: str) -> str:
+    return str(TYPES.get(type.lower(), type))
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A record or a note of the list. `source`: the path of the turn that it was kept from, if that is still there."""
@@ -71,7 +75,7 @@ class Kept:
 
     @property
     def type_in_words(self) -> str:
-        return str(TYPES.get(self.record.type.lower(), self.record.type)) if self.record is not None else ""
+        return _type_in_words(self.record.type) if self.record is not None else ""
 
     @property
     def position(self) -> Position:
@@ -258,6 +262,7 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
             "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
             "replaced": texts.get(str(row.replaces), ""),
             "type": row.type,
+            "type_in_words": _type_in_words(row.type),
             "project_id": row.project_id,
             "content": row.content,
         }

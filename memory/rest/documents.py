@@ -27,6 +27,7 @@ from core.validation import (
     validate_query,
 )
 from intake.accounts.identity import may_read, person_of
+from intake.chats.arranging import project_named
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import documents
@@ -236,7 +237,7 @@ class DailyLogViewSet(DocumentViewSet):
         requested = validate_query(DailyLogQuery, request)
         found = documents.list_daily_logs(
             user=person_of(request),
-            project=documents.project_named(requested.project, user=person_of(request)),
+            project=project_named(requested.project, user=person_of(request)),
             before=requested.before,
             limit=requested.limit,
         )
@@ -306,7 +307,7 @@ def _day(text: str | None, *, or_complain: bool = False) -> date | None:
 
 def _project(request: Request) -> str:
     """The label of the project that the address names; empty for the general document. Raises `InvalidInput`."""
-    return documents.project_named(request.query_params.get("project", ""), user=person_of(request))
+    return project_named(request.query_params.get("project", ""), user=person_of(request))
 
 
 def _response(document: DocumentOutput, *, status: int = HTTPStatus.OK) -> Response:

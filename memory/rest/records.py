@@ -19,7 +19,6 @@ from core.ids import parse_id
 from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
 from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
-from intake.chats.arranging import label_of
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from memory import proposals, records
@@ -212,8 +211,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     def create(self, request: Request) -> Response:
         body = validate(RecordBody, request.data)
         user = person_of(request)
-        held = {**body.held, "project_id": label_of(user=user, label=body.project_id)}
-        made = records.create(user=user, now=timezone.now(), facts=body.facts, **held)
+        made = records.create(user=user, now=timezone.now(), facts=body.facts, **body.held)
         return Response(_data(made), status=HTTPStatus.CREATED)
 
     @extend_schema(

@@ -20,8 +20,7 @@ from core.errors import NotFound, SearchFailed
 from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from core.text import gettext_noop as _
-from core.text import project_label
-from intake.chats.arranging import label_of
+from intake.chats.arranging import labels_of
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from memory.backends.embedders import (
@@ -362,13 +361,6 @@ def limited(scope: Scope, *, project: str = "", is_open: bool = False, exclude_s
 def is_without(project: str | None) -> bool:
     """Whether it names everything but a project. No project's name begins with a hyphen."""
     return bool(project) and str(project).startswith("-")
-
-
-def labels_of(user: User, project: str) -> set[str]:
-    """The labels under which texts of a project are stored; it may be named by a folder or repository of it."""
-    # A name that is no label would otherwise be that of no project.
-    label = project_label(project) or project
-    return {label, project, label_of(user=user, label=label)}
 
 
 def _sources_of(

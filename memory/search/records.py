@@ -1,7 +1,7 @@
 """`search_memory`: a user's own memory records, nearest in meaning first, filtered by type, project and tags."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
-from intake.chats.arranging import label_of
+from intake.chats.arranging import labels_of
 from intake.models import User
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors
@@ -64,16 +64,17 @@ class MemorySearchError(SearchFailed):
         self.cause = cause
 
 
-def build_filter(query: MemorySearchQuery) -> Q | None:
+def build_filter(query: MemorySearchQuery, *, labels: Collection[str] = ()) -> Q | None:
     """Any of the types, and the project, and any of the tags: a condition on `MemoryRecord`.
 
-    Empty values and None add no condition; None if there is no condition.
+    Empty values and None add no condition; None if there is no condition. `labels`: the project's other names.
     """
     conditions = []
     if query.types:
         conditions.append(Q(type__in=list(query.types)))
     if query.project_id:
-        project = Q(project_id=query.project_id.removeprefix("-"))
+        named = query.project_id.removeprefix("-")
+        project = Q(project_id__in=sorted({named, *labels})) if labels else Q(project_id=named)
         conditions.append(~project if query.project_id.startswith("-") else project)
     if query.tags:
         conditions.append(Q(tags__overlap=list(query.tags)))
@@ -145,8 +146,9 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
 def _nearest(
     query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
-    query = replace(query, project_id=project_for(user, label_of(user=user, label=query.project_id or "")))
-    condition = build_filter(query)
+    query = replace(query, project_id=project_for(user, query.project_id or ""))
+    named = (query.project_id or "").removeprefix("-")
+    condition = build_filter(query, labels=labels_of(user, named) if named else ())
     scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
     if condition is None:
         return _nearest_of_all(scope, embedder, vector, limit=limit)

@@ -265,11 +265,11 @@ def test_a_folder_of_a_project_names_its_documents_too(alice):
     with acting_as(alice):
         arranging.save_project(user=alice, name="Shop", labels=["me/shop"])
         for name in ("Shop", "me/shop", "https://github.com/me/shop.git", "/src/Shop"):
-            assert documents.project_named(name, user=alice) == "Shop"
-        assert documents.project_named("", user=alice) == ""
+            assert arranging.project_named(name, user=alice) == "Shop"
+        assert arranging.project_named("", user=alice) == ""
         for name in ("x" * 201, "-Shop", "\0"):
             with pytest.raises(InvalidInput):
-                documents.project_named(name, user=alice)
+                arranging.project_named(name, user=alice)
 
 
 def test_the_documents_of_a_project_are_written_apart_from_the_general_ones(alice):

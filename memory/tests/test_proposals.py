@@ -245,6 +245,25 @@ def test_the_page_keeps_changes_refuses_and_undoes(alice, browser):
     assert not MemoryRecord.objects.exists()
 
 
+def test_the_page_names_a_kind_in_its_language_and_another_word_as_it_is(alice, browser):
+    propose(alice, {"content": "We take oak.", "type": "Decision"}, {"content": "Cats are grey.", "type": "rule"})
+    text = browser.get(reverse("memory:proposals"), headers={"Accept-Language": "de"}).text
+    assert '<span class="chip">Entscheidung</span>' in text and '<span class="chip">rule</span>' in text
+
+
+def test_a_project_is_named_by_its_folder_too_and_never_as_everything_but_it(alice, browser):
+    with acting_as(alice):
+        arranging.save_project(user=alice, name="House", labels=["me/house"])
+    first, second = propose(
+        alice, {"content": "We take oak.", "project_id": "/src/House"}, {"content": "Cats are grey."}
+    )
+    assert first.project_id == "House"
+    answer = browser.post(reverse("memory:proposals"), {"id": second.id, "do": "accept", "project_id": "-House"})
+    assert answer.status_code == 400 and "It cannot begin with a hyphen." in answer.text
+    post(browser, id=second.id, do="accept", project_id="git@github.com:me/house.git")
+    assert MemoryRecord.objects.get().project_id == "House"
+
+
 def test_all_of_a_chat_are_kept_by_one_request(alice, browser):
     found = propose(alice, OAK, {"content": "Cats are grey."})
     post(browser, id=[str(each.id) for each in found], do="accept")

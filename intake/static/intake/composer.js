@@ -160,8 +160,9 @@ export class Composer {
   }
 
   #changed() {
-    this.#grow();
     this.#count();
+    // After the count, which shows and hides the buttons that the text has its width beside.
+    this.#grow();
     this.#keepDraft();
   }
 
