@@ -14,12 +14,15 @@ from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, records, search_memory
 from memory import index as indexing
 from memory.backends.embedders import EmbedderError, FakeEmbedder, get_embedder, normalised
+from memory.index.vectors import USUAL_PASSAGES
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
 from memory.records import RecordOutput
 from memory.search import build_filter
 from memory.search import records as searching
+from memory.tests.rows import add_records
 from testing.emptying import delete_past_signals
 from testing.examiner import as_the_application
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +42,16 @@ def found_contents(*args, **fields):
 @pytest.fixture
 def alice():
     return a_person()
+
+
+@kept_rows
+def of_many_cats():
+    """Somebody with more records than a search may ask for; five of them are of another type, and farther."""
+    user = a_person()
+    add_records(user, (f"cat cat cat {number}" for number in range(50)), type="NOISE")
+    add_records(user, (f"something about {number} and a cat" for number in range(5)), type="WANTED")
+    indexing.embed_pending()
+    return user
 
 
 class CountingEmbedder(FakeEmbedder):
@@ -63,13 +76,10 @@ def test_the_records_are_ranked_by_the_embedded_query(alice):
     assert [result.record for result in find(alice, "adopted cat")] == [near, far]
 
 
-def test_the_limit_is_top_k_and_10_when_nothing_is_said(alice):
-    for number in range(12):
-        note(alice, f"Cat number {number}")
-    indexing.embed_pending()
-    assert len(find(alice)) == 10
-    assert len(find(alice, top_k=3)) == 3
-    assert len(find(alice, top_k=12)) == 12
+def test_the_limit_is_top_k_and_10_when_nothing_is_said(of_many_cats):
+    assert len(find(of_many_cats)) == 10
+    assert len(find(of_many_cats, top_k=3)) == 3
+    assert len(find(of_many_cats, top_k=12)) == 12
 
 
 def test_types_are_filtered(alice):
@@ -207,14 +217,11 @@ def test_vectors_are_normalised_so_that_the_similarity_of_the_identical_is_1(ali
     assert 0.999 < result.similarity <= 1.0
 
 
-def test_top_k_beyond_50_is_50_with_a_warning(alice, caplog):
-    for number in range(52):
-        note(alice, f"Cat number {number}")
-    indexing.embed_pending()
+def test_top_k_beyond_50_is_50_with_a_warning(of_many_cats, caplog):
     with caplog.at_level(logging.WARNING, logger="memory.search.records"):
-        assert len(find(alice, top_k=50)) == 50
+        assert len(find(of_many_cats, top_k=50)) == 50
         assert caplog.records == []
-        assert len(find(alice, top_k=51)) == 50
+        assert len(find(of_many_cats, top_k=51)) == 50
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "51" in caplog.text
 
@@ -254,13 +261,8 @@ def test_other_corpora_are_not_searched(alice):
     assert find(alice) == []
 
 
-def test_as_many_matches_as_asked_for_are_found_however_many_nearer_records_do_not_fit(alice):
-    for number in range(60):
-        note(alice, f"cat cat cat {number}", type="NOISE")
-    for number in range(5):
-        note(alice, f"something about {number} and a cat", type="WANTED")
-    indexing.embed_pending()
-    assert len(find(alice, "cat", top_k=5, types=["WANTED"])) == 5
+def test_as_many_matches_as_asked_for_are_found_however_many_nearer_records_do_not_fit(of_many_cats):
+    assert len(find(of_many_cats, "cat", top_k=5, types=["WANTED"])) == 5
 
 
 def test_the_results_are_sorted_by_similarity_descending(alice):
@@ -280,9 +282,10 @@ def test_a_long_record_is_one_result_by_its_nearest_part(alice):
 
 
 def test_a_record_of_many_near_parts_crowds_nobody_out(alice):
-    note(alice, "The fox sat by the fox and saw a fox. " * 800)
+    note(alice, "The fox sat by the fox and saw a fox. " * 300)
     note(alice, "A fox crossed our garden")
     indexing.embed_pending()
+    assert Embedding.objects.count() > 2 * USUAL_PASSAGES
     assert len(find(alice, "fox", top_k=2)) == 2
 
 

@@ -140,15 +140,16 @@ def test_a_part_that_the_next_model_refuses_leaves_everything_as_it_is(next_conf
     assert get_embedder().name == "next"
 
 
-def test_an_interrupted_switch_goes_on_where_it_was(next_configured, alice, monkeypatch):
-    for number in range(70):
+def test_an_interrupted_switch_goes_on_where_it_was(next_configured, alice, monkeypatch, settings):
+    settings.EMBEDDING_BATCH_SIZE = 4
+    for number in range(10):
         a_turn(alice, f"Message {number}")
     index.embed_pending()
     asked = []
     embed = next_configured.embed_documents
 
     def stop_half_way(texts):
-        if len(asked) >= 32:
+        if len(asked) >= 4:
             raise KeyboardInterrupt
         asked.extend(texts)
         return embed(texts)
@@ -162,8 +163,8 @@ def test_an_interrupted_switch_goes_on_where_it_was(next_configured, alice, monk
     # What was claimed and not made is due again when the lease has run out.
     Embedding.objects.filter(vector=None).update(next_attempt_at=NOW - timedelta(days=1))
     switch(next_configured)
-    assert made >= 32
-    assert Embedding.objects.of_model("next").exclude(vector=None).count() == 70
+    assert made >= 4
+    assert Embedding.objects.of_model("next").exclude(vector=None).count() == 10
     assert models() == {"next"}
 
 

@@ -216,11 +216,11 @@ def test_segments_are_merged_with_smaller_ones_until_they_are_as_large_as_may_be
 
 def test_a_history_has_few_segments_however_it_came_about(alice):
     conversation = None
-    for number in range(60):
+    for number in range(24):
         conversation = a_turn(alice, f"cat number{number}", "", conversation=conversation).conversation
         flush()
     assert TermSegment.objects.count() <= 4
-    assert len(search(alice, "cat")) == 60
+    assert len(search(alice, "cat")) == 24
     assert_counted()
 
 
