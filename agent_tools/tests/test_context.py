@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from django.conf import settings as configured
+from django.test import override_settings
 from django.utils import timezone
 
 from agent_tools.tests.callers import call, client_of
@@ -13,8 +15,16 @@ from intake.agent.models import tokens_of
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records
+from testing.examiner import as_a_worker
+from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
+
+# A prompt finds what says the same in other words.
+BUILT_IN_MODEL = {
+    "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
+    "OPTIONS": {"cache_dir": configured.MODEL_CACHE_DIR},
+}
 
 MEMORY = """\
 # House
@@ -26,11 +36,10 @@ MEMORY = """\
 """
 
 
-@pytest.fixture
-def alice(alice, settings):
-    options = {"cache_dir": settings.MODEL_CACHE_DIR}
-    settings.EMBEDDER = {"BACKEND": "memory.backends.minilm.MiniLMEmbedder", "OPTIONS": options}
-    now = timezone.now()
+@kept_rows
+@override_settings(EMBEDDER=BUILT_IN_MODEL)
+def a_person_with_a_memory():
+    alice, now = a_person(), timezone.now()
     with acting_as(alice):
         documents.append(user=alice, day=None, text=MEMORY, now=now)
         documents.append(
@@ -44,8 +53,15 @@ def alice(alice, settings):
             a_turn(
                 alice, f"Question {number} about the garden", f"Answer {number}", said_at=now - timedelta(days=number)
             )
-    index.embed_pending()
+    with as_a_worker():
+        index.embed_pending()
     return alice
+
+
+@pytest.fixture
+def alice(a_person_with_a_memory, settings):
+    settings.EMBEDDER = BUILT_IN_MODEL
+    return a_person_with_a_memory
 
 
 def context(api, **fields):
@@ -75,14 +91,14 @@ def test_a_session_begins_with_notes_records_conversations_and_the_log(api, alic
     assert given["nothing"] is False
 
 
-@pytest.mark.parametrize("budget", [100, 150, 250, 400, 800, 4000])
-def test_the_budget_is_kept_and_no_line_is_longer_than_two_hundred_characters(api, alice, budget):
+def test_the_budget_is_kept_and_no_line_is_longer_than_two_hundred_characters(api, alice):
     with acting_as(alice):
         for number in range(40):
             records.create(user=alice, content=f"{number} {'long ' * 100}", now=timezone.now())
-    given = context(api, **{"for": "session", "maxTokens": budget})
-    assert given["tokens"] == tokens_of(given["text"]) <= budget
-    assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
+    for budget in (100, 150, 250, 400, 800, 4000):
+        given = context(api, **{"for": "session", "maxTokens": budget})
+        assert given["tokens"] == tokens_of(given["text"]) <= budget
+        assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
 
 
 def two_projects(alice):
@@ -94,16 +110,16 @@ def two_projects(alice):
     index.embed_pending()
 
 
-@pytest.mark.parametrize("name", ["me/shop", "https://github.com/me/shop.git"])
-def test_a_session_of_a_project_gets_nothing_of_another_one(api, alice, name):
+def test_a_session_of_a_project_gets_nothing_of_another_one(api, alice):
     two_projects(alice)
-    text = context(api, **{"for": "session", "project": name})["text"]
-    assert "We moved the orders to Postgres" in text
-    assert "Done in me/shop" in text
-    assert "app" not in text
-    # Its own come before those of no project; its conversations alone.
-    assert text.index("Postgres") < text.index("Tea without sugar")
-    assert "about the garden" not in text
+    for name in ("me/shop", "https://github.com/me/shop.git"):
+        text = context(api, **{"for": "session", "project": name})["text"]
+        assert "We moved the orders to Postgres" in text
+        assert "Done in me/shop" in text
+        assert "app" not in text
+        # Its own come before those of no project; its conversations alone.
+        assert text.index("Postgres") < text.index("Tea without sugar")
+        assert "about the garden" not in text
 
 
 def test_a_prompt_in_a_project_recalls_nothing_of_another_one(api, alice):
@@ -164,12 +180,12 @@ def test_a_long_answer_gives_way_to_the_budget_and_its_message_stays(api, alice)
     assert given["tokens"] < whole["tokens"]
 
 
-@pytest.mark.parametrize("prompt", ["ok", "do it", "and then?"])
-def test_a_prompt_without_words_to_look_for_is_not_searched(api, alice, monkeypatch, prompt):
+def test_a_prompt_without_words_to_look_for_is_not_searched(api, alice, monkeypatch):
     a_turn(alice, "ok, do it and then", "Done.")
     index.embed_pending()
     monkeypatch.setattr(context_tool, "search_history", lambda *_, **__: pytest.fail("It was searched."))
-    assert context(api, **{"for": "prompt", "query": prompt})["nothing"] is True
+    for prompt in ("ok", "do it", "and then?"):
+        assert context(api, **{"for": "prompt", "query": prompt})["nothing"] is True
 
 
 def test_nobody_elses_texts_are_in_it(api, alice):

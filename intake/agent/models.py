@@ -12,21 +12,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from importlib import import_module
 from math import ceil
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
 from django.conf import settings
-from pydantic_ai.models import Model
-from pydantic_ai.settings import ModelSettings
 
 from core.errors import Unavailable
 from core.isolation.acting import Caller
 from core.resilience import refuse_in_transaction
 from core.text import cut_point
 from intake.agent.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
-from intake.agent.recall import recall_model
+
+# Loading it takes a second of a processor, and `manage.py mcp`, for which an agent waits, only counts tokens here.
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
 
 # An address where no server answers is noticed early; after that the model may take its time.
 CONNECT_SECONDS = 10.0
@@ -36,9 +39,11 @@ AFTER_THE_DEADLINE = 5.0
 THINKING: dict[str, Any] = {"on": True, "off": False}
 
 
-def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bool = False) -> Model:
+def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bool = False) -> "Model":
     """Raises `Unavailable` if a model is configured but none is available."""
     if is_recall_mode():
+        from intake.agent.recall import recall_model
+
         return recall_model(caller, is_temporary=is_temporary)
     if chosen is None:
         raise Unavailable("No language model's server can be reached. Try again.")
@@ -47,6 +52,7 @@ def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bo
 
 async def warm_up() -> None:
     """Load the vendors' packages, and build this event loop's clients for the configured models. Sends nothing."""
+    await asyncio.to_thread(import_module, "intake.agent.recall")
     for chosen in named_models():
         built = await asyncio.to_thread(_build, chosen)
         _models.setdefault(get_running_loop(), {}).setdefault(chosen, built)
@@ -87,14 +93,14 @@ async def _greet(model: Any, chosen: LanguageModel, *, has_tool: bool) -> tuple[
         return str(await result.get_output()), bool(called)
 
 
-def model_settings(chosen: LanguageModel | None = None, *, temperature: float | None = None) -> ModelSettings:
+def model_settings(chosen: LanguageModel | None = None, *, temperature: float | None = None) -> "ModelSettings":
     """The timeout for the first sign of an answer and between its pieces, and one retry of a refused request.
 
     A temperature is left out for a model that accepts none.
     """
     seconds = settings.LLM_TIMEOUT_SECONDS
     between = seconds + AFTER_THE_DEADLINE
-    asked = ModelSettings(timeout=between, first_event_timeout=seconds, max_retries=1)
+    asked: ModelSettings = {"timeout": between, "first_event_timeout": seconds, "max_retries": 1}
     if chosen is not None and not chosen.id.startswith(ANTHROPIC):
         from openai import Timeout
 
@@ -116,12 +122,12 @@ async def close_connections() -> None:
 _models: WeakKeyDictionary[AbstractEventLoop, dict[LanguageModel, Any]] = WeakKeyDictionary()
 
 
-def _kept_model(chosen: LanguageModel) -> Model:
+def _kept_model(chosen: LanguageModel) -> "Model":
     """Kept, with its connections, as long as the event loop runs."""
     models = _models.setdefault(get_running_loop(), {})
     if chosen not in models:
         models[chosen] = _build(chosen)
-    return cast(Model, models[chosen])
+    return cast("Model", models[chosen])
 
 
 def _build(chosen: LanguageModel) -> Any:
