@@ -1,6 +1,7 @@
 """The page does what the hand wants, in a real browser: following, queueing, failures, drafts, focus, keys, paper."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -8,8 +9,8 @@ from playwright.sync_api import Page, expect
 from core.isolation.acting import acting_as
 from intake.chats.deleting import delete_turn
 from intake.chats.tree import conversation_path
-from intake.models import Turn
-from intake.tests.factories import a_long_conversation, a_turn, caller_for
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_long_conversation, a_turn, caller_for
 from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import BreakOff, Refuse, Say
 
@@ -19,7 +20,8 @@ PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobil
 LONG = Say(tuple(f"Line {number} of it.\n\n" for number in range(400)), seconds_apart=0.04)
 COMPOSING_ENTER = """(field) => field.dispatchEvent(
   new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, isComposing: true, bubbles: true, cancelable: true }))"""
-BELOW = "document.documentElement.scrollHeight - innerHeight - scrollY"
+HEIGHT = "document.documentElement.scrollHeight"
+BELOW = f"{HEIGHT} - innerHeight - scrollY"
 
 
 def while_it_streams(page: Page, message: str = "Go on") -> None:
@@ -72,11 +74,12 @@ def test_a_small_move_upward_ends_following_until_the_button(open_page, person, 
     top = top_at_rest(page)
     below = page.evaluate(BELOW)
     expect(page.locator("[data-jump]")).to_be_visible()
-    page.wait_for_timeout(700)
+    until(page, f"{BELOW} > {below + 100}")
     assert page.evaluate("scrollY") == top
-    assert page.evaluate(BELOW) > below + 40
     page.locator("[data-jump]").click()
-    page.wait_for_timeout(700)
+    until(page, f"{BELOW} < 4")
+    height = page.evaluate(HEIGHT)
+    until(page, f"{HEIGHT} > {height + 100}")
     assert page.evaluate(BELOW) < 4
     page.get_by_role("button", name="Stop").click()
 
@@ -89,12 +92,12 @@ def test_scrolling_down_near_the_bottom_does_not_follow_and_at_it_does(open_page
     page.mouse.wheel(0, -400)
     page.wait_for_timeout(300)
     page.evaluate(f"scrollTo(0, scrollY + {BELOW} - 40)")
-    page.wait_for_timeout(600)
-    assert page.evaluate(BELOW) > 60
+    until(page, f"{BELOW} > 140")
     for _ in range(10):
         # Words that come between the scroll and its event make the bottom another one, for a hand as well.
-        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-        page.wait_for_timeout(600)
+        page.evaluate(f"scrollTo(0, {HEIGHT})")
+        height = page.evaluate(HEIGHT)
+        until(page, f"{HEIGHT} > {height + 100}")
         if page.evaluate(BELOW) < 4:
             break
     else:
@@ -238,13 +241,18 @@ def test_a_draft_stays_in_its_own_chat(open_page, person, language_model):
 
 
 def test_the_list_of_chats_keeps_its_place_over_page_loads(open_page, person):
-    for number in range(130):
-        a_turn(person, f"Chat number {number}")
+    Conversation.objects.bulk_create(
+        Conversation(user=person, title=f"Chat number {number}", last_active_at=NOW + timedelta(minutes=number))
+        for number in range(130)
+    )
     page = open_page(user=person)
     scroller = page.locator("[data-sidebar-list]")
-    for _ in range(4):
+    chats = page.locator("[data-all-chats] [data-conversation-id]")
+    for _ in range(200):
         scroller.evaluate("(list) => (list.scrollTop = list.scrollHeight)")
-        page.wait_for_timeout(400)
+        if chats.count() == 130:
+            break
+        page.wait_for_timeout(50)
     top = scroller.evaluate("(list) => (list.scrollTop = list.scrollHeight - list.clientHeight - 300, list.scrollTop)")
     assert top > 1500
     page.locator("[data-all-chats] [data-conversation-id] a").filter(has_text="Chat number 12").last.evaluate(
