@@ -26,6 +26,7 @@ from django.conf import settings
 
 from core.text import Sentence, in_language, kept, restored
 from imports.reading import envelopes, products
+from imports.reading.files import Files
 from imports.reading.items import UnreadableExport
 from intake.chats import deleting
 from intake.markdown import BlockStream, extensions, safety
@@ -470,6 +471,17 @@ def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path):
     judge(readers_of(tmp_path))
 
 
+def opens(path: Path, product: str) -> bool:
+    """Whether a reader looks into a file: one that leaves it aside for its name takes as long for every text."""
+    opened = []
+    with pytest.MonkeyPatch.context() as patch:
+        really_open = Files.open
+        patch.setattr(Files, "open", lambda files, name: opened.append(name) or really_open(files, name))
+        with suppress(UnreadableExport):
+            list(products.read(path, product))
+    return bool(opened)
+
+
 def readers_of(folder: Path) -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
     """Each reader on a file that is hostile as it stands, under each name that the readers know."""
     names = ("conversations.json", "a.md", "conversations/a.md", "memory/2025-01-01.md", "a.html", "MyActivity.html", "projects/p/a.jsonl",
@@ -480,6 +492,7 @@ def readers_of(folder: Path) -> Iterator[tuple[str, Callable[[str], object], tup
         ".json": ('[{"title":"', '{"format": "recollect-export-1", "exported_at": 1, "conversations": [', "[", '{"a":'),
         ".jsonl": ('{"type":"user","message":"', "["),
     }
+    read = set()
     for name in names:
         for beginning in ("", *beginnings[Path(name).suffix]):
             # Each reader reads the same files: writing one takes as long as refusing it.
@@ -494,9 +507,13 @@ def readers_of(folder: Path) -> Iterator[tuple[str, Callable[[str], object], tup
                 return path
 
             for reader in products.readers():
+                if not opens(file_of(" "), reader.product):
+                    continue
+                read.add(reader.product)
 
                 def run(text: str, reader=reader, file_of=file_of) -> None:
                     with suppress(UnreadableExport):
                         list(products.read(file_of(text), reader.product))
 
                 yield f"{reader.product}: {name} {beginning!r}", run, ()
+    assert read == {reader.product for reader in products.readers()}

@@ -19,6 +19,8 @@ class Command(BaseCommand):
         "Write everything in the database to FILE (- is standard output) while the product runs. With "
         "RECOLLECT_BACKUP_PASSPHRASE set the file is encrypted."
     )
+    # They import every page and tool, which takes longer than the command; the web process runs them.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file")

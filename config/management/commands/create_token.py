@@ -12,6 +12,8 @@ from intake.models import User
 
 class Command(BaseCommand):
     help = "Make an access token for somebody, and print it: it is kept only as a digest and cannot be shown again."
+    # They import every page and tool, which takes longer than the command; the web process runs them.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

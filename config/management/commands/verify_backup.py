@@ -14,6 +14,8 @@ class Command(BaseCommand):
         "Check every part of FILE by its hash, compare this product's rows with it table by table, and search once for "
         "each user. Meant for a product that was just restored; --file-only checks the file alone."
     )
+    # They import every page and tool, which takes longer than the command; the web process runs them.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file")

@@ -11,6 +11,8 @@ from evals.demo import ensure_person, load_demo, load_notes
 
 class Command(BaseCommand):
     help = "Make a demo person with half a year of conversations; running it again changes nothing."
+    # They import every page and tool, which takes longer than the command; the web process runs them.
+    requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         user, password = ensure_person()
