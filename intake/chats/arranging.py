@@ -285,7 +285,9 @@ def project_named(name: str, *, user: User, field: str = "project") -> str:
 
     Raises `InvalidInput` for what can be no name.
     """
-    label = project_label(checked(name, field=field, max_length=LONGEST_PROJECT, may_be_blank=True))
+    named = checked(name, field=field, max_length=LONGEST_PROJECT, may_be_blank=True)
+    # A name such as a backslash alone is no folder, and is not dropped.
+    label = project_label(named) or named.strip()
     if label.startswith("-"):
         raise InvalidInput(errors={field: [NO_NAME]})
     return project_for(user, label_of(user=user, label=label))
