@@ -204,18 +204,7 @@ assert cookie["secure"] and cookie["samesite"] == "Lax" and cookie["path"] == "/
 assert settings.SESSION_COOKIE_NAME == "__Host-sessionid", settings.SESSION_COOKIE_NAME
 assert settings.SESSION_COOKIE_PATH == "/" and not settings.SESSION_COOKIE_DOMAIN
 assert settings.SESSION_COOKIE_SECURE and settings.SESSION_COOKIE_HTTPONLY and not settings.DEBUG
-print("as it should be", flush=True)
-
-from django.core.management.base import SystemCheckError
-settings.EMAIL_HOST = ""
-try:
-    call_command("check")
-except SystemCheckError as error:
-    assert "intake.E003" in str(error) and "Set EMAIL_HOST" in str(error), error
-else:
-    raise AssertionError("The check passes.")
-print("the check refuses it", flush=True)
-from config.asgi import _make_sure_of_the_database as go; go()
+print("as it should be")
 """
 
 
@@ -234,15 +223,24 @@ def in_production(*arguments: str, without: str = "", **others: str) -> subproce
     )
 
 
-@pytest.fixture(scope="module")
-def asked_in_production():
-    """One process for all questions: its start takes longer than they do."""
-    return in_production("-c", ASK_IN_PRODUCTION)
+START_WITHOUT_MAIL = """
+import django; django.setup()
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+try:
+    call_command("check")
+except SystemCheckError as error:
+    assert "intake.E003" in str(error) and "Set EMAIL_HOST" in str(error), error
+else:
+    raise AssertionError("The check passes.")
+print("the check refuses it", flush=True)
+from config.asgi import _make_sure_of_the_database as go; go()
+"""
 
 
-def test_production_without_a_mail_server_refuses_to_start(asked_in_production):
+def test_production_without_a_mail_server_refuses_to_start():
     """Its log would hold links. The command says so, and so does the web process."""
-    done = asked_in_production
+    done = in_production("-c", START_WITHOUT_MAIL, without="EMAIL_HOST")
     assert (done.returncode, "the check refuses it" in done.stdout) == (1, True), done.stderr
     assert "intake.E003" in done.stderr and "Set EMAIL_HOST" in done.stderr
 
@@ -255,8 +253,8 @@ def test_an_address_of_the_site_that_is_none_is_refused(address, settings):
     assert [error.id for error in run_checks()] == ["intake.E004"]
 
 
-def test_production_passes_djangos_own_check_and_insists_on_https_and_its_own_name(asked_in_production):
-    done = asked_in_production
+def test_production_passes_djangos_own_check_and_insists_on_https_and_its_own_name():
+    done = in_production("-c", ASK_IN_PRODUCTION)
     assert "as it should be" in done.stdout, done.stderr
     assert "no issues" in done.stdout
 
