@@ -175,8 +175,8 @@ Rows = dict[str, str | None]
 class Matrix:
     """Bob, a visitor and nobody at Alice's endpoints. `found` is what should not be; nothing should.
 
-    `has_one_stranger`: Bob alone asks, by his token where endpoints know tokens. Of visitors and of nobody the database
-    and its guards know no more than of him.
+    `has_one_stranger`: Bob alone asks, by his token where endpoints know tokens. The database's policies know no more of
+    visitors than of him: an id that is not the row's.
     """
 
     owner: Resident
