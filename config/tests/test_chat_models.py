@@ -9,6 +9,7 @@ from pydantic_ai.profiles.anthropic import anthropic_model_profile
 from pydantic_ai.profiles.openai import openai_model_profile
 
 from core.isolation.acting import acting_as
+from intake.agent import language_models
 from intake.agent.language_models import LanguageModel
 from intake.checks import check_language_models
 from intake.models import ChatPreferences, Conversation, Turn
@@ -85,6 +86,33 @@ def test_the_models_are_listed_and_an_unknown_one_is_refused_with_the_names_of_t
     settings.LLM_MODELS = {"house": entry("http://127.0.0.1:9/v1")}
     failed = client.events("Hello")[-1]
     assert (failed.name, failed.data["code"], failed.data["retryable"]) == ("error", "unavailable", True)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.get("/"),
+        lambda client: client.submit("/share/", text="Hello"),
+        lambda client: client.get("/api/v1/models/"),
+        lambda client: client.chat("Hello", model="house/qwen"),
+        lambda client: client.chat("Hello"),
+        lambda client: client.get("/memory/map/"),
+        lambda client: client.submit("/memory/map/names/"),
+        lambda client: client.get("/settings/account/"),
+        lambda client: client.submit("/settings/account/answers/", model="house/qwen"),
+    ],
+    ids=["home", "share", "list", "chosen", "chat", "map", "names", "account", "default"],
+)
+def test_a_process_asks_what_models_there_are_before_its_first_transaction(
+    ask, models, person, log_in, settings, monkeypatch
+):
+    """A call within a transaction is refused in tests, so that each of these would break."""
+    monkeypatch.setattr(language_models, "_lists", {})
+    settings.LLM_MODELS = {"house": settings.LLM_MODELS["house"]}
+    models["house"].follow(Say(("Hello.",)), Say(("A title",)))
+    answer = ask(log_in(person))
+    assert answer.status_code == 200 and "event: error" not in answer.text
+    assert language_models._lists
 
 
 def test_a_person_has_a_default_and_a_chat_whose_model_is_gone_is_answered_by_it(models, person, log_in, settings):

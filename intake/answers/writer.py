@@ -40,7 +40,7 @@ from intake.agent.context import (
     deps_for,
     is_being_read,
 )
-from intake.agent.language_models import LanguageModel, is_recall_mode, is_window_asked, learn_window
+from intake.agent.language_models import LanguageModel, ask_servers, is_recall_mode, is_window_asked, learn_window
 from intake.agent.prompt import Asked
 from intake.answers.log import AnswerLog, Ending
 from intake.answers.reader import (
@@ -332,6 +332,7 @@ class AnswerWriter:
         """The prompt, fitted into the model's window. What it leaves out is searched for what the question is about."""
         if self._turn.attachment_count and not is_recall_mode():
             await self._until_read()
+        await asyncio.to_thread(ask_servers)
         deps, asked, beginning = await as_caller(self.caller, self._fitted)
         if asked is None and deps.model is not None:
             # Only the first answer of a process waits, for a few seconds at most.

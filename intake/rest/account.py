@@ -26,7 +26,7 @@ from core.validation import Output, text_limit, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
-from intake.agent.language_models import LanguageModel, default_for, note_on_window, offered, window_of
+from intake.agent.language_models import LanguageModel, ask_servers, default_for, note_on_window, offered, window_of
 from intake.attachments.services import pieces_of
 from intake.chats import deleting, exporting
 from intake.chats.arranging import read_project
@@ -187,6 +187,7 @@ class AccountViewSet(ViewSet):
     def models(self, request: Request) -> Response:
         """The language models: those that the settings name, and those that their servers list."""
         caller, language = caller_of(request), page_language(request.headers)
+        ask_servers()
         with acting_as(caller):
             default = default_for(caller)
             models = [ModelOutput.of(each, language=language) for each in offered(caller)]

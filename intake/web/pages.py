@@ -78,6 +78,7 @@ def personal_form(view: View[P]) -> View[P]:
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        ask_servers()
         if request.method == "POST":
             with acting_as(caller_of(request)):
                 return view(request, *args, **kwargs)
@@ -205,6 +206,7 @@ def share(request: HttpRequest) -> HttpResponse:
     if not is_registered(request) and not may_visitors_chat():
         return logged_out(request, AuthenticationRequired(LOGGED_OUT))
     words = [request.POST.get(name, "").strip() for name in ("title", "text", "url")]
+    ask_servers()
     shared = {"shared": "\n".join(dict.fromkeys(filter(None, words))), "has_shared_files": bool(request.FILES)}
     return read_as(caller_of(request), lambda: _chat_page(request, {**_shell(request), **shared}))
 

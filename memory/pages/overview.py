@@ -22,7 +22,7 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.responses import problem_response
 from intake.accounts.identity import caller_of, person_of
-from intake.agent.language_models import default_for, is_recall_mode
+from intake.agent.language_models import ask_servers, default_for, is_recall_mode
 from intake.passwords import give_connections_back
 from memory.models import Corpus, MemoryMap, TellingWord
 from memory.models.embeddings import NAMED
@@ -169,6 +169,7 @@ def _name_groups(request: HttpRequest) -> str:
     from intake.agent.titles import suggest_names
 
     user, caller = person_of(request), caller_of(request)
+    ask_servers()
     with acting_as(user):
         clusters = reading.read_atlas(user=user, now=timezone.now()).clusters
         layout = MemoryMap.objects.filter(pk=user.pk).values_list("layout", flat=True).first()
