@@ -14,6 +14,9 @@ def few_facts(monkeypatch, tmp_path):
     (tmp_path / "facts.jsonl").write_text("".join(facts[number] for number in (1, 6, 15)))
     monkeypatch.setattr(echo, "FACTS", tmp_path / "facts.jsonl")
     monkeypatch.setattr(echo, "TIMES", (1, 2))
+    # Each of seven lives has them beside its own.
+    others = echo.read_demo()[:15]
+    monkeypatch.setattr(echo, "read_demo", lambda: others)
 
 
 def test_a_line_for_each_case_and_the_share_that_passed(capsys):
