@@ -1,7 +1,5 @@
 """The label of a project over REST and MCP: a filter, in results, and never a line that a stored text imitates."""
 
-import json
-
 import pytest
 from django.utils import timezone
 
@@ -9,11 +7,9 @@ from agent_tools.tests.callers import call
 from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.history import search_history
 from core.isolation.acting import acting_as
-from intake.chats import arranging
 from intake.models import Conversation
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import a_person, a_turn
 from memory import index, records
-from memory.models import MemoryRecord
 from testing.examiner import as_a_worker
 from testing.kept_rows import kept_rows
 
@@ -96,57 +92,6 @@ def test_a_project_stands_after_the_id_where_no_stored_text_can_put_one(alice, t
     place = lines.index("project: me/app")
     assert lines[place - 1].startswith(f"id: {turns['me/app'].conversation_id}")
     assert "project: me/evil" not in lines
-
-
-@pytest.mark.parametrize("name", ["git@github.com:me/shop.git", "https://github.com/me/shop", " me/shop ", "/src/Shop"])
-def test_a_memory_saved_under_an_address_is_of_the_project(api, alice, name):
-    with acting_as(alice):
-        arranging.save_project(user=alice, name="Shop", labels=["me/shop"])
-    saved = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": name}).json()
-    assert saved["record"]["project_id"] == "Shop"
-    again = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": "me/shop"}).json()
-    assert again["alreadySaved"] is True
-    index.embed_pending()
-    for query in (name, "Shop", "me/shop"):
-        (found,) = call(api, "search_memory", {"query": "orders", "project_id": query}).json()["results"]
-        assert found["record"]["id"] == saved["record"]["id"]
-        assert (
-            call(api, "search_memory", {"query": "orders", "project_id": f"-{query.strip()}"}).json()["results"] == []
-        )
-
-
-def test_a_memory_from_before_is_found_by_the_address_that_it_has(api, alice):
-    record = records.create(user=alice, content="Orders are kept for ten years", now=NOW)
-    MemoryRecord.objects.filter(pk=record.id).update(project_id="/src/shop")
-    index.embed_pending()
-    (found,) = call(api, "search_memory", {"query": "orders", "project_id": "/src/shop"}).json()["results"]
-    assert found["record"]["project_id"] == "/src/shop"
-    # Its text can be changed without its project.
-    with acting_as(alice):
-        changed = records.rewrite(
-            user=alice, record_id=record.id, content="For eleven years", project_id="/src/shop", now=NOW
-        )
-    assert changed.project_id == "/src/shop"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("post", "/api/v1/tools/save_memory/", {"content": "x", "project_id": "-shop"}),
-        ("post", "/api/v1/tools/save_memory/", {"content": "x", "project_id": "/src/-shop", "propose": True}),
-        ("post", "/api/v1/memory/records/", {"content": "x", "project_id": " -shop"}),
-        ("patch", "/api/v1/memory/records/{id}/", {"project_id": "-shop"}),
-        ("post", "/api/v1/intake/chat", {"message": "x", "project": "-shop"}),
-    ],
-)
-def test_nothing_is_stored_under_a_name_that_means_everything_but_it(api, alice, method, path, body):
-    record = records.create(user=alice, content="A cat", now=NOW)
-    address = path.format(id=record.id)
-    answer = getattr(api, method)(address, json.dumps(body), content_type="application/json")
-    assert answer.status_code == 400
-    field = "project" if "message" in body else "project_id"
-    assert answer.json()["errors"] == {field: ["Enter a name. It cannot begin with a hyphen."]}
-    assert not MemoryRecord.objects.exclude(project_id="").exists() and not Conversation.objects.exists()
 
 
 @pytest.mark.parametrize("name", ["me/shop", "git@github.com:me/shop.git", "https://github.com/me/shop"])

@@ -12,8 +12,10 @@ from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
 from core.isolation.acting import acting_as
-from intake.tests.factories import a_person
-from memory import documents, index, proposals
+from intake.chats import arranging
+from intake.models import Conversation
+from intake.tests.factories import NOW, a_person
+from memory import documents, index, proposals, records
 from memory.models import MemoryDocument, MemoryRecord, Proposal
 
 pytestmark = pytest.mark.django_db
@@ -316,3 +318,54 @@ def test_a_proposal_of_a_chat_is_withdrawn_by_its_undo_unless_it_is_decided(api,
         tool.undo(requested, stored.place, alice, datetime.now(UTC))
         tool.undo(requested, stored.place, alice, datetime.now(UTC))
     assert not Proposal.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["git@github.com:me/shop.git", "https://github.com/me/shop", " me/shop ", "/src/Shop"])
+def test_a_memory_saved_under_an_address_is_of_the_project(api, alice, name):
+    with acting_as(alice):
+        arranging.save_project(user=alice, name="Shop", labels=["me/shop"])
+    saved = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": name}).json()
+    assert saved["record"]["project_id"] == "Shop"
+    again = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": "me/shop"}).json()
+    assert again["alreadySaved"] is True
+    index.embed_pending()
+    for query in (name, "Shop", "me/shop"):
+        (found,) = call(api, "search_memory", {"query": "orders", "project_id": query}).json()["results"]
+        assert found["record"]["id"] == saved["record"]["id"]
+        assert (
+            call(api, "search_memory", {"query": "orders", "project_id": f"-{query.strip()}"}).json()["results"] == []
+        )
+
+
+def test_a_memory_from_before_is_found_by_the_address_that_it_has(api, alice):
+    record = records.create(user=alice, content="Orders are kept for ten years", now=NOW)
+    MemoryRecord.objects.filter(pk=record.id).update(project_id="/src/shop")
+    index.embed_pending()
+    (found,) = call(api, "search_memory", {"query": "orders", "project_id": "/src/shop"}).json()["results"]
+    assert found["record"]["project_id"] == "/src/shop"
+    # Its text can be changed without its project.
+    with acting_as(alice):
+        changed = records.rewrite(
+            user=alice, record_id=record.id, content="For eleven years", project_id="/src/shop", now=NOW
+        )
+    assert changed.project_id == "/src/shop"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("post", "/api/v1/tools/save_memory/", {"content": "x", "project_id": "-shop"}),
+        ("post", "/api/v1/tools/save_memory/", {"content": "x", "project_id": "/src/-shop", "propose": True}),
+        ("post", "/api/v1/memory/records/", {"content": "x", "project_id": " -shop"}),
+        ("patch", "/api/v1/memory/records/{id}/", {"project_id": "-shop"}),
+        ("post", "/api/v1/intake/chat", {"message": "x", "project": "-shop"}),
+    ],
+)
+def test_nothing_is_stored_under_a_name_that_means_everything_but_it(api, alice, method, path, body):
+    record = records.create(user=alice, content="A cat", now=NOW)
+    address = path.format(id=record.id)
+    answer = getattr(api, method)(address, json.dumps(body), content_type="application/json")
+    assert answer.status_code == 400
+    field = "project" if "message" in body else "project_id"
+    assert answer.json()["errors"] == {field: ["Enter a name. It cannot begin with a hyphen."]}
+    assert not MemoryRecord.objects.exclude(project_id="").exists() and not Conversation.objects.exists()
