@@ -36,7 +36,6 @@ from agent_tools.tests.test_oauth import (
     register,
     session_of,
 )
-from config.settings import accounts
 from intake.tests.factories import a_person
 from testing.examiner import as_a_worker
 
@@ -331,7 +330,7 @@ def test_another_wrong_client_is_not_blamed_on_a_document():
     assert "Invalid client_id parameter value" in page and "OAUTH_METADATA_DOCUMENTS" not in page
 
 
-def test_a_server_without_internet_tells_clients_to_register(monkeypatch):
+def test_a_server_without_internet_tells_clients_to_register(monkeypatch, settings):
     """Claude Code and Codex name their document wherever the metadata offer that, and register otherwise."""
     for documents, registration, offered in (
         ("on", "on", (True, True)),
@@ -341,7 +340,7 @@ def test_a_server_without_internet_tells_clients_to_register(monkeypatch):
     ):
         monkeypatch.setenv("OAUTH_METADATA_DOCUMENTS", documents)
         monkeypatch.setenv("OAUTH_REGISTRATION", registration)
-        provider = runpy.run_path(accounts.__file__)["OAUTH2_PROVIDER"]
+        provider = runpy.run_path(f"{settings.BASE_DIR}/config/settings/accounts.py")["OAUTH2_PROVIDER"]
         assert (provider["CIMD_ENABLED"], provider["DCR_ENABLED"]) == offered
 
 
