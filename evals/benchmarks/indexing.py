@@ -8,7 +8,8 @@
 3. Turns are saved one by one, as the chat does, and each is searched for until it is found.
 
 `embedding`: what embedding one query costs the person who waits for it, the model being loaded. `memory`: how much a
-worker holds after its work, and a web process after a search, in MB.
+worker holds after its work, and a web process after a search, in MB; how long that process took to start, and its first
+search.
 """
 
 import time
@@ -161,15 +162,25 @@ def weigh_processes(options: dict[str, Any], report: Report) -> Figures:
             work_off(given)
             worker_rss, worker_pss = program.megabytes()
         report("The worker is measured; now the web process.")
+        token = create_token(user=User.objects.earliest("pk")).secret
+        begun = time.perf_counter()
         with web(given) as (address, program):
-            _search(address, User.objects.earliest("pk"))
+            answering = time.perf_counter()
+            _search(address, token)
+            found = time.perf_counter()
             web_rss, web_pss = program.megabytes()
-    return {"worker_rss_mb": worker_rss, "worker_pss_mb": worker_pss, "web_rss_mb": web_rss, "web_pss_mb": web_pss}
+    return {
+        "worker_rss_mb": worker_rss,
+        "worker_pss_mb": worker_pss,
+        "web_rss_mb": web_rss,
+        "web_pss_mb": web_pss,
+        "web_start_seconds": round(answering - begun, 2),
+        "first_search_seconds": round(found - answering, 3),
+    }
 
 
-def _search(address: str, user: User) -> None:
-    """As an agent does, with a token, over everything that one person said."""
-    token = create_token(user=user).secret
+def _search(address: str, token: str) -> None:
+    """As an agent does, over everything that one person said."""
     with Client(address, {"Authorization": f"Token {token}"}) as client:
         query = {"query": "What did I say about the garden?"}
         answer = client.ask("POST", "/api/v1/tools/search_chat_history/", query)
@@ -194,7 +205,7 @@ EMBEDDING = Benchmark(
 )
 MEMORY = Benchmark(
     "memory",
-    "resident memory of a worker and a web process at work",
+    "resident memory of a worker and a web process at work, and the time of its start and first search",
     weigh_processes,
     {"turns": Number(200, "how many the worker has worked off")},
 )
