@@ -29,8 +29,8 @@ from core.isolation.acting import Caller, acting_as, binding_of, project_for, re
 from core.logs import TOOL_CALLS
 from core.text import project_label
 from core.validation import Output, validate
-from intake.chats.arranging import label_of
 from intake.models import User
+from intake.models.conversations import label_of
 
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
 AnyOutput = TypeVar("AnyOutput", bound=Output)

@@ -13,6 +13,7 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from intake.chats import arranging, changes
 from intake.models import Conversation, Project, Turn
+from intake.models.conversations import label_of
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, index, records
 from memory.models import MemoryDocument, MemoryRecord
@@ -74,7 +75,7 @@ def test_another_name_takes_along_chats_records_documents_and_tokens(alice):
     assert AccessToken.objects.get().project == "Home"
     assert renamed.labels == ["House"]
     with acting_as(alice):
-        assert arranging.label_of(user=alice, label="House") == "Home"
+        assert label_of(user=alice, label="House") == "Home"
 
 
 def test_a_name_that_is_taken_or_begins_with_a_hyphen_is_refused(alice):
@@ -97,8 +98,8 @@ def test_what_has_a_label_moves_to_the_project_that_it_belongs_to(alice):
     a_chat(alice, "app")
     with acting_as(alice):
         arranging.save_project(user=alice, name="Work", labels=["/home/me/app", "app"])
-        assert arranging.label_of(user=alice, label="app") == "Work"
-        assert arranging.label_of(user=alice, label="other") == "other"
+        assert label_of(user=alice, label="app") == "Work"
+        assert label_of(user=alice, label="other") == "other"
     assert labels(alice) == {"Work"}
 
 
@@ -258,3 +259,16 @@ def test_an_unclosed_project_changes_no_search(alice, closed):
     Project.objects.update(is_closed=False)
     found = callers.call(callers.client_of(alice), "search_chat_history", {"query": SECRET}).json()
     assert {each["conversationId"] for each in found["results"]} >= {closed["inside"], closed["outside"]}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("named", ["House", "me/house", "git@git.example:me/house.git"])
+def test_an_export_names_its_project_by_a_repository_of_it(alice, log_in, named):
+    a_chat(alice, "House", text="Oak")
+    a_chat(alice, text="Cats")
+    with acting_as(alice):
+        arranging.save_project(user=alice, name="House", labels=["me/house"])
+    exporter = log_in(alice)
+    for project, text in ((named, "Oak"), (f"-{named}", "Cats")):
+        (conversation,) = exporter.get("/api/v1/account/export/", params={"project": project}).json()["conversations"]
+        assert conversation["turns"][0]["user_message"] == text

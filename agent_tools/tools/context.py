@@ -32,9 +32,9 @@ from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.agent.models import tokens_of
-from intake.chats.arranging import label_of
 from intake.chats.tree import conversation_path
 from intake.models import ChatPreferences, Conversation, Turn, User
+from intake.models.conversations import label_of
 from memory import records
 from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument

@@ -14,11 +14,10 @@ from agent_tools.tools.chat_history import OptionalProject
 from agent_tools.tools.wording import as_one_line, counted, first_of, id_line, known, link, without_our_lines
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, project_for
-from core.text import Sentence, project_label
+from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
 from intake.attachments.services import attachments_of
-from intake.chats.arranging import label_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
@@ -173,9 +172,6 @@ def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRe
     if requested.before is not None:
         period &= _before(requested.before, zone)
     project = None if requested.project is None else project_for(user, requested.project)
-    if project:
-        sign = "-" if project.startswith("-") else ""
-        project = sign + label_of(user=user, label=project_label(project.removeprefix("-")))
     found = Conversation.objects.for_user(user).kept().of_project(user, project or None).filter(period)
     page = page_of(found, by="last_active_at", after=None, size=requested.limit)
     return ListRecentConversationsOutput(

@@ -36,8 +36,8 @@ from imports.storing.contents import (
 )
 from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
 from intake.chats import quotas
-from intake.chats.arranging import label_of
 from intake.models import Conversation, Turn, User
+from intake.models.conversations import label_of
 
 MOST_TURNS = 100
 LONGEST_TEXT = 400_000

@@ -20,9 +20,9 @@ from imports.reading.items import ImportedDocument, ImportedProject, ImportedRec
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.chats import exporting
-from intake.chats.arranging import label_of, list_projects, save_project
+from intake.chats.arranging import list_projects, save_project
 from intake.models import Project, Turn, User
-from intake.models.conversations import PROJECT_COLOURS
+from intake.models.conversations import PROJECT_COLOURS, label_of
 from memory import documents, index, proposals, records
 from memory.index.sources import record_entry
 from memory.models import MemoryDocument, MemoryRecord, Proposal

@@ -20,14 +20,14 @@ from django.dispatch import Signal
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, project_for
-from core.text import LONGEST_PROJECT, Sentence, gettext_noop, pg_text, project_label
+from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
 from core.validation import checked
 from intake.accounts import activity
 from intake.attachments import services as attachments
 from intake.chats import changes, deleting
 from intake.chats.services import lock_conversation
 from intake.models import Activity, Conversation, Project, Turn, User
-from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
+from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, label_of
 from intake.ports import memory
 
 # The most chats that one request changes.
@@ -271,15 +271,6 @@ def move(*, caller: Caller, conversation_ids: Collection[UUID], project: str) ->
         changes.tell(caller, *conversation_ids)
 
 
-def label_of(*, user: User, label: str) -> str:
-    """The project to which the label of a folder or repository belongs, or else the label itself."""
-    # What cannot be stored belongs to nothing; its own check refuses it.
-    if not label or label != pg_text(label):
-        return label
-    owner = Project.objects.for_user(user).filter(labels__contains=[label]).values_list("name", flat=True).first()
-    return owner or label
-
-
 def project_named(name: str, *, user: User, field: str = "project") -> str:
     """The label of the project that a caller names, maybe by a folder or repository that belongs to it.
 
@@ -291,13 +282,6 @@ def project_named(name: str, *, user: User, field: str = "project") -> str:
     if label.startswith("-"):
         raise InvalidInput(errors={field: [NO_NAME]})
     return project_for(user, label_of(user=user, label=label))
-
-
-def labels_of(user: User, project: str) -> set[str]:
-    """The labels under which texts of a project are stored; it may be named by a folder or repository of it."""
-    # A name that is no label would otherwise be that of no project.
-    label = project_label(project) or project
-    return {label, project, label_of(user=user, label=label)}
 
 
 def _name(name: str) -> str:

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from core.isolation.acting import Caller
-from core.text import LONGEST_PROJECT
+from core.text import LONGEST_PROJECT, pg_text, project_label
 from intake.models.users import User
 
 TITLE_LENGTH = 80
@@ -39,14 +39,14 @@ class OwnedQuerySet(models.QuerySet[OwnedRow]):
         return self.none() if caller.user_id is None else self.filter(user_id=caller.user_id)
 
     def of_project(self, user: User, project: str | None, *, field: str = "project") -> Self:
-        """The rows of a project (empty: of none). None: of all but closed ones; with a hyphen before the name: of all
-        but this one and closed ones.
+        """The rows of a project (empty: of none), which may be named by a folder or repository of it. None: of all
+        but closed ones; with a hyphen before the name: of all but this one and closed ones.
         """
         if project is not None and not project.startswith("-"):
-            return self.filter(**{field: project})
+            return self.filter(**{f"{field}__in": labels_of(user, project)})
         closed = Project.objects.for_user(user).filter(is_closed=True).values("name")
         rows = self.exclude(**{f"{field}__in": closed})
-        return rows if project is None else rows.exclude(**{field: project[1:]})
+        return rows if project is None else rows.exclude(**{f"{field}__in": labels_of(user, project[1:])})
 
 
 class ConversationQuerySet(OwnedQuerySet["Conversation"]):
@@ -296,6 +296,22 @@ class Project(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def label_of(*, user: User, label: str) -> str:
+    """The project to which the label of a folder or repository belongs, or else the label itself."""
+    # What cannot be stored belongs to nothing; its own check refuses it.
+    if not label or label != pg_text(label):
+        return label
+    owner = Project.objects.for_user(user).filter(labels__contains=[label]).values_list("name", flat=True).first()
+    return owner or label
+
+
+def labels_of(user: User, project: str) -> set[str]:
+    """The labels under which texts of a project are stored; it may be named by a folder or repository of it."""
+    # A name that is no label would otherwise be that of no project.
+    label = project_label(project) or project
+    return {label, project, label_of(user=user, label=label)}
 
 
 # --- The kept responses of idempotent requests ---

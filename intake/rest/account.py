@@ -21,7 +21,7 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as, read_as
 from core.rate_limits import DEFAULT_LIMIT, StreamLease
-from core.text import LONGEST_PROJECT, in_language, page_language
+from core.text import LONGEST_PROJECT, in_language, page_language, project_label
 from core.validation import Output, text_limit, validate
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, person_of
@@ -31,6 +31,7 @@ from intake.attachments.services import pieces_of
 from intake.chats import deleting, exporting
 from intake.chats.arranging import read_project
 from intake.models import Activity, Attachment, User
+from intake.models.conversations import label_of
 from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
 from intake.revocation import check_of, while_authorized
 
@@ -170,12 +171,13 @@ def project_in(request: Request) -> str:
 
 
 def _project_of_export(request: Request, user: User) -> str | None:
-    """None without one. Raises `NotFound` for a label of nothing."""
-    label = project_in(request)
-    if not label:
+    """None without one; it may be named by a folder or repository of it. Raises `NotFound` for a label of nothing."""
+    named = project_in(request)
+    if not named:
         return None
-    read_as(user, lambda: read_project(user=user, name=label.removeprefix("-")))
-    return label
+    hyphen, label = ("-" if named.startswith("-") else ""), named.removeprefix("-")
+    label = project_label(label) or label
+    return hyphen + read_as(user, lambda: read_project(user=user, name=label_of(user=user, label=label))).name
 
 
 class AccountViewSet(ViewSet):

@@ -20,7 +20,7 @@ from core.text import LONGEST_PROJECT, first_line
 from intake.accounts.identity import caller_of, person_of
 from intake.chats import arranging, reading
 from intake.models import Project, User
-from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
+from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, label_of
 from intake.templatetags.recollect import project_key, project_named
 from memory import documents, records
 from memory.pages.common import ServiceForm, TextField, document_path, page_for_registered, show
@@ -181,7 +181,7 @@ def _find(request: HttpRequest, key: str, *, doing: str = "") -> Project | HttpR
     try:
         return arranging.read_project(user=user, name=name)
     except NotFound:
-        present = arranging.label_of(user=user, label=name)
+        present = label_of(user=user, label=name)
         if present == name or request.method == "POST":
             raise
         return HttpResponseRedirect(path_of(present, f"{doing}_project" if doing else "project"))

@@ -20,9 +20,9 @@ from core.errors import NotFound, SearchFailed
 from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from core.text import gettext_noop as _
-from intake.chats.arranging import labels_of
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
+from intake.models.conversations import labels_of
 from memory.backends.embedders import (
     Embedder,
     Vector,

@@ -10,8 +10,8 @@ from django.db.models import Q
 
 from core.errors import SearchFailed
 from core.isolation.acting import acting_as, project_for
-from intake.chats.arranging import labels_of
 from intake.models import User
+from intake.models.conversations import labels_of
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors
 from memory.models import Corpus, Embedding, MemoryRecord

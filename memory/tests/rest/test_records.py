@@ -6,6 +6,8 @@ import pytest
 from django.test import Client
 
 from core.ids import uuid7
+from core.isolation.acting import acting_as
+from intake.chats.arranging import save_project
 from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord
@@ -77,7 +79,15 @@ def test_the_list_is_narrowed(api):
     assert listed(project_id="") == ["two"]
     assert listed(tag="x") == ["two", "one"]
     assert listed(tag="x", type="FACT") == ["two"]
-    assert listed(tag="it's {a,b} \\ \"") == []
+
+
+def test_a_list_names_its_project_by_a_repository_of_it(api, alice):
+    with acting_as(alice):
+        save_project(user=alice, name="House", labels=["me/house"])
+    post(api, {"content": "oak", "project_id": "me/house"})
+    post(api, {"content": "cats"})
+    for named in ("House", "me/house", "git@git.example:me/house.git"):
+        assert [each["content"] for each in api.get(URL, {"project_id": named}).json()["records"]] == ["oak"], named
 
 
 @pytest.mark.parametrize(
