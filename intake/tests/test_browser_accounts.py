@@ -143,6 +143,18 @@ def test_choices_of_an_account_are_saved_as_they_change(open_page, person):
     assert person.language == "de"
 
 
+def test_what_is_chosen_before_the_scripts_run_is_saved_too(open_page, person):
+    page = open_page("/settings/account/", user=person)
+    held = []
+    page.route(re.compile(r"/accounts\.\w+\.js"), lambda route, request: held.append(route))
+    page.reload(wait_until="commit")
+    page.get_by_label("Language", exact=True).select_option("de")
+    assert held
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("heading", name="Konto", exact=True)).to_be_visible()
+
+
 def test_the_size_of_text_and_the_width_stay_in_this_browser(open_page, person):
     page = open_page("/settings/account/", user=person)
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"

@@ -38,6 +38,10 @@ if (looks) {
   looks.addEventListener("change", ({ target }) => (target.name === "theme" ? chooseTheme(target.value || "system") : chooseLook(target.name, target.value)));
 }
 
+const isAsServed = ({ elements }) =>
+  [...elements].every(({ options, value, defaultValue, checked, defaultChecked }) =>
+    options ? [...options].every((option) => option.selected === option.defaultSelected) : value === (defaultValue ?? value) && checked === defaultChecked);
+
 // A choice is saved when it changes, and its button goes. What is refused is shown by the page that says why.
 for (const form of document.querySelectorAll("form[data-saves]")) {
   const button = form.querySelector("button:not([type])");
@@ -52,6 +56,8 @@ for (const form of document.querySelectorAll("form[data-saves]")) {
     if (form.dataset.saves === "reload") return location.reload();
     status.textContent = gettext("Saved.");
   });
+  // Also what was chosen before this ran.
+  if (!isAsServed(form)) form.dispatchEvent(new Event("change"));
 }
 
 const sections = document.querySelector("[data-sections]");
