@@ -155,6 +155,20 @@ def test_what_is_chosen_before_the_scripts_run_is_saved_too(open_page, person):
     expect(page.get_by_role("heading", name="Konto", exact=True)).to_be_visible()
 
 
+def test_nothing_is_saved_for_an_account_whose_time_zone_is_not_in_the_list(open_page, person):
+    type(person).objects.update(time_zone="Atlantis")
+    page = open_page("/settings/account/", user=person)
+    sent = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.reload()
+    # The script has run: it put these in place of the buttons.
+    expect(page.locator("#language [role=status]")).to_have_count(2)
+    page.wait_for_timeout(300)
+    assert sent == []
+    person.refresh_from_db()
+    assert person.time_zone == "Atlantis"
+
+
 def test_the_size_of_text_and_the_width_stay_in_this_browser(open_page, person):
     page = open_page("/settings/account/", user=person)
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"

@@ -38,9 +38,10 @@ if (looks) {
   looks.addEventListener("change", ({ target }) => (target.name === "theme" ? chooseTheme(target.value || "system") : chooseLook(target.name, target.value)));
 }
 
+// A list of which the server has selected none, such as time zones without the account's, is as it was served.
 const isAsServed = ({ elements }) =>
   [...elements].every(({ options, value, defaultValue, checked, defaultChecked }) =>
-    options ? [...options].every((option) => option.selected === option.defaultSelected) : value === (defaultValue ?? value) && checked === defaultChecked);
+    options ? [...options].every((option) => option.selected || !option.defaultSelected) : value === (defaultValue ?? value) && checked === defaultChecked);
 
 // A choice is saved when it changes, and its button goes. What is refused is shown by the page that says why.
 for (const form of document.querySelectorAll("form[data-saves]")) {
