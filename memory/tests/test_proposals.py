@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -307,6 +308,15 @@ def test_rest_lists_decides_and_undoes(alice, browser):
     assert send(browser, "delete", f"{found.id}/decision/").status_code == 204
     assert not MemoryRecord.objects.exists()
     assert [each["state"] for each in send(browser, "get", "?state=waiting").json()["proposals"]] == ["waiting"] * 2
+
+
+def test_the_list_names_its_project_by_a_repository_of_it(alice, browser):
+    with acting_as(alice):
+        arranging.save_project(user=alice, name="House", labels=["me/house"])
+    (oak, _) = propose(alice, OAK | {"project_id": "House"}, {"content": "Cats are grey."})
+    for named in ("House", "me/house", "git@git.example:me/house.git"):
+        listed = send(browser, "get", f"?project={quote(named)}").json()["proposals"]
+        assert [each["id"] for each in listed] == [str(oak.id)], named
 
 
 def test_rest_refuses_what_is_no_decision_and_knows_no_other_users(alice, browser):

@@ -79,6 +79,7 @@ def test_the_list_is_narrowed(api):
     assert listed(project_id="") == ["two"]
     assert listed(tag="x") == ["two", "one"]
     assert listed(tag="x", type="FACT") == ["two"]
+    assert listed(tag="it's {a,b} \\ \"") == []
 
 
 def test_a_list_names_its_project_by_a_repository_of_it(api, alice):
