@@ -73,13 +73,6 @@ SHIFTS = """() => new Promise((done) => {
 })"""
 
 
-CLICK_TO_THE_END = """() => new Promise((done) => {
-  const button = document.querySelector("[data-zoom=in]");
-  const click = () => (button.disabled ? done() : (button.click(), requestAnimationFrame(click)));
-  click();
-})"""
-
-
 def test_a_search_on_the_map_goes_to_what_it_finds(open_page, person):
     for number in range(6):
         a_turn(person, f"How do I water the tomatoes in bed {number} of the garden?", "Water the soil.")
@@ -101,6 +94,7 @@ def test_a_search_on_the_map_goes_to_what_it_finds(open_page, person):
     expect(note).to_have_text("")
     expect(card).to_be_hidden()
     nearer = page.get_by_role("button", name="Zoom in")
-    page.evaluate(CLICK_TO_THE_END)
+    # As fast as one can: each click goes on from where the one before it leads, and nine are enough from anywhere.
+    nearer.evaluate("(button) => { for (let k = 0; k < 9; k++) button.click(); }")
     expect(nearer).to_be_disabled()
     expect(page.get_by_role("button", name="Zoom out")).to_be_enabled()

@@ -15,6 +15,8 @@ export class Camera {
     this.zoom = 1;
     this.all = { middle: [0.5, 0.5], width: 1, height: 1 };
     this.middle = this.all.middle;
+    // Where it glides to, if it does: what comes meanwhile goes on from there.
+    this.goal = null;
     this.pointers = new Map();
     this.#listen();
   }
@@ -49,6 +51,7 @@ export class Camera {
   }
 
   zoomBy(factor, at = [this.width / this.ratio / 2, this.height / this.ratio / 2]) {
+    this.#stop();
     const before = this.placeOf(...at);
     this.zoom = Math.max(FARTHEST, Math.min(CLOSEST, this.zoom * factor));
     const after = this.placeOf(...at);
@@ -63,23 +66,27 @@ export class Camera {
   }
 
   isAtEnd(way) {
-    return way === "in" ? this.zoom >= CLOSEST : this.zoom <= FARTHEST;
+    const { zoom } = this.goal ?? this;
+    return way === "in" ? zoom >= CLOSEST : zoom <= FARTHEST;
   }
 
   step(way) {
-    const zoom = way === "all" ? 1 : this.zoom * (way === "in" ? STEP : 1 / STEP);
-    this.glide(way === "all" ? this.all.middle : this.middle, Math.max(FARTHEST, Math.min(CLOSEST, zoom)));
+    if (way === "all") return this.glide(this.all.middle, 1);
+    const { middle, zoom } = this.goal ?? this;
+    this.glide(middle, Math.max(FARTHEST, Math.min(CLOSEST, zoom * (way === "in" ? STEP : 1 / STEP))));
   }
 
   /** There in a quarter of a second, or at once for those who want no movement. */
-  glide(middle, zoom = this.zoom) {
+  glide(middle, zoom = (this.goal ?? this).zoom) {
     const [from, began, near] = [[...this.middle], performance.now(), this.zoom];
     const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    cancelAnimationFrame(this.gliding);
+    this.#stop();
+    this.goal = { middle, zoom };
     const go = (now) => {
       const done = isCalm ? 1 : Math.min(1, Math.max(0, (now - began) / GLIDE_MS));
       const eased = 1 - (1 - done) ** 3;
-      this.zoom = near * (zoom / near) ** eased;
+      if (done === 1) this.goal = null;
+      this.zoom = done === 1 ? zoom : near * (zoom / near) ** eased;
       this.#moveTo([from[0] + (middle[0] - from[0]) * eased, from[1] + (middle[1] - from[1]) * eased]);
       if (done < 1) this.gliding = requestAnimationFrame(go);
     };
@@ -92,6 +99,11 @@ export class Camera {
     const [px, py] = [x * view.scale + view.left, y * view.scale + view.top];
     const [mx, my] = [this.width * 0.12, this.height * 0.12];
     if (px < mx || py < my || px > this.width - mx || py > this.height - my) this.glide([x, y]);
+  }
+
+  #stop() {
+    cancelAnimationFrame(this.gliding);
+    this.goal = null;
   }
 
   #moveTo([x, y]) {
@@ -110,7 +122,7 @@ export class Camera {
 
   #down(event) {
     if (event.button) return;
-    cancelAnimationFrame(this.gliding);
+    this.#stop();
     this.canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     this.travelled = this.pointers.size > 1 ? Infinity : 0;
