@@ -50,7 +50,7 @@ def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_pag
     expect(wrong).to_have_class(re.compile("failed"))
     expect(wrong.locator(".step-brief")).to_contain_text("limit: Input should be less than or equal to 20")
     expect(right).not_to_have_class(re.compile("failed"))
-    expect(right.locator(".step-what")).to_have_text("Searched your history for “dinner”")
+    expect(right.locator(".step-what")).to_have_text("Searched your chats for “dinner”")
     expect(right.locator(".step-tool")).to_have_text("search_chat_history · limit: 5")
     expect(right.locator(".step-brief")).to_have_text("Found 1 turn")
     expect(right.locator(".step-tool")).to_be_hidden()

@@ -241,6 +241,11 @@ DONE = {
     "save_memory": gettext_noop("Remembered"),
     "append_daily_log": gettext_noop("Wrote in your daily log"),
 }
+SEARCHED = {
+    "chats": gettext_noop("Searched your chats for “%(query)s”"),
+    "notes": gettext_noop("Searched your notes for “%(query)s”"),
+    "history": gettext_noop("Searched your history for “%(query)s”"),
+}
 # Those that store something: their line has a pen, and no lens.
 WRITING = ("save_memory", "append_daily_log")
 # An id has more characters.
@@ -278,10 +283,17 @@ def in_words(call: dict[str, Any]) -> str:
     """The finished tool call in words; `doing` in static/intake/turn.js has the same while it runs."""
     name = str(call.get("name", ""))
     arguments = call.get("input")
-    query = arguments.get("query") if isinstance(arguments, dict) else None
-    if name.startswith("search") and query:
-        return _("Searched your history for “%(query)s”") % {"query": query}
+    arguments = arguments if isinstance(arguments, dict) else {}
+    if name.startswith("search") and (query := arguments.get("query")):
+        return _(SEARCHED[_place_of(name, arguments.get("scope"))]) % {"query": query}
     return _(DONE[name]) if name in DONE else name.replace("_", " ").capitalize()
+
+
+def _place_of(name: str, scope: object) -> str:
+    """Where a tool searches; `placeOf` in static/intake/turn.js says the same."""
+    if name == "search_chat_history" or scope == "sessions":
+        return "chats"
+    return "notes" if name == "search_memory" or scope == "memory" else "history"
 
 
 def in_brief(summary: str, *, is_error: bool) -> str:

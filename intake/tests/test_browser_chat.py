@@ -90,7 +90,7 @@ def test_a_search_is_shown_while_it_runs_and_then_what_it_found(open_page, perso
     page = open_page(user=person)
     say(page, "What did we say about dinner?")
     answered(page)
-    expect(last_turn(page).locator(".step-what")).to_have_text("Searched your history for “our dinner”")
+    expect(last_turn(page).locator(".step-what")).to_have_text("Searched your chats for “our dinner”")
     expect(last_turn(page).locator(".step-summary")).not_to_be_empty()
 
 

@@ -325,13 +325,25 @@ def test_the_open_conversation_is_marked_in_the_list(client, alice):
     assert page.count('aria-current="page"') == 1
 
 
-def test_tool_calls_are_shown_again_with_their_links(client, alice):
+@pytest.mark.parametrize(
+    ("tool", "more", "place"),
+    [
+        ("search_chat_history", {}, "chats"),
+        ("search_history", {"scope": "sessions"}, "chats"),
+        ("search_history", {"scope": "memory"}, "notes"),
+        ("search_memory", {}, "notes"),
+        ("search_history", {}, "history"),
+        ("search_history", {"scope": ["memory"]}, "history"),
+        ("search", {}, "history"),
+    ],
+)
+def test_tool_calls_are_shown_again_with_their_place_and_links(client, alice, tool, more, place):
     turn = a_turn(alice, "Where did we eat?")
     summary = "Found 1 turn: [Dinner](/c/0190/?turn=2#turn-2)"
-    call = {"id": "1", "name": "search_chat_history", "input": {"query": "dinner"}, "summary": summary}
+    call = {"id": "1", "name": tool, "input": {"query": "dinner", **more}, "summary": summary}
     ended(turn, "complete", tool_calls=[call])
     page = page_of(client, turn.conversation)
-    assert "Searched your history for “dinner”" in page
+    assert f"Searched your {place} for “dinner”" in page
     assert '<a href="/c/0190/?turn=2#turn-2"' in page
 
 

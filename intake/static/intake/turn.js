@@ -322,9 +322,27 @@ function newKey() {
 
 /** What a tool call is doing, in words. */
 function doing(name, input) {
-  if (name.startsWith("search") && input?.query) return gettext("Searching your history for “%(query)s”…", input);
+  if (name.startsWith("search") && input?.query) return SEARCHING[placeOf(name, input)](input);
   return DOING[name] ?? `${did(name, input)}…`;
 }
+
+/** Where a tool searches; `_place_of` in recollect.py says the same. */
+function placeOf(name, { scope }) {
+  if (name === "search_chat_history" || scope === "sessions") return "chats";
+  return name === "search_memory" || scope === "memory" ? "notes" : "history";
+}
+
+const SEARCHING = {
+  chats: (input) => gettext("Searching your chats for “%(query)s”…", input),
+  notes: (input) => gettext("Searching your notes for “%(query)s”…", input),
+  history: (input) => gettext("Searching your history for “%(query)s”…", input),
+};
+
+const SEARCHED = {
+  chats: (input) => gettext("Searched your chats for “%(query)s”", input),
+  notes: (input) => gettext("Searched your notes for “%(query)s”", input),
+  history: (input) => gettext("Searched your history for “%(query)s”", input),
+};
 
 const DOING = {
   search: gettext("Searching your memory…"),
@@ -337,10 +355,10 @@ const DOING = {
   append_daily_log: gettext("Writing in your daily log…"),
 };
 
-// Those that store something; the same in steps.py.
+// Those that store something; the same in recollect.py.
 const WRITING = ["save_memory", "append_daily_log"];
 
-// What the chat's tools did, where nothing says it better; `DONE` in steps.py has the same.
+// What the chat's tools did, where nothing says it better; `DONE` in recollect.py has the same.
 const DONE = {
   search: gettext("Searched your memory"),
   fetch: gettext("Read a result"),
@@ -352,21 +370,21 @@ const DONE = {
   append_daily_log: gettext("Wrote in your daily log"),
 };
 
-/** What a finished one did; `in_words` in steps.py says the same. */
+/** What a finished one did; `in_words` in recollect.py says the same. */
 function did(name, input) {
-  if (name.startsWith("search") && input?.query) return gettext("Searched your history for “%(query)s”", input);
+  if (name.startsWith("search") && input?.query) return SEARCHED[placeOf(name, input)](input);
   const words = name.replaceAll("_", " ");
   return DONE[name] ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }
 
-/** The summary up to its colon: how much was found, and not where; all of a failure. `in_brief` in steps.py does it too. */
+/** The summary up to its colon: how much was found, and not where; all of a failure. `in_brief` in recollect.py does it too. */
 function inBrief(summary, isError) {
   return isError ? summary.trim() : summary.trim().split(": ", 1)[0];
 }
 
 /**
  * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored, in the
- * order of the alphabet; `as_called` in steps.py says the same.
+ * order of the alphabet; `as_called` in recollect.py says the same.
  */
 function called(name, input, stored = null) {
   const isShown = ([key, value]) => key !== "query" && value !== stored && isShort(value);
