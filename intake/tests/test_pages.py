@@ -220,6 +220,14 @@ def test_a_missing_page_is_in_the_language_of_its_reader(client, alice):
     assert '<html lang="de"' in page
 
 
+def test_an_account_with_a_language_that_is_not_here_gets_the_browsers(client, alice):
+    User.objects.filter(pk=alice.pk).update(language="xx")
+    for path in (HOME, "/settings/account/", "/nowhere/"):
+        assert '<html lang="es"' in client.get(path, headers={"Accept-Language": "es"}).text
+    User.objects.filter(pk=alice.pk).update(language="de-at")
+    assert '<html lang="de"' in client.get(HOME, headers={"Accept-Language": "es"}).text
+
+
 def test_a_place_in_the_list_with_an_odd_offset_is_a_place_all_the_same(client, alice):
     a_long_conversation(alice, 1)
     odd = f"?after=2026-06-01T00:00:00%2B23:59:59.999999_{uuid4()}"

@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC
 from http import HTTPStatus
 from typing import Any
@@ -424,7 +425,10 @@ def activate_for(request: HttpRequest) -> None:
     user = request.user if request.user.is_authenticated else None
     timezone.activate(UTC if user is None else user.zone)
     if user is not None:
-        chosen = translation.get_supported_language_variant(user.language) if user.language else None
+        chosen = ""
+        # A restored account may have a language that this version does not have.
+        with suppress(LookupError):
+            chosen = translation.get_supported_language_variant(user.language)
         translation.activate(_offered(chosen or translation.get_language_from_request(request)))
 
 
