@@ -40,7 +40,7 @@ from memory.pages.common import (
     show,
 )
 from memory.pages.narrowing import chips, count_in_words, range_in_words, ranges, tabs, within_choices
-from memory.search.excerpts import Excerpt, Piece
+from memory.search.excerpts import Excerpt, Piece, within_lines
 from memory.search.history import Counts, History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind, Reference
 
@@ -51,6 +51,8 @@ MORE_RESULTS = 50
 # While the user types: the number of results that fit below the titles.
 LIVE_RESULTS = 8
 LONGEST_LIVE = 200
+# Of one writer in a card: a poem or a list would fill the page.
+MOST_LINES = 8
 BY_DAY = "day"
 PAGE = "memory/search.html"
 # The parameter that turns off reading dates in the query.
@@ -273,7 +275,10 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[
-            (gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference), marked(piece.own))
+            (
+                gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference),
+                marked(within_lines(piece.own, MOST_LINES)),
+            )
             for piece in pieces
             if piece.own.text
         ],

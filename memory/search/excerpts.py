@@ -178,10 +178,31 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
     before = ELLIPSIS if start else ""
     after = ELLIPSIS if end < len(text) else ""
     shift = len(before) - start
-    shown = [
+    return Excerpt(before + text[start:end] + after, _clipped(spans, start, end, shift))
+
+
+def _clipped(spans: Sequence[Highlight], start: int, end: int, shift: int) -> list[Highlight]:
+    """Those within the stretch that is shown, moved to their places there."""
+    return [
         (max(first, start) + shift, min(last, end) + shift) for first, last in spans if first < end and last > start
     ]
-    return Excerpt(before + text[start:end] + after, shown)
+
+
+def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
+    """At most this many lines of it: those with the most matches, or the first; an ellipsis stands for the others."""
+    text, starts = excerpt.text, [0]
+    starts += [place + 1 for place, sign in enumerate(excerpt.text) if sign == "\n"]
+    if len(starts) <= most:
+        return excerpt
+    ends = [start - 1 for start in starts[most:]] + [len(text)]
+    stretches = list(zip(starts, ends, strict=False))
+    matches = [sum(first < end and last > start for first, last in excerpt.highlights) for start, end in stretches]
+    best = [place for place, count in enumerate(matches) if count == max(matches)]
+    # The first lines if they have as many; else the matches stand in the middle.
+    start, end = stretches[best[len(best) // 2] if best[0] else 0]
+    before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
+    shift = len(before) - start
+    return Excerpt(before + text[start:end] + after, _clipped(excerpt.highlights, start, end, shift))
 
 
 def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from memory.search.excerpts import EXCERPT_LENGTH, Matcher, Segment, cut, matching, own_words, show
+from memory.search.excerpts import EXCERPT_LENGTH, Matcher, Segment, cut, matching, own_words, show, within_lines
 
 LOREM = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore " * 40
 
@@ -180,3 +180,36 @@ def test_nothing_is_marked_in_words_of_ours():
     shown, _ = show([Segment("A user of it", before="User: ", after=" (user)")], matcher)
     assert shown.text == "User: A user of it (user)"
     assert shown.highlights == [(8, 12)]
+
+
+def lines_of(*places, count=20):
+    """An excerpt of numbered lines, in which the words at these places match."""
+    text = "\n".join(f"line {'sushi' if place in places else 'bread'} {place}" for place in range(count))
+    return excerpt_of(text, "sushi")
+
+
+@pytest.mark.parametrize(
+    ("places", "first", "last"),
+    [
+        ((), 0, 7),
+        ((3,), 0, 7),
+        (range(20), 0, 7),
+        ((12,), 9, 16),
+        ((19,), 12, 19),
+        ((10, 13), 8, 15),
+        ((0, 12, 13), 9, 16),
+    ],
+)
+def test_of_many_short_lines_those_with_the_matches_are_shown(places, first, last):
+    whole = lines_of(*places)
+    shown = within_lines(whole, 8)
+    before, after = "…" if first else "", "…" if last < 19 else ""
+    assert shown.text == before + "\n".join(whole.text.split("\n")[first : last + 1]) + after
+    assert set(marked(shown)) == ({"sushi"} if set(places) & set(range(first, last + 1)) else set())
+
+
+def test_few_lines_are_shown_as_they_are_and_a_match_over_a_break_as_far_as_it_is_shown():
+    few = lines_of(2, count=8)
+    assert within_lines(few, 8) is few
+    over_a_break = excerpt_of("a\n" * 8 + "rye\nbread\n" + "b\n" * 8, "rye bread")
+    assert marked(within_lines(over_a_break, 1)) in (["rye"], ["bread"])

@@ -441,6 +441,14 @@ def test_a_title_that_matches_stands_on_the_card_of_the_message_that_was_found(c
     assert '<p class="result-line"><span class="who">You</span> The pot of <mark>basil</mark> wilts</p>' in page
 
 
+def test_a_card_shows_eight_lines_of_a_list_around_the_match(client, alice):
+    a_turn(alice, "\n".join(f"herb {number}" + " basil" * (number == 14) for number in range(20)))
+    index.embed_pending()
+    (line,) = re.findall(r'<p class="result-line">.*?</p>', page_of(client, q="basil"), re.DOTALL)
+    herbs = [f"herb {number}" + " <mark>basil</mark>" * (number == 14) for number in range(10, 18)]
+    assert line == '<p class="result-line"><span class="who">You</span> …' + "\n".join(herbs) + "…</p>"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
