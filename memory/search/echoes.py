@@ -32,6 +32,8 @@ LONGEST_QUESTION = 400
 SHARED, MOST_OTHERS, SHARE_OF_OTHERS = 0.8, 2, 0.5
 # What the relevance of an echo's answer counts, and that of an answer for which this memory was searched.
 ECHO, SEARCHED = 0.3, 0.8
+# What an echo counts at least, of the relevance that it has with its question.
+ASKED = 0.1
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]\W*$")
@@ -92,6 +94,13 @@ def is_question(message: str) -> bool:
 def answers_alone(hits: Iterable[Hit], echoes: Echoes, *, unrelated: float) -> list[Hit]:
     """The hits, of echoes without what their question adds."""
     return [_without_question(hit, echoes[hit.key], unrelated) if hit.key in echoes else hit for hit in hits]
+
+
+def with_question(alone: Hit, whole: Hit) -> Hit:
+    """The hit of an answer, with at least `ASKED` of what the whole turn counts: a short answer in other words is found
+    after the texts that answer, and before those that have nothing to do with it.
+    """
+    return alone._replace(distance=whole.distance, relevance=max(alone.relevance, ASKED * whole.relevance))
 
 
 def discounted(hits: Iterable[Hit], echoes: Echoes, searched: Collection[Key]) -> list[Hit]:

@@ -26,7 +26,7 @@ from memory.backends.embedders import (
 from memory.chunking import PassageSpan
 from memory.index import scoring, vectors
 from memory.models.documents import Hit, Key, Scope
-from memory.search.echoes import answers_alone, discounted, find_echoes
+from memory.search.echoes import answers_alone, discounted, find_echoes, with_question
 from memory.search.fusion import fuse
 from memory.search.literal import NO_CHAT_HAS, NO_TEXT_HAS, LiteralHits, Narrowing, narrow
 from memory.search.query import Query
@@ -129,9 +129,9 @@ def by_terms_and_meaning(
     fused = ranked(found.hits)
     echoes, searched = find_echoes(scope.user, query, fused)
     if echoes:
-        distances = {hit.key: hit.distance for hit in fused}
+        whole = {hit.key: hit for hit in fused}
         alone = ranked(answers_alone(fused, echoes, unrelated=found.unrelated))
-        fused = [hit._replace(distance=distances[hit.key]) for hit in alone]
+        fused = [with_question(hit, whole[hit.key]) for hit in alone]
     return found._replace(hits=discounted(fused, echoes, searched))
 
 

@@ -118,6 +118,12 @@ def test_an_answered_question_is_found_if_nothing_else_answers_it(alice):
     assert first(alice, "which oil is good for an oak worktop") == [asked.conversation_id] * 2
 
 
+def test_a_question_with_a_short_answer_in_other_words_is_above_what_has_nothing_to_do_with_it(alice):
+    asked = a_turn(alice, "Is Debian 12 still supported in 2029?", "Until June 2028.")
+    index.embed_pending()
+    assert first(alice, "Debian 12 support") == [asked.conversation_id] * 2
+
+
 def test_of_an_answered_question_the_answer_is_shown(alice):
     a_turn(alice, QUESTION, "Your worktop is the one of oak.")
     index.embed_pending()
