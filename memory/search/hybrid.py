@@ -28,7 +28,7 @@ from memory.index import scoring, vectors
 from memory.models.documents import Hit, Key, Scope
 from memory.search.echoes import answers_alone, discounted, find_echoes, with_question
 from memory.search.fusion import fuse
-from memory.search.literal import NO_CHAT_HAS, NO_TEXT_HAS, LiteralHits, Narrowing, narrow
+from memory.search.literal import NO_CHAT_HAS, NO_TEXT_HAS, THESE_ARE_NEAREST, LiteralHits, Narrowing, narrow
 from memory.search.query import Query
 from memory.search.time_windows import NO_TIMES, PreferredTimes, moments_of
 
@@ -212,7 +212,7 @@ def lacking(query: Query, found: "Found") -> list[str]:
     """Sentences about operators that no text fulfils."""
     quoted = ", ".join(f'"{words}"' for words in query.quotations)
     return [
-        *([NO_TEXT_HAS.format(quoted)] if found.lacks_quotation else []),
+        *([NO_TEXT_HAS.format(quoted) + THESE_ARE_NEAREST * bool(found.hits)] if found.lacks_quotation else []),
         *([NO_CHAT_HAS.format(", ".join(f'"{title}"' for title in query.titles))] if found.lacks_title else []),
     ]
 

@@ -30,7 +30,8 @@ FEW = 3
 LITERAL_ALONE = 0.5
 
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
-NO_TEXT_HAS = "No text has {} word for word: these are the nearest"
+NO_TEXT_HAS = "No text has {} word for word"
+THESE_ARE_NEAREST = ": these are the nearest"
 NO_CHAT_HAS = "No chat has {} in its title"
 PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"

@@ -111,7 +111,7 @@ class HistoryQuestion:
 
         The engine returns the nearest texts, however distant. Here texts that share no term with the query are left out
         if they are unlikely and farther than the model's `Calibration.far`; otherwise there would never be "no matching
-        results".
+        results". Where no text has a quotation, the nearest are offered, however distant.
         """
         found = self._found
         likely = LIKELY_ABROAD if is_in_another_language(self.query) else LIKELY
@@ -119,6 +119,7 @@ class HistoryQuestion:
             hit
             for hit in found.hits
             if self.wants_everything
+            or found.lacks_quotation
             or hit.shares_terms
             or hit.key in self.literal.hits
             or hit.relevance >= likely

@@ -160,8 +160,22 @@ def test_a_chat_that_is_not_there_has_no_texts_and_the_answer_says_so(ask):
     assert (found, notes) == ([], 'No chat has "Nowhere" in its title')
 
 
+def test_the_nearest_are_offered_for_a_quotation_that_is_far_from_every_text(ask):
+    found, is_nothing, notes = ask('"violet elephants waltzing"')
+    assert found and is_nothing
+    assert notes == 'No text has "violet elephants waltzing" word for word: these are the nearest'
+
+
 def test_a_time_within_quotation_marks_is_text(ask):
     assert ask('"tiles yesterday"')[2] == 'No text has "tiles yesterday" word for word: these are the nearest'
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_there_is_no_text_none_is_called_the_nearest():
+    alice = a_person()
+    for search in (by_chats, by_meaning, by_history):
+        _, notes, found = search(alice, '"old tiles"')
+        assert (found, list(notes)) == ([], ['No text has "old tiles" word for word'])
 
 
 @pytest.mark.django_db(transaction=True)
