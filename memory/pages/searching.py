@@ -75,11 +75,11 @@ ICONS = {
     Kind.ATTACHMENT: "file",
 }
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
-# The lines around a block of code, the row under a table's head, and the edges of its rows; strong, struck out, code; a
-# link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an empty line, for which there
-# is no room.
+# The lines around a block of code, the row under a table's head, the edges and empty first cells of its rows; strong,
+# struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an empty
+# line, for which there is no room.
 _MARKUP = re.compile(
-    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?|^[ \t]*+\|[ \t]*+|\|[ \t]*+$"
+    r"^[ \t]*+(?:`{3}[^`\n]*|~{3}[^\n]*)$\n?|^[ \t]*+\|[-:| \t]*+$\n?|^[ \t]*+(?:\|[ \t]*+)++|\|[ \t]*+(?=\u2026?$)"
     r"|\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"

@@ -453,6 +453,7 @@ def test_a_card_shows_eight_lines_of_a_list_around_the_match(client, alice):
     ("text", "shown"),
     [
         ("| herb | water |\n|---|---:|\n| basil | daily |", "herb | water \n<mark>basil</mark> | daily"),
+        ("| | water |\n|---|---:|\n| basil | daily |", "water \n<mark>basil</mark> | daily"),
         ("```python\nbasil = 1\n```\nDone", "<mark>basil</mark> = 1\nDone"),
         ("a | basil | c", "a | <mark>basil</mark> | c"),
     ],
