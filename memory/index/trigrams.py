@@ -188,12 +188,14 @@ def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
     return "x" + np.packbits(bits).tobytes().hex()
 
 
-def containing(scope: Scope, *, texts: Sequence[str], limit: int, as_written: bool = False) -> list[list[Hit]]:
+def containing(
+    scope: Scope, *, texts: Sequence[str], limit: int, as_written: bool = False, speaker: str | None = None
+) -> list[list[Hit]]:
     """For each of `texts`, the newest texts in `scope` one side of which contains it, in any case; every character is
     literal. All of them together cost one scan.
 
-    `as_written`: only with its accents, ligatures and indices. One or two ASCII characters are searched in the newest
-    2,000 texts.
+    `as_written`: only with its accents, ligatures and indices. `speaker`: in what `me` or the `assistant` said. One or
+    two ASCII characters are searched in the newest 2,000 texts.
     """
     form = written if as_written else fold
     pieces = [form(text) for text in texts]
@@ -201,14 +203,22 @@ def containing(scope: Scope, *, texts: Sequence[str], limit: int, as_written: bo
     if not searched:
         return [[] for _ in texts]
     found: dict[str, list[Hit]] = {piece: [] for piece in searched}
-    for hit, having in _confirmed(scope, searched, found, form, limit):
+
+    def sides_of(text: Text) -> tuple[str, str]:
+        return form("" if speaker == "assistant" else text.said), form("" if speaker == "me" else text.answered)
+
+    for hit, having in _confirmed(scope, searched, found, sides_of, limit):
         for piece in having:
             found[piece].append(hit)
     return [found.get(piece, []) for piece in pieces]
 
 
 def _confirmed(
-    scope: Scope, pieces: Sequence[str], found: dict[str, list[Hit]], form: Callable[[str], str], limit: int
+    scope: Scope,
+    pieces: Sequence[str],
+    found: dict[str, list[Hit]],
+    sides_of: Callable[[Text], tuple[str, str]],
+    limit: int,
 ) -> Iterator[tuple[Hit, list[str]]]:
     """Each text with the pieces that it contains, the newest first, until every piece has `limit` texts in `found`."""
     possible = _possible(scope, pieces)
@@ -216,7 +226,7 @@ def _confirmed(
         requested = {piece for piece in pieces if len(found[piece]) < limit}
         batch, possible = _next_batch(possible, requested)
         texts = {
-            (text.key.source_id, text.key.chunk_index): (form(text.said), form(text.answered))
+            (text.key.source_id, text.key.chunk_index): sides_of(text)
             for text in texts_of(scope, [hit for hit, _ in batch])
         }
         for hit, can_have in batch:

@@ -76,10 +76,10 @@ def find_literal(scope: Scope, query: Query) -> LiteralHits:
     wholes = [piece for piece in (query.written if query.quotes_only else "", query.text) if piece]
     pieces = list(dict.fromkeys([*wholes, *searched]))
     limit = MOST_FITTING if query.quotations else LITERAL
-    found = dict(zip(pieces, containing(scope, texts=pieces, limit=limit), strict=True))
+    found = dict(zip(pieces, containing(scope, texts=pieces, limit=limit, speaker=query.speaker), strict=True))
     whole = next((found[piece] for piece in wholes if found[piece]), [])
     if written(query.text) != fold(query.text):
-        (as_written,) = containing(scope, texts=[query.text], limit=LITERAL, as_written=True)
+        (as_written,) = containing(scope, texts=[query.text], limit=LITERAL, as_written=True, speaker=query.speaker)
         whole = as_written or whole
     others = [found[piece] for piece in searched if piece != query.text]
     return LiteralHits(whole, others, left_out, is_whole_exact=query.text in searched)

@@ -146,6 +146,15 @@ def test_every_result_fulfils_the_operators(ask, query, names):
         assert (found, is_nothing, notes) == (names, False, "")
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("ooferz", []), ("oofe", ["tiles"]), ("from:assistant oofe", ["tiles"]), ("from:me oofe", [])],
+)
+def test_half_a_word_is_found_on_the_side_of_the_speaker(of_tiles, query, names):
+    titles = dict(Conversation.objects.values_list("pk", "title"))
+    assert [titles[each].removeprefix("About ") for each in by_history(of_tiles, query)[2]] == names
+
+
 def test_operators_alone_list_what_fits_the_newest_first(ask):
     assert ask("after:2026-01-02 before:2026-01-05")[0] == ["code", "reversed", "turned"]
 
