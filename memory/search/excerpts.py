@@ -189,13 +189,17 @@ def _clipped(spans: Sequence[Highlight], start: int, end: int, shift: int) -> li
 
 
 def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
-    """At most this many lines of it: those with the most matches, or the first; an ellipsis stands for the others."""
-    text, starts = excerpt.text, [0]
-    starts += [place + 1 for place, sign in enumerate(excerpt.text) if sign == "\n"]
-    if len(starts) <= most:
+    """At most this many lines of it that are not blank: those with the most matches, or the first; an ellipsis stands
+    for the others.
+    """
+    text, lines, place = excerpt.text, [], 0
+    for line in text.split("\n"):
+        if line.strip():
+            lines.append((place, place + len(line)))
+        place += len(line) + 1
+    if len(lines) <= most:
         return excerpt
-    ends = [start - 1 for start in starts[most:]] + [len(text)]
-    stretches = list(zip(starts, ends, strict=False))
+    stretches = [(lines[first][0], lines[first + most - 1][1]) for first in range(len(lines) - most + 1)]
     matches = [sum(first < end and last > start for first, last in excerpt.highlights) for start, end in stretches]
     best = [place for place, count in enumerate(matches) if count == max(matches)]
     # The first lines if they have as many; else the matches stand in the middle.

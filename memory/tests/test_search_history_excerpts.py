@@ -208,6 +208,12 @@ def test_of_many_short_lines_those_with_the_matches_are_shown(places, first, las
     assert set(marked(shown)) == ({"sushi"} if set(places) & set(range(first, last + 1)) else set())
 
 
+def test_blank_lines_are_not_counted_and_none_is_the_last():
+    whole = excerpt_of("a\n\n \nb\n\nc\nd", "x")
+    assert within_lines(whole, 4) is whole
+    assert [within_lines(whole, most).text for most in (1, 2, 3)] == ["a…", "a\n\n \nb…", "a\n\n \nb\n\nc…"]
+
+
 def test_few_lines_are_shown_as_they_are_and_a_match_over_a_break_as_far_as_it_is_shown():
     few = lines_of(2, count=8)
     assert within_lines(few, 8) is few
