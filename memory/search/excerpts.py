@@ -192,11 +192,11 @@ def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
     """At most this many lines of it that are not blank: those with the most matches, or the first; an ellipsis stands
     for the others.
     """
-    text, lines, place = excerpt.text, [], 0
+    text, lines, offset = excerpt.text, [], 0
     for line in text.split("\n"):
         if line.strip():
-            lines.append((place, place + len(line)))
-        place += len(line) + 1
+            lines.append((offset, offset + len(line)))
+        offset += len(line) + 1
     if len(lines) <= most:
         return excerpt
     stretches = [(lines[first][0], lines[first + most - 1][1]) for first in range(len(lines) - most + 1)]
