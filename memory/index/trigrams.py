@@ -194,8 +194,8 @@ def containing(
     """For each of `texts`, the newest texts in `scope` one side of which contains it, in any case; every character is
     literal. All of them together cost one scan.
 
-    `as_written`: only with its accents, ligatures and indices. `speaker`: in what `me` or the `assistant` said. One or
-    two ASCII characters are searched in the newest 2,000 texts.
+    `as_written`: only with its accents, ligatures and indices. `speaker`: only on the side of `me` or of the
+    `assistant`. One or two ASCII characters are searched in the newest 2,000 texts.
     """
     form = written if as_written else fold
     pieces = [form(text) for text in texts]

@@ -51,7 +51,7 @@ MORE_RESULTS = 50
 # While the user types: the number of results that fit below the titles.
 LIVE_RESULTS = 8
 LONGEST_LIVE = 200
-# Of one writer in a card: a poem or a list would fill the page.
+# A card shows at most so many lines of each writer, because a long list would fill the page.
 MOST_LINES = 8
 BY_DAY = "day"
 PAGE = "memory/search.html"

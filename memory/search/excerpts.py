@@ -201,7 +201,8 @@ def within_lines(excerpt: Excerpt, most: int) -> Excerpt:
         return excerpt
     stretches = [(lines[first][0], lines[first + most - 1][1]) for first in range(len(lines) - most + 1)]
     matches = [sum(first < end and last > start for first, last in excerpt.highlights) for start, end in stretches]
-    best = [place for place, count in enumerate(matches) if count == max(matches)]
+    most_matches = max(matches)
+    best = [first for first, count in enumerate(matches) if count == most_matches]
     # The first lines if they have as many; else the matches stand in the middle.
     start, end = stretches[best[len(best) // 2] if best[0] else 0]
     before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
