@@ -70,8 +70,8 @@ class Memory(Protocol):
     def about_me(self, *, user: User, length: int) -> str:
         """The beginning of the user's USER.md, at most `length` characters."""
 
-    def far_distance(self) -> float:
-        """The distance beyond which a match of `search_chat_history` is mostly chance, by the active model."""
+    def is_related(self, *, question: str, distance: float, relevance: float) -> bool:
+        """Whether a match of `search_chat_history` is more than chance, by the active model."""
 
     def recalled(
         self, *, user: User, message: str, conversations: Collection[UUID], among: Collection[tuple[UUID, int]]

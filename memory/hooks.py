@@ -27,6 +27,7 @@ from memory.models import MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import ABOUT_ME, WAITING, Key
 from memory.records import FACTS
 from memory.search.chat_history import search_conversations
+from memory.search.sources import least_likely
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +73,9 @@ def labels_in_use(*, user: User) -> dict[str, int]:
     return dict(counts)
 
 
-def far_distance() -> float:
-    return (get_embedder().calibration or UNCALIBRATED).far
+def is_related(*, question: str, distance: float, relevance: float) -> bool:
+    far = (get_embedder().calibration or UNCALIBRATED).far
+    return distance <= far or relevance >= least_likely(question)
 
 
 def recalled(*, user: User, message: str, conversations: Collection[UUID], among: Collection[Key]) -> list[str]:

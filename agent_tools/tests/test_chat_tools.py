@@ -412,8 +412,27 @@ def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, langu
     assert "sentence" not in in_english
 
 
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        ("Wohin wollte ich im Frühling?", "Here is what you said"),
+        ("A boat, far away?", "Saved. I found nothing about that"),
+    ],
+)
+def test_recall_quotes_distant_chats_that_are_likely_in_the_questions_language(
+    person, log_in, monkeypatch, question, begins
+):
+    monkeypatch.setattr("memory.search.hybrid.RELATED", 0.0)
+    monkeypatch.setattr("memory.search.sources.LIKELY_ABROAD", 0.0)
+    a_turn(person, "My cat is called Miso")
+    index.embed_pending()
+    log_in(person).events(question)
+    answer = the_turn().assistant_message
+    assert answer.startswith(begins) and "> My cat is called Miso" in answer
+
+
 def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, monkeypatch):
-    monkeypatch.setattr("memory.hooks.far_distance", lambda: 0.0)
+    monkeypatch.setattr("memory.hooks.is_related", lambda **_: False)
     a_turn(person, "My cat is called Miso")
     index.embed_pending()
     events = log_in(person).events("The cat")

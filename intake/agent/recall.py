@@ -8,7 +8,6 @@ one list, the most relevant first.
 import asyncio
 import heapq
 import json
-import math
 import re
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, tzinfo
@@ -112,17 +111,23 @@ def _queries(question: str, before: str) -> list[str]:
     return [question, f"{before} {question}"] if is_short else [question]
 
 
-def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
-    """Drop distant results, unless the question names their days or all results are only the nearest."""
-    is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
-    far = math.inf if is_anything_near else memory.get().far_distance()
-    return [match for match in chats.get("results", []) if match["score"] <= far]
+def _near(question: str, chats: dict[str, Any]) -> list[dict[str, Any]]:
+    """Drop results by chance, unless the question names their days or all results are only the nearest."""
+    results = chats.get("results", [])
+    if "interpreted" in chats or "nothingRelevant" in chats:
+        return list(results)
+    is_related = memory.get().is_related
+    return [
+        match
+        for match in results
+        if is_related(question=question, distance=match["score"], relevance=match.get("relevance", 0.0))
+    ]
 
 
 def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
     """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
-    near = _near(chats)
+    near = _near(question, chats)
     # The results of these calls are always shown, however distant.
     from_chats = _quotes_of_chats(question, near or chats.get("results", []), looked_up)
     noted, files = _noted(notes), found.get(FILES, {})

@@ -114,7 +114,7 @@ class HistoryQuestion:
         results". Where no text has a quotation, the nearest are offered, however distant.
         """
         found = self._found
-        likely = LIKELY_ABROAD if is_in_another_language(self.query) else LIKELY
+        likely = least_likely(self.query)
         return [
             hit
             for hit in found.hits
@@ -278,6 +278,11 @@ class Reference:
 
 HitText = tuple[Reference, list[Segment]]
 """The text of a hit, and its origin."""
+
+
+def least_likely(query: str) -> float:
+    """The relevance from which a text is a result that shares no term with the query and is not near it in meaning."""
+    return LIKELY_ABROAD if is_in_another_language(query) else LIKELY
 
 
 def is_in_another_language(query: str) -> bool:
