@@ -17,11 +17,11 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down doctor quick test check audit conformance schemathesis architecture docs wheel release chaos soak format lock install python
+.PHONY: help up down doctor quick test test-all check audit conformance schemathesis architecture docs wheel release chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
 		printf '  make %-12s %s\n' "$$target" "$$text"; done
 
 export PYTHONUTF8 := 1
@@ -36,19 +36,30 @@ doctor: install ## Say what is wrong with this installation, and what to do; the
 	@exec .venv/bin/python manage.py doctor
 
 quick: LOCK := dev
-quick: install ## Run what needs no servers of its own: seconds to minutes, before each commit (ARGS as for `make test`).
-	@exec $(IN_VENV) pytest -n auto -m "not long and not slow" $(ARGS)
+quick: install ## Run what starts no product, server, browser or benchmark: before each commit (ARGS as for `make test`).
+	@echo "make quick: about 6,300 tests, some 4 minutes on two cores."
+	@exec $(IN_VENV) pytest -n auto -m "not extended" $(ARGS)
 
 test: LOCK := dev
-test: install ## Run the whole test suite, in up to four processes (ARGS="-n 0" for one, ARGS="-k deleting" for a part).
+test: install ## Run the suite that every change has to pass (ARGS="-n 0" for one process, ARGS="-k deleting" for a part).
+	@echo "make test: about 6,500 tests, some 7 minutes on two cores; make test-all runs all of them."
+	@exec $(IN_VENV) pytest -n auto -m "not extended or representative" $(ARGS)
+
+test-all: LOCK := dev
+test-all: install ## Run every test, and list the thirty slowest.
+	@echo "make test-all: about 7,500 tests, some 16 minutes on two cores."
 	@exec $(IN_VENV) pytest -n auto $(ARGS)
 
 check: LOCK := dev
-check: install ## Format, lint, types, the house's arrows, deployment settings, missing migrations.
+check: install ## Format, lint, types, the house's arrows and rules, deployment settings, missing migrations.
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) ruff check .
 	$(IN_VENV) mypy .
 	.venv/bin/lint-imports
+	@# None of these tests asks a server, and so none is started.
+	DATABASE_URL=postgres://nobody@localhost/none DATABASE_WORKER_URL=postgres://nobody@localhost/none \
+		DATABASE_OWNER_URL=postgres://nobody@localhost/none REDIS_URL=redis://localhost/0 \
+		$(IN_VENV) pytest -q -n 0 testing/rules
 	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
 	@# Without a database, of which it would warn: models and migrations are all it compares.
 	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run

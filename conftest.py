@@ -1,5 +1,6 @@
 """Fixtures for every test, and the set-up that all of them need once."""
 
+import os
 import ssl
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from testing.cluster import cluster_urls, make_database
 from testing.emptying import empty, schema_digest, schema_lines
 from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 from testing.kept_rows import keep_rows, release_rows, rows_read_by
-from testing.plugin import deal, processes_of_run
+from testing.plugin import BEGAN_MIGRATED, deal, processes_of_run
 from testing.templates import drop_template, make_template
 
 pytest_plugins = ["testing.fixtures", "testing.browser"]
@@ -116,7 +117,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
     another role has not committed, in the same transaction of the coordinator though it be."""
-    paths = {item.path for item in items if item.path.name in LONGEST or item.get_closest_marker("slow")}
+    paths = {item.path for item in items if item.path.name in LONGEST or item.get_closest_marker("extended")}
     with_browser = {item.path for item in items if needs_browser([item])}
     slow: dict[Path, list[pytest.Item]] = defaultdict(list)
     others: list[pytest.Item] = []
@@ -137,8 +138,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_keepdb: bool) -> bool:
-    """On a cluster the database is made on every node before Django looks, and dropped by the next run."""
-    return django_db_keepdb or bool(cluster_urls())
+    """The servers of a run begin with a migrated database and end with the run. On a cluster it is made on every node
+    before Django looks, and dropped by the next run.
+    """
+    return django_db_keepdb or bool(cluster_urls()) or BEGAN_MIGRATED in os.environ
 
 
 @pytest.fixture(scope="session")

@@ -1,34 +1,41 @@
 """A pytest plugin: starts temporary servers for missing addresses before the settings are read.
 
 Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
-alone with all of them, however many run in parallel. `-n auto` starts one process more than there are cores, up to
-MOST_PROCESSES: a quarter of a test's time is waiting for a server, a browser or a lease.
+alone with all of them, however many run in parallel. `-n auto` starts one process more than there are cores, as far as
+the memory reaches: a quarter of a test's time is waiting for a server, a browser or a lease.
+
+After a run it lists the tests that took the most processor time: those over the budget of `make quick`, or the thirty
+slowest of `make test-all`.
 """
 
 import argparse
-import fcntl
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
-from config.stack.paths import BASE_DIR, temporary_servers_dir
-from config.stack.servers import EmbeddedPostgres
+from config.stack import StackError
 from testing.cluster import cluster_urls, make_roles_everywhere
-from testing.servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ServersFailed, ThrowawayServers
-from testing.throwaway import BEGIN_AS
+from testing.migrated import migrated_servers
+from testing.servers import ADDRESSES, BACKUP_ADDRESS, BEGIN_AS, FOR_TESTS, ServersFailed, ThrowawayServers
 
 T = TypeVar("T")
 
 DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
 NAMES = ADDRESSES
-# Each has a database, a broker and sometimes a browser.
-MOST_PROCESSES = 4
+# Each process has a database, a broker and sometimes a browser.
+BYTES_OF_A_PROCESS = 1_200_000_000
+# The lane of `make quick`, and what one of its tests may take.
+QUICK, QUICK_SECONDS = "not extended", 0.3
+# In the environment of a process whose servers have the test database already.
+BEGAN_MIGRATED = "SERVERS_BEGAN_MIGRATED"
+PROCESSOR_SECONDS = "processor seconds"
+SLOWEST = 30
 # Named by pytest-xdist in the environment of a process that it has started.
 WORKER = "PYTEST_XDIST_WORKER"
 
@@ -63,11 +70,48 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Notes a test's processor seconds: those of this process, and of the children that it waited for."""
+    before = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append((PROCESSOR_SECONDS, sum(os.times()[:4]) - before))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Lists what is above the budget of `make quick`, or the slowest of all tests; seconds fail nothing."""
+    spent = sorted(
+        (
+            (seconds, report.nodeid)
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, seconds in getattr(report, "user_properties", [])
+            if name == PROCESSOR_SECONDS and report.when == "call"
+        ),
+        reverse=True,
+    )
+    if config.option.markexpr == QUICK:
+        title, shown = f"above {QUICK_SECONDS} processor seconds", [each for each in spent if each[0] > QUICK_SECONDS]
+    elif config.getoption("numprocesses", None) and not config.option.markexpr:
+        title, shown = "the slowest, in processor seconds", spent[:SLOWEST]
+    else:
+        return
+    terminalreporter.section(title)
+    for seconds, test in shown:
+        terminalreporter.line(f"{seconds:7.1f}  {test}")
+
+
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than the cores that this process may use; none on a single core, or with given servers."""
+    """One more than the cores that this process may use, while each has enough memory; none on a single core, or with
+    given servers.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 0 if cores == 1 or _has_servers() else min(cores + 1, MOST_PROCESSES)
+    if cores == 1 or _has_servers():
+        return 0
+    return max(2, min(cores + 1, psutil.virtual_memory().total // BYTES_OF_A_PROCESS))
 
 
 def _keep_bytecode() -> None:
@@ -92,10 +136,11 @@ def _has_servers() -> bool:
 
 def _start_servers(config: pytest.Config) -> None:
     try:
-        servers = ThrowawayServers(FOR_TESTS)
-    except ServersFailed as error:
+        servers = ThrowawayServers(FOR_TESTS, begin_as=migrated_servers())
+    except (ServersFailed, StackError) as error:
         raise pytest.UsageError(str(error)) from error
     config.add_cleanup(servers.stop)
+    os.environ[BEGAN_MIGRATED] = "1"
     for name in (*NAMES, BACKUP_ADDRESS):
         os.environ.setdefault(name, servers.urls[name])
 
@@ -124,30 +169,9 @@ def deal(slow: Sequence[Sequence[T]], others: Sequence[T], *, processes: int) ->
 
 
 @pytest.fixture(scope="module")
-def begin_migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Temporary servers that start meanwhile have the schema already, in a tenth of the time for creating it.
-
-    They start with a copy of this folder, which the first test that needs it creates for the whole run.
-    """
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if WORKER in os.environ else base
-    migrated = shared / "migrated-servers"
-    with (shared / "migrated-servers.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not migrated.exists():
-            _migrate_into(migrated)
-        fcntl.flock(lock, fcntl.LOCK_UN)
+def begin_migrated() -> Iterator[Path]:
+    """Temporary servers that start meanwhile begin as a copy of this folder, with the schema."""
+    migrated = migrated_servers()
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv(BEGIN_AS, str(migrated))
         yield migrated
-
-
-def _migrate_into(folder: Path) -> None:
-    # Not there: its account may not enter a folder of root's.
-    postgres = EmbeddedPostgres(temporary_servers_dir(), log=folder.with_suffix(".log"), durable=False)
-    postgres.start()
-    try:
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(command, cwd=BASE_DIR, env=os.environ | postgres.addresses, check=True)
-    finally:
-        postgres.stop()
-    subprocess.run(["mv", postgres.root, folder], check=True)

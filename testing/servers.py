@@ -4,6 +4,7 @@ A separate program, `testing.throwaway`, starts them, so that a killed run leave
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import redis
 
 PROJECT = Path(__file__).resolve().parent.parent
 FOR_TESTS = "--for-tests"
+# In the environment of temporary servers: the folder of stopped ones that they begin as a copy of.
+BEGIN_AS = "THROWAWAY_SERVERS_BEGIN_AS"
 # The environment variables with the servers' settings.
 ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
 # May be missing if the servers are given by the environment.
@@ -28,12 +31,16 @@ class ServersFailed(Exception):
 
 
 class ThrowawayServers:
-    """The temporary servers, started by the constructor. Raises ServersFailed if they do not start."""
+    """The temporary servers, started by the constructor, empty or as a copy of the stopped servers in `begin_as`.
 
-    def __init__(self, *options: str) -> None:
+    Raises ServersFailed if they do not start.
+    """
+
+    def __init__(self, *options: str, begin_as: Path | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "testing.throwaway", *options],
             cwd=PROJECT,
+            env=os.environ | ({BEGIN_AS: str(begin_as)} if begin_as else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -27,13 +27,11 @@ from config.stack import StackError
 from config.stack.paths import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
 from config.stack.servers import OWNER, EmbeddedPostgres, EmbeddedRedis
 from testing.examiner import make_examiner
-from testing.servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ThrowawayServers
+from testing.servers import ADDRESSES, BACKUP_ADDRESS, BEGIN_AS, FOR_TESTS, ThrowawayServers
 
 # How many may connect to the silent socket before others are refused; no process of a product opens as many.
 BACKLOG = 1024
 CONNECT_SECONDS = 2
-# In the environment of tests, for which migrating takes longer than all other work on the servers.
-BEGIN_AS = "THROWAWAY_SERVERS_BEGIN_AS"
 
 
 @contextmanager

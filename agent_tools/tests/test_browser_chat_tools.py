@@ -12,7 +12,7 @@ from memory import documents, index
 from memory.models import MemoryDocument, MemoryRecord
 from testing.model_server import CallTool, CallTools, Hang, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 DAY = date(2026, 2, 28)
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -25,7 +25,7 @@ from intake.tests.factories import a_person, a_turn
 from memory import index
 from memory.models import MemoryRecord
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 COMMAND = [sys.executable, "manage.py", "mcp"]
 

@@ -67,7 +67,8 @@ SETTINGS = {
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 # Commits still wait until they are written: what is not, VACUUM may not mark as visible to all. No autovacuum either,
 # whose snapshots would now and then keep a test's own VACUUM from it.
-THROWN_AWAY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+# One round of hashing: each log-in with a password takes 4,096 otherwise.
+THROWN_AWAY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "scram_iterations": "1"}
 
 
 # Megabytes: an eighth of the machine's memory, and no more. Unused memory costs nothing, except in tests: PostgreSQL
@@ -208,7 +209,11 @@ class EmbeddedPostgres:
         ]
         # The builtin provider sorts and folds alike on every machine; the text-search parser still uses the C library.
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        command += ["--locale=C", f"--lc-ctype={_character_locale()}", *([] if self.durable else ["--no-sync"])]
+        command += [
+            "--locale=C",
+            f"--lc-ctype={_character_locale()}",
+            *([] if self.durable else ["--no-sync", "--set=scram_iterations=1"]),
+        ]
         status = start_server(command, folder=self.root, log=self.log, account=self._account).wait()
         password_file.unlink()
         if status:

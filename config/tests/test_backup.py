@@ -19,7 +19,7 @@ from config.tests.keep_data import run_all
 from core.isolation.roles import Roles, make_roles
 from testing.servers import ThrowawayServers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 # Two pieces, in a message of the demo's person.
 ATTACH = """

@@ -38,7 +38,7 @@ NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 SIZE = 3_300_000
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.skipif(not NGINX and not os.environ.get("CI"), reason="nginx is not installed"),
 ]
 

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 
 def test_operations_are_listed_opened_and_tried_out(open_page, person):

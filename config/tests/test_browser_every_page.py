@@ -14,7 +14,7 @@ from intake.tests.factories import NOW, a_turn
 from memory import documents, records
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 ADMIN = "/admin/"
 LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft " * 3

@@ -10,7 +10,7 @@ from intake.tests.factories import a_turn
 from memory import index
 from memory.models import MemoryRecord
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 HAS_FOCUS = "(element) => element === document.activeElement"
 # Whether one sees where one is: by an outline of the element, or of what it stands in.

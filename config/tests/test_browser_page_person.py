@@ -7,7 +7,7 @@ import pytest
 from intake.models import Session, Turn, User
 from intake.tests.factories import a_person
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 TEXT = "I moved to Lisbon"
 
 

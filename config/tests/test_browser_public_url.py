@@ -13,7 +13,7 @@ from testing.browser import PATIENCE_MS, Trespasses
 from testing.model_server import Say
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.skipif(not NGINX, reason="nginx is not installed"),
     pytest.mark.django_db(transaction=True),
 ]

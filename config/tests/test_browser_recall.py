@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from intake.models import Conversation
 from memory import index
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 
 def say(page: Page, message: str) -> None:

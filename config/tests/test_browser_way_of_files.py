@@ -19,7 +19,7 @@ from testing.model_server import CallTool, Say
 from testing.traces import rows_naming, traces_of
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("no_answers_of_other_tests"),
 ]

@@ -10,7 +10,7 @@ from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import Refuse, Say, ScriptedModel
 from testing.serving import serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 OLLAMA = {"/api/ps": {"models": [{"name": "scripted", "context_length": 4_096}]}}
 MENDS = "Start Ollama with OLLAMA_CONTEXT_LENGTH=16384."

@@ -33,7 +33,7 @@ from testing.model_server import Say, ScriptedModel
 from testing.serving import serving
 from testing.sse_client import read_events
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 CHAT = "/api/v1/intake/chat"
 START_SECONDS = 120
@@ -332,7 +332,7 @@ def test_a_server_killed_in_the_middle_of_an_answer_loses_a_second_of_it_at_most
     assert IndexedText.objects.filter(user=alice.user).exists()
 
 
-@pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.extended)])
 def test_readers_who_stopped_reading_cost_no_memory_and_slow_nobody(web, model, count):
     """They have begun to read long answers and take no more of them; the answers are written to their ends."""
     alice, bob = Speaker(web, "alice"), Speaker(web, "bob")

@@ -37,7 +37,7 @@ from testing.emptying import empty
 from testing.examiner import as_a_worker, as_the_application
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(not cluster_urls(), reason=f"{VARIABLE} names no Citus cluster."),
 ]

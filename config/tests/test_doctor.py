@@ -89,7 +89,7 @@ def whats(report):
     return [what for what, _ in report.problems]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_whole_installation_has_its_versions_and_no_problem(examined, all_queues):
     report = examined()
     facts = dict(report.facts)

@@ -16,7 +16,7 @@ from config.stack.paths import choose_account, make_private, socket_dir, tempora
 from config.stack.processes import find_servers
 from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 def modes(folders):

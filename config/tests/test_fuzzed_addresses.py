@@ -20,7 +20,7 @@ from config.tests.endpoints.registered import ENDPOINTS
 from config.tests.test_limits_of_inputs import operations
 from intake.models import User
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db]
 
 # What has once been an internal error somewhere, and its relatives.
 KNOWN = [

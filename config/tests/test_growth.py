@@ -35,7 +35,7 @@ from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
 from recollect_cli import importing
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = ("config", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")

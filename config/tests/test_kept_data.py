@@ -15,10 +15,9 @@ from config.stack.supervisor import Address, RunPaths, Supervisor
 from config.tests.keep_data import FOLDER, manage_all
 from config.tests.test_stack_failures import running
 from config.tests.test_up import assert_one_sentence, begin_with, free_port, stack
-from testing.servers import ThrowawayServers
-from testing.throwaway import BEGIN_AS
+from testing.servers import BEGIN_AS, ThrowawayServers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 SAID = "SELECT user_message, assistant_message FROM intake_conversation_turns"
 LARGEST = 200_000

@@ -267,7 +267,7 @@ def test_a_chat_is_answered_by_a_model_that_was_added(log_in, house):
     assert SECRET not in listed and "127.0.0.1" not in listed
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_no_key_is_in_an_endpoint_a_log_a_row_the_doctor_or_a_backup(log_in, house, settings, logged, monkeypatch):
     """Three keys are planted. Every address that needs no argument is asked as staff, and the chat fails by its key."""
     planted = {name: f"sk-rumpelstiltskin-{name}" for name in ("kept", "environment", "secret")}

@@ -19,7 +19,7 @@ from memory.models import Embedding
 from memory.tests.test_real_worker import start_worker
 from testing.model_server import BreakOff, CallTool, Refuse
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 SECRETS = ("kwyjibo", "rumpelstiltskin")
 SAID, KEPT = (f"The word is {word}" for word in SECRETS)

@@ -20,7 +20,7 @@ from core.isolation.checks import parameters, problems
 from core.isolation.roles import Roles, make_roles
 from testing.plugin import NAMES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
@@ -16,7 +18,7 @@ from testing.emptying import schema_digest, schema_lines
 from testing.kept_rows import kept_rows
 from testing.plugin import NAMES, pytest_xdist_auto_num_workers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture
@@ -25,9 +27,14 @@ def no_servers(monkeypatch):
         monkeypatch.delenv(name)
 
 
-@pytest.mark.parametrize(("cores", "processes"), [(1, 0), (2, 3), (4, 4), (64, 4)])
-def test_there_is_one_process_more_than_cores_up_to_four(no_servers, monkeypatch, cores, processes):
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "processes"), [(1, 24, 0), (2, 24, 3), (8, 24, 9), (64, 24, 20), (8, 2, 2)]
+)
+def test_there_is_one_process_more_than_cores_as_far_as_memory_reaches(
+    no_servers, monkeypatch, cores, gigabytes, processes
+):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=gigabytes * 10**9))
     assert pytest_xdist_auto_num_workers() == processes
 
 
@@ -38,7 +45,7 @@ def test_servers_that_were_given_are_for_one_process(no_servers, monkeypatch, na
     assert pytest_xdist_auto_num_workers() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_several_processes_are_refused_on_servers_that_were_given():
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", __file__]
     # Not of this run's: a process that another run starts.
@@ -50,7 +57,7 @@ def test_several_processes_are_refused_on_servers_that_were_given():
     assert "-n 2 starts servers for each process: leave out -n, or DATABASE_URL, " in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_each_process_has_servers_that_no_other_has(begin_migrated, tmp_path):
     """The two tell each other where theirs are, and neither ends before it has heard of the other's."""
     (tmp_path / "test_two.py").write_text(TWO)

@@ -150,7 +150,7 @@ def test_only_its_own_host_is_taken_for_the_public_one(headers, expected):
     assert (changed["scheme"], host and host.decode()) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_production_needs_nothing_but_the_address():
     ask = """
 import django; django.setup()
@@ -266,7 +266,7 @@ CUT = """location /recollect/ {{ proxy_pass {backend}/; proxy_set_header Host $h
 
 
 @pytest.mark.parametrize("location", [WHOLE, CUT], ids=["whole", "cut"])
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(not NGINX, reason="nginx is not installed")
 def test_a_person_registers_below_a_path_and_is_answered_piece_by_piece(proxied, language_model, location):
     """The model pauses after its first piece for longer than the client waits: no proxy may keep the piece back."""
@@ -313,7 +313,7 @@ def test_a_stream_is_heard_twice_within_the_time_out_of_common_proxies():
     assert all(2 * stream.KEEP_ALIVE_SECONDS < SHORTEST_TIME_OUT for stream in STREAMS)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(not NGINX, reason="nginx is not installed")
 def test_an_idle_stream_outlives_nginxs_time_out_by_its_heartbeats(proxied, language_model, monkeypatch):
     """nginx closes what is silent for two seconds; each stream is read for longer than that, by its heartbeats."""
@@ -365,7 +365,7 @@ class LetsIn:
         return AuthorizationCodeResult(**{name: self.sent_back[name] for name in ("code", "state", "iss")})
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(not NGINX, reason="nginx is not installed")
 @pytest.mark.parametrize("location", [WHOLE, CUT], ids=["whole", "cut"])
 def test_the_official_client_connects_below_a_path(proxied, person, location):
@@ -400,7 +400,7 @@ def test_the_official_client_connects_below_a_path(proxied, person, location):
     assert (lets_in.sent_back["iss"], lets_in.asked.startswith(f"{address}/oauth/authorize/")) == (address, True)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(not NGINX, reason="nginx is not installed")
 @pytest.mark.parametrize("location", [WHOLE, CUT], ids=["whole", "cut"])
 def test_the_command_uploads_below_a_path(proxied, tmp_path, settings, monkeypatch, location):
@@ -417,7 +417,7 @@ def test_the_command_uploads_below_a_path(proxied, tmp_path, settings, monkeypat
     assert shown["bytes_received"] == path.stat().st_size
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(not NGINX, reason="nginx is not installed")
 def test_links_in_emails_lead_below_the_path(proxied, mailoutbox):
     address, trusted = proxied(WHOLE)

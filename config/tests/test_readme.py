@@ -17,7 +17,7 @@ from django.db import connection
 from intake.tests.factories import a_person, a_turn
 from memory import index
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 README = (Path(settings.BASE_DIR) / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)

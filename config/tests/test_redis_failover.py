@@ -22,7 +22,7 @@ from memory.models import Embedding
 from memory.tests.test_real_worker import start_worker
 from testing.model_server import Say
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 NAME = "recollect"
 PASSWORD = "sentinels-know-it"

@@ -29,7 +29,7 @@ FOLDERS = (
 )
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "tests", "static", "locale")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture(scope="module")

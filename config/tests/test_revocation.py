@@ -16,7 +16,7 @@ from intake.tests.attached import a_file
 from intake.tests.factories import a_turn
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 SECONDS = 5
 

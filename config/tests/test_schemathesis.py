@@ -14,7 +14,7 @@ from django.conf import settings
 
 from config.tests.endpoints import house
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 CONFIG = settings.BASE_DIR / "schemathesis.toml"
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "2")

@@ -30,7 +30,7 @@ from config.stack.processes import Watch, find_marked, find_servers
 from config.stack.supervisor import Address, HealthAnswer, Listening, RunPaths, Supervisor, ask
 from config.tests.test_up import assert_one_sentence, begin_with, environment, free_port, stack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 ROOT = os.geteuid() == 0
 MOUNTED = 400

@@ -28,7 +28,7 @@ from core.isolation.acting import read_as
 from core.isolation.checks import parameters
 from intake.tests.factories import a_person, a_turn
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 STALENESS = 0.6
 SECONDS = 20

@@ -25,7 +25,7 @@ from intake.tests.factories import NOW, a_turn
 from testing.examiner import as_the_application
 from testing.model_server import Hang
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 # More than the pool has connections, and than the loop has threads for all requests together.
 TABS = 40

@@ -14,7 +14,7 @@ from django.conf import settings
 from config.stack.processes import find_servers
 from testing.servers import ADDRESSES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 class Pipe:

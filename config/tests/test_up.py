@@ -22,7 +22,7 @@ from config.stack.processes import MARK, LogReader, Program, Watch, find_marked,
 from config.stack.supervisor import Address, RunPaths, Supervisor
 from testing.plugin import NAMES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 STACK = [sys.executable, "-m", "config.stack"]
 

@@ -20,7 +20,7 @@ from intake.models import Turn, User
 from testing.model_server import Say, ScriptedModel
 from testing.serving import serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 LATER = 5
 # The aim is 1.5; a machine that does something else at that moment takes longer, and a cold start took a hundred times.

@@ -1,7 +1,5 @@
 """How many modules a reader opens who follows a request from its URL, and how large the rooms are."""
 
-import ast
-import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -151,46 +149,3 @@ def test_no_folder_and_no_app_has_more_modules_than_one_overlooks():
     # Each command is a module, because Django says so.
     large = {str(folder): len(names) for folder, names in folders.items() if folder.name != "commands"}
     assert {folder: count for folder, count in large.items() if count > MOST_IN_A_FOLDER} == {}
-
-
-# Words that once stood for a term of the field, and the term (the few names in which they mean what they say).
-RETIRED = {
-    "leg": "retriever", "unposted": "pending", "nudge": "wake", "door": "endpoint", "standing": "revocation",
-    "storable": "pg_text", "given": "the thing's own name", "told": "the thing's own name", "keeper": "saver",
-    "fence": "untrusted data", "rounds": "tool budget", "halves": "halfvec", "patience": "deadline",
-    "prepared": "statements", "rehearsal": "dry run", "rehearse": "dry run", "people": "users",
-    "said": "user", "answered": "assistant",
-}  # fmt: skip
-KEPT_WORDS = {
-    # Columns of the turns and of the index, which the statements of `memory/index` name.
-    "said_at", "said", "answered", "said_length", "answered_length", "said_lengths", "answered_lengths", "said_score",
-    # A setting.
-    "CHAT_TOOL_ROUNDS",
-    # Markdown's own.
-    "fence", "fences", "is_fence", "open_fences", "_FENCE", "_FENCES", "_FENCE_END",
-}  # fmt: skip
-
-
-def names_of(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.id if isinstance(node, ast.Name) else node.attr
-
-
-def words_in(name):
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
-
-
-def test_no_name_has_a_word_that_the_field_has_a_term_for():
-    found = {
-        f"{path}: {name} ({RETIRED[word]})"
-        for path in shipped()
-        for name in names_of(ast.parse(Path(settings.BASE_DIR, path).read_text()))
-        for word in words_in(name)
-        if word in RETIRED and name not in KEPT_WORDS
-    }
-    assert sorted(found) == []

@@ -102,7 +102,7 @@ def assert_commands_run(recollect, data, folder):
     (folder / "kept.backup").unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_wheel_starts_from_an_empty_folder_and_shows_its_home_page(wheel, tmp_path):
     folder, data, port = tmp_path / "environment", tmp_path / "share" / "recollect", str(free_port())
     # Its own packages come from the present environment: no test needs the network.

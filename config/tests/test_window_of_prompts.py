@@ -166,7 +166,7 @@ def said_in(asked):
     return [str(part.content) for message in asked.history for part in message.parts]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_over_200_random_conversations_no_prompt_exceeds_the_window(path, count):
     dice = random.Random(38)
     fullness, refused = [], 0

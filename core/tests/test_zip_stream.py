@@ -48,7 +48,7 @@ def test_a_second_file_of_the_same_name_is_left_out():
     assert unpacked([a_file("a", b"1"), a_file("a", b"2")])["a"][0] == b"1"
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_hundred_megabytes_need_a_few():
     noise = random.Random(1).randbytes(PIECE)
     files = [ArchiveFile(name=f"{number}", at=NOW, pieces=(noise for _ in range(160))) for number in range(10)]

@@ -13,7 +13,7 @@ from evals import processes, synthetic
 from evals.benchmarks import BENCHMARKS, attachments, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 
 
 def embed_here(function, environment, **order):

@@ -16,7 +16,7 @@ from evals.benchmarks import overload
 from evals.reliability.product import running_product
 from testing.serving import serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from memory.index.vectors import pack_all
 from memory.models import Embedding, IndexedText, VectorBlock
 from memory.tests.indexed import stored_postings
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 
 INDEX = (Embedding, IndexedText)
 OVER_HTTP = ["semantic_http", "hybrid_http"]

@@ -17,7 +17,7 @@ from evals.reliability.saving import Attempt, Kept, Save, Saver, Words
 from evals.tests.conftest import violations
 from testing.serving import serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)

@@ -5,7 +5,7 @@ from agent_tools.tools import context
 from evals import echo
 from memory.search import hybrid, sources
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from intake.tests.factories import NOW
 from memory.search import search_chat_history
 from testing.kept_rows import kept_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
 # What an example finds among its first three results.
 FINDS = {

@@ -16,7 +16,7 @@ def test_every_answer_is_in_its_document(name):
     assert [question.answer for question in asked if question.answer not in text] == []
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.django_db
 @pytest.mark.usefixtures("real_embedder", "copied_scratch")
 def test_the_passage_with_the_answer_is_among_the_first_five(capsys):
@@ -25,7 +25,7 @@ def test_the_passage_with_the_answer_is_among_the_first_five(capsys):
     assert sum(line.startswith("FILES-") for line in lines) == 50
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.django_db
 @pytest.mark.usefixtures("copied_scratch")
 def test_the_suite_fails_if_too_few_are_found(monkeypatch):

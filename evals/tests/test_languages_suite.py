@@ -5,7 +5,7 @@ from evals import languages
 from memory.search import chat_history, hybrid
 from memory.search.literal import LiteralHits
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
 
 @pytest.fixture(autouse=True)

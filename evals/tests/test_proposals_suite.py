@@ -4,7 +4,7 @@ from django.core.management import CommandError, call_command
 from evals import proposals
 from memory import ended_chats
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
 
 def test_known_facts_are_proposed_and_nothing_from_a_trap(capsys):

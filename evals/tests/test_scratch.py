@@ -14,7 +14,7 @@ from evals.scratch import copied, database_url, scratch_database
 from intake.models import User
 from memory.index import writer
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db]
 
 
 @pytest.fixture

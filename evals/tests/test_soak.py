@@ -12,7 +12,7 @@ from evals.reliability import soak
 from evals.reliability.soak_calls import call_at_random, foreign_secrets, new_secret
 from evals.tests.conftest import violations
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 PLAN = soak.SoakPlan(calls=1, pool=4)
 OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"

@@ -5,7 +5,7 @@ from evals import vec02
 from memory.index import vectors
 from testing.examiner import take_policies_away
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
 
 def failures():

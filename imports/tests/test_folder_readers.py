@@ -228,7 +228,7 @@ def test_openclaw_leaves_out_an_unseen_answer_with_its_prompt(folder):
     assert texts(conversation) == [("user", "Good morning"), ("assistant", "Good morning to you.")]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_thousands_of_silent_answers_far_below_a_prompt_are_read_at_once(folder):
     chain = [openclaw_entry(f"t{place}", f"t{place - 1}", "toolResult", "no") for place in range(20_000)]
     silent = [openclaw_entry(f"n{place}", "t19999", "assistant", "NO_REPLY") for place in range(20_000)]

@@ -119,7 +119,7 @@ async def follow(log, chance):
                 break
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 async def test_a_hundred_answers_with_ten_readers_each_who_come_and_go_mix_nothing_up_and_lose_nothing():
     logs = [a_log() for _ in range(100)]
     words = [[f"{number}.{n} " for n in range(200)] for number in range(100)]

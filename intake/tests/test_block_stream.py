@@ -164,7 +164,7 @@ def test_what_is_not_closed_yet_has_its_shape_already(unclosed, shape):
     assert shape in stream.changes().html[0]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_very_long_answer_is_plain_text_past_a_size(monkeypatch):
     # This is about the length: no machine is too slow for it.
     monkeypatch.setattr("intake.markdown.safety.RENDERING_SECONDS", 60)

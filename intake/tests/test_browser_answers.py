@@ -10,7 +10,7 @@ from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import answered, expect_status, last_turn, say
 from testing.model_server import Refuse, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 WORDS = tuple(f"word{n} " for n in range(60))
 ENDLESS = Say(tuple(f"word{n} " for n in range(2000)), seconds_apart=0.05)

@@ -13,7 +13,7 @@ from intake.models import Attachment, AttachmentPiece, Turn
 from intake.tests.attached import PDF, a_file
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
 # Gives files to a page as the operating system does.

@@ -13,7 +13,7 @@ from intake.chats.tree import conversation_path
 from intake.models import Attachment, Turn
 from intake.tests.factories import a_turn
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
 LONG = "A line of a log\n" * 400

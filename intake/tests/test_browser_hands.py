@@ -14,7 +14,7 @@ from intake.tests.factories import NOW, a_long_conversation, a_turn, caller_for
 from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import BreakOff, Refuse, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 LONG = Say(tuple(f"Line {number} of it.\n\n" for number in range(400)), seconds_apart=0.04)

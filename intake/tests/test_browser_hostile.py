@@ -13,7 +13,7 @@ from intake.tests.factories import NOW
 from intake.web.pages import EXAMPLES
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PAYLOADS: list[str] = json.loads((Path(__file__).parent / "data/hostile_markdown.json").read_text())
 PER_PAGE = 50

@@ -5,7 +5,7 @@ import pytest
 from intake.markdown import render
 from intake.tests.blocks import changes_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 STREAM = (
     ': a comment\r\nevent: turn\r\ndata: {"a": 1}\r\n\r\n'

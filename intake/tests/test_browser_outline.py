@@ -10,7 +10,7 @@ from intake.chats.tree import conversation_path
 from intake.models import Turn
 from intake.tests.factories import NOW, a_long_conversation
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 WIDE = {"viewport": {"width": 1400, "height": 800}}
 

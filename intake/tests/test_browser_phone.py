@@ -13,7 +13,7 @@ from intake.models import Attachment, Conversation, User
 from intake.tests.factories import a_turn
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True, "is_mobile": True}
 WIDE = "```python\n" + "wide = 'x' * 100 + " * 20 + "\n```"

@@ -14,7 +14,7 @@ from intake.tests.test_browser_chat import say
 from testing.browser import _session_cookie
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True, "is_mobile": True}
 SOURCE = "flowchart LR\n  A[Question] --> B{Known?}\n  B --> C[Quote it]"

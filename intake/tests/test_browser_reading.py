@@ -10,7 +10,7 @@ from intake.models import Turn
 from intake.tests.factories import a_long_conversation, a_turn
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
 WIDE_TABLE = "\n".join(["| column " * 12 + "|", "|---" * 12 + "|", "| content " * 12 + "|"])

@@ -13,7 +13,7 @@ from intake.models.conversations import TitledBy
 from intake.tests.factories import a_turn, a_visitor, a_visitors_turn
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
 

@@ -10,7 +10,7 @@ from intake.tests.factories import a_turn
 from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 
 def press(page: Page, name: str, *, turn=None) -> None:

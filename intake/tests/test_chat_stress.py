@@ -22,7 +22,7 @@ from intake.tests.test_chat_stream import the_turn, wait_until
 from testing.fixtures import Client
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 CHAT = "/api/v1/intake/chat"
 
@@ -73,7 +73,7 @@ def test_whoever_vanishes_ends_nothing(visitor, language_model, how):
     assert model.closed_at is None
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.extended)])
 async def test_readers_who_stopped_reading_hold_up_neither_their_answers_nor_anybody_else(
     person, language_model, count
 ):

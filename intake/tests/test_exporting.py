@@ -76,7 +76,7 @@ def test_the_app_that_is_registered_as_the_memory_adds_its_parts(monkeypatch):
     assert list(document)[-3:] == ["conversations", "email_letters", "activity"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_ten_thousand_turns_need_a_few_megabytes(monkeypatch):
     """The rows are made as they are asked for, so that only what the export itself keeps is measured."""
     alice = a_person()
@@ -185,7 +185,7 @@ def test_a_conversation_of_somebody_else_is_not_there(log_in, person):
     assert (theirs.status_code, theirs.content) == (404, nobodys.content)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
     alice = a_person()
     text = random.Random(1).randbytes(750).hex()

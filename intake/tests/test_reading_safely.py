@@ -103,7 +103,7 @@ def test_no_open_file_is_left():
     assert len(list(OPEN_FILES.iterdir())) == before
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("what", files.HOSTILE)
 def test_a_hostile_file_costs_a_sentence_or_is_read(what):
     name, make = files.HOSTILE[what]

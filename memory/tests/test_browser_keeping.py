@@ -9,7 +9,7 @@ from memory import documents, records
 from memory.models import MemoryRecord
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
 

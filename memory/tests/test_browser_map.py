@@ -9,7 +9,7 @@ from intake.tests.factories import a_turn
 from memory.tests.overview.drawn import draw
 from memory.tests.overview.histories import a_history
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 COUNT = 2_000
 # How often it was drawn while it is dragged and zoomed for some frames, and how long each frame and each drawing took.

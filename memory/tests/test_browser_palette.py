@@ -10,7 +10,7 @@ from intake.tests.factories import a_turn
 from memory import documents, index
 from memory.tests.rows import NOW
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
 

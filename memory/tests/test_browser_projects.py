@@ -14,7 +14,7 @@ from intake.tests.factories import a_turn
 from memory import index, records
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 320, "height": 700}, "has_touch": True}
 # How far things moved after the first paint, as the browser itself counts it.

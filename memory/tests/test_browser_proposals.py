@@ -10,7 +10,7 @@ from memory import proposals
 from memory.models import MemoryRecord, Proposal
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 TEXTS = ("We take the oak worktop.", "Cats are grey at night.", "My sister lives in Rome.")
 

@@ -106,7 +106,7 @@ def test_vectors_of_every_size_are_scanned_in_blocks_that_fit_a_page(alice, dime
     assert nearest(alice, query, limit=31, model="other") == by_brute_force(vectors, query)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.django_db(transaction=True)
 def test_the_plan_reads_the_persons_own_blocks_and_loose_rows_alone():
     for number in range(3):

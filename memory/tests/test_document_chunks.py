@@ -103,7 +103,7 @@ def test_windows_line_ends_are_lines():
     assert (chunk.start_line, chunk.end_line) == (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_longest_document_is_cut_in_a_moment():
     started = time.process_time()
     document_chunks("x" * 500_000)

@@ -268,7 +268,7 @@ def test_cache_folder_that_cannot_be_written_does_not_matter(embedder, tmp_path,
     assert "cannot be kept" in caplog.text
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_processes_that_start_together_all_get_the_graph(tmp_path):
     script = (
         "import sys; from pathlib import Path; from memory.backends.minilm import MiniLMEmbedder;"
@@ -329,7 +329,7 @@ def test_weights_fit_seven_bits_by_column():
     assert levels * scales == pytest.approx(weight, abs=float(scales.max() / 2))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_odd_lengths_do_not_pile_up_memory(embedder):
     embedder.embed_documents(["word " * 254] * 4)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -50,7 +50,7 @@ def test_a_fact_deep_in_a_long_answer_is_found_by_meaning(mode):
     assert search(alice, "lighthouse keeper waved", mode=mode)[0].key[0] == turn.conversation_id
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_every_character_of_the_longest_texts_is_in_a_passage_with_a_vector():
     message, answer = ("word " * 6_400)[:32_000], ("An answer of words. " * 25_000)[:LONG_ANSWER]
     a_turn(a_person(), message, answer)
@@ -235,7 +235,7 @@ def shown(user, query):
 OTHER_WORDS = "Captain Silver hid the chest beneath palm trees. " * 20
 
 
-@pytest.mark.parametrize("characters", [40_000, pytest.param(LONG_ANSWER, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("characters", [40_000, pytest.param(LONG_ANSWER, marks=pytest.mark.extended)])
 def test_an_excerpt_opens_at_the_passage_that_was_found_by_its_meaning(characters, monkeypatch):
     alice = a_person()
     half = FOX * (characters // 2 // len(FOX))
@@ -252,7 +252,7 @@ def test_an_excerpt_is_of_the_place_that_has_the_querys_words_when_the_passage_h
     assert shown(alice, "pirate treasure").endswith("The treasure of a pirate.")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_letters_of_the_query_are_shown_wherever_they_are():
     alice = a_person()
     half = FOX * (LONG_ANSWER // 2 // len(FOX))

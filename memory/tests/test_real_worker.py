@@ -29,7 +29,7 @@ from memory.models import Embedding, EmbeddingModel
 from testing import files
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 
 
 def worker_environment(role, **extra):

@@ -24,7 +24,7 @@ from intake.tests.factories import a_turn
 from recollect_cli import client, importing
 from recollect_cli.client import Failure
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("importing_worker")]
+pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("importing_worker")]
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ WITH_FIXTURE_TOOLS = ["tools-call-simple-text", "tools-call-error"]
 
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.skipif(not (SUITE.exists() and INSPECTOR.exists() and NODE), reason="needs `make conformance`"),
 ]
 

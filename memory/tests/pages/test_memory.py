@@ -105,7 +105,7 @@ def test_what_cannot_be_kept_is_said_and_nothing_typed_is_lost(client, alice, co
         documents.read(user=alice, day=None)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_longest_document_fits_through_the_form_in_any_script(client, alice):
     content = "夢" * MAX_DOCUMENT_LENGTH
     send(client, EDIT_MEMORY, content=content, state="")

@@ -1,11 +1,13 @@
 """The documentation that is written from the code is what the code says now, and no link in it leads nowhere."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 
+from config import VERSION
 from config.ops.variables import variables
 from docs import write_reference
 
@@ -51,3 +53,12 @@ def test_every_link_between_pages_leads_somewhere(page):
         assert path.exists(), f"{target} is not there"
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{target}#{anchor} is no heading"
+
+
+def test_the_package_reads_it_and_the_newest_section_of_the_changelog_names_it():
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert package["project"]["dynamic"] == ["version"]
+    source = ROOT / package["tool"]["hatch"]["version"]["path"]
+    assert re.findall(r'^VERSION = "(.+)"$', source.read_text(), re.MULTILINE) == [VERSION]
+    newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest[1] == VERSION
