@@ -59,7 +59,7 @@ check: install ## Format, lint, types, the house's arrows and rules, deployment 
 	@# None of these tests asks a server, and so none is started.
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_WORKER_URL=postgres://nobody@localhost/none \
 		DATABASE_OWNER_URL=postgres://nobody@localhost/none REDIS_URL=redis://localhost/0 \
-		$(IN_VENV) pytest -q -n 0 testing/rules
+		$(IN_VENV) pytest -q -s -n 0 testing/rules
 	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
 	@# Without a database, of which it would warn: models and migrations are all it compares.
 	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run

@@ -1,4 +1,4 @@
-"""`make quick` leaves out what is slow by what it does: a module that starts servers or a browser, or measures, says so."""
+"""What starts the product, servers or a browser, or measures, is `extended`; `make test` runs one of each kind."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from testing.plugin import deal
+from testing.plugin import QUICK, deal
 
 ROOT = Path(settings.BASE_DIR)
 # What starts the product or its servers, or runs a benchmark. These are names in code, so none of them has a false hit
@@ -24,14 +24,41 @@ MODULES = {
 }
 
 
+# The kinds of which `make test` runs one, and the module with it.
+REPRESENTATIVES = {
+    "guards off one after the other": "config/tests/test_endpoints.py",
+    "the served matrix": "config/tests/test_endpoints_served.py",
+    "a start of the product": "config/tests/test_up.py",
+    "a worker": "memory/tests/test_real_worker.py",
+    "an importing worker": "imports/tests/test_real_importer.py",
+    "a backup restored": "config/tests/test_backup.py",
+    "a kept database migrated": "config/tests/test_kept_data.py",
+    "pages under axe": "config/tests/test_browser_every_page.py",
+    "a killed web process": "config/tests/test_browser_killed.py",
+    "MCP over stdio": "agent_tools/tests/test_mcp_stdio.py",
+    "the chat in a browser": "intake/tests/test_browser_chat.py",
+    "the memory in a browser": "memory/tests/test_browser_pages.py",
+    "an import in a browser": "imports/tests/test_browser_import.py",
+    "an account in a browser": "intake/tests/test_browser_accounts.py",
+    "staff in a browser": "config/tests/test_browser_staff.py",
+    "an agent's log-in in a browser": "agent_tools/tests/test_browser_oauth.py",
+}
+
+
 def is_marked(text):
-    return re.search(r"^pytestmark = (?:\[\s*)?pytest\.mark\.slow\b", text, re.MULTILINE) is not None
+    return re.search(r"^pytestmark = (?:\[\s*)?pytest\.mark\.extended\b", text, re.MULTILINE) is not None
 
 
-def test_a_module_that_starts_servers_or_measures_is_marked_slow():
+def test_a_module_that_starts_servers_or_measures_is_marked_extended():
+    """The whole module, or each of its tests that does."""
     starting = {name for name, text in MODULES.items() if STARTS.search(text) or "/test_browser" in name}
     assert len(starting) > 15, "the expression finds nothing any more"
-    assert sorted(name for name in starting if not is_marked(MODULES[name])) == []
+    assert sorted(name for name in starting if "pytest.mark.extended" not in MODULES[name]) == []
+
+
+def test_make_test_runs_one_of_each_kind():
+    marked = {name for name, text in MODULES.items() if "pytest.mark.representative" in text}
+    assert set(REPRESENTATIVES.values()) <= marked
 
 
 def test_the_isolation_matrix_is_in_the_quick_lane():
@@ -40,11 +67,15 @@ def test_the_isolation_matrix_is_in_the_quick_lane():
     assert [name for name in matrix if is_marked(MODULES[name])] == []
 
 
-@pytest.mark.parametrize(("target", "left_out"), [("quick", {"slow", "long"}), ("test", set())])
-def test_make_leaves_out_what_the_lane_says(target, left_out):
-    """A `-m` on the command line replaces the one in pyproject.toml, which leaves out `long`."""
-    recipe = re.search(rf"^{target}: install .*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
-    assert set(re.findall(r"not (\w+)", recipe)) == left_out
+def test_the_three_commands_and_the_check_before_a_change_lands_name_these_lanes():
+    makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci/run").read_text()
+    lanes = {"quick": QUICK, "test": f"{QUICK} or representative", "test-all": None}
+    for target, expression in lanes.items():
+        recipe = re.search(rf"^{target}: install .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+        named = re.search(r'-m "([^"]+)"', recipe)
+        assert (named and named[1]) == expression, target
+    assert "make check" in ci and "make test ||" in ci
+    assert """make test-all ARGS='-m "extended and not representative"'""" in ci
 
 
 def test_a_test_that_sets_the_clock_has_a_page_of_its_own():

@@ -140,7 +140,10 @@ def test_a_file_that_cannot_be_read_says_why(alice):
 def test_a_reason_with_a_number_can_be_told_in_another_language(alice, monkeypatch):
     monkeypatch.setattr(process, "SECONDS", 1)
     monkeypatch.setattr(process, "_CHILD", [*process._CHILD[:-2], "-c", "import time; time.sleep(60)"])
-    error = attach(alice, b"Milk").error
+    attachment = attach(alice, b"Milk", read=False)
+    with as_a_worker():
+        attachments.read_waiting(until=timezone.now())
+    error = Attachment.objects.get(pk=attachment.pk).error
     assert in_language(restored(error, "message"), "de") == "Die Datei konnte nicht in 1 Sekunden gelesen werden."
 
 
