@@ -112,6 +112,7 @@ def served(django_db_setup, tmp_path_factory):
             "RECOLLECT_VAR": str(folder),
             "MODEL_CACHE_DIR": str(project.MODEL_CACHE_DIR),
             "EMBEDDING_LANGUAGES": "english",
+            "RERANK_SECONDS": "0",
             "LOG_LEVEL": "WARNING",
             "LLM_MODEL": "scripted",
             # A title is one more request, which no script expects.

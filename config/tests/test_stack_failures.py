@@ -78,7 +78,7 @@ def running(var, output, **others):
             [sys.executable, "-c", SUPERVISOR, "up", "--port", str(port)],
             cwd=BASE_DIR,
             # The smaller of the built-in models.
-            env=environment(var, EMBEDDING_LANGUAGES="english", **others),
+            env=environment(var, **others),
             stdout=file,
             stderr=file,
         )

@@ -46,8 +46,14 @@ def free_port():
 
 
 def environment(var, **others):
+    """With the smaller model and no reranker, so that a start loads little that no test asks."""
     inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
-    models = {"MODEL_CACHE_DIR": str(BASE_DIR / "var" / "models"), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
+    models = {
+        "MODEL_CACHE_DIR": str(BASE_DIR / "var" / "models"),
+        "DJANGO_SETTINGS_MODULE": "config.settings.local",
+        "EMBEDDING_LANGUAGES": "english",
+        "RERANK_SECONDS": "0",
+    }
     return inherited | models | {"RECOLLECT_VAR": str(var)} | others
 
 

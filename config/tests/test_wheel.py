@@ -112,8 +112,7 @@ def test_the_wheel_starts_from_an_empty_folder_and_shows_its_home_page(wheel, tm
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     (site / "present.pth").write_text(sysconfig.get_path("purelib"))
-    # With the smaller of the built-in models.
-    own = environment(data, XDG_DATA_HOME=str(data.parent), EMBEDDING_LANGUAGES="english")
+    own = environment(data, XDG_DATA_HOME=str(data.parent))
     del own["RECOLLECT_VAR"]
     empty = tmp_path / "empty"
     empty.mkdir()

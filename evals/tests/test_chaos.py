@@ -41,6 +41,7 @@ def product(begin_migrated):
     with serving(models) as address:
         extra = {f"EMBEDDING_{name}": value for name, value in embedding.items()}
         extra |= {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{address}/v1", "CHAT_TITLES": "0", "ANSWER_LEASE_SECONDS": "4"}
+        extra["RERANK_SECONDS"] = "0"
         poisonable = ["--include=evals.reliability.mortal_worker"]
         with running_product(extra=extra, worker_options=poisonable, webs=killed_answers.WEBS) as product:
             yield product, models, address, extra
