@@ -38,12 +38,12 @@ doctor: install ## Say what is wrong with this installation, and what to do; the
 quick: LOCK := dev
 quick: install ## Run what starts no product, server, browser or benchmark: before each commit (ARGS as for `make test`).
 	@echo "make quick: about 6,300 tests, some 4 minutes on two cores."
-	@exec $(IN_VENV) pytest -n auto -m "not extended" $(ARGS)
+	@exec $(IN_VENV) pytest -n auto -m "not extended and not medium" $(ARGS)
 
 test: LOCK := dev
 test: install ## Run the suite that every change has to pass (ARGS="-n 0" for one process, ARGS="-k deleting" for a part).
 	@echo "make test: about 6,500 tests, some 7 minutes on two cores; make test-all runs all of them."
-	@exec $(IN_VENV) pytest -n auto -m "not extended or representative" $(ARGS)
+	@exec $(IN_VENV) pytest -n auto -m "not extended or medium" $(ARGS)
 
 test-all: LOCK := dev
 test-all: install ## Run every test, and list the thirty slowest.

@@ -31,7 +31,7 @@ NAMES = ADDRESSES
 # Each process has a database, a broker and sometimes a browser.
 BYTES_OF_A_PROCESS = 1_200_000_000
 # The lane of `make quick`, and what one of its tests may take.
-QUICK, QUICK_SECONDS = "not extended", 0.3
+QUICK, QUICK_SECONDS = "not extended and not medium", 0.3
 # In the environment of a process whose servers have the test database already.
 BEGAN_MIGRATED = "SERVERS_BEGAN_MIGRATED"
 PROCESSOR_SECONDS = "processor seconds"

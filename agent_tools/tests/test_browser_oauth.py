@@ -14,7 +14,7 @@ from intake.chats.arranging import save_project
 from testing.browser import Trespasses
 from testing.serving import serving
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 
 def a_client(leads_on_to):

@@ -70,7 +70,7 @@ def request(request_id, method="tools/list", **params):
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**params, "_meta": META}}
 
 
-@pytest.mark.representative
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
 def test_the_official_client_lists_and_calls_the_registrys_tools(mode):
     alice = a_person()

@@ -12,7 +12,7 @@ from memory.tasks import close_abandoned_turns
 from testing.examiner import as_a_worker
 from testing.model_server import Say
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

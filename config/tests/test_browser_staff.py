@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from intake.models import User, users
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"width": 360, "height": 740}
 

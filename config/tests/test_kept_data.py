@@ -57,7 +57,7 @@ EARLIER, LAST = sorted(FOLDER.glob("*.dump.xz"))[:-1], sorted(FOLDER.glob("*.dum
 
 
 @pytest.mark.parametrize(
-    "path", [*EARLIER, pytest.param(LAST, marks=pytest.mark.representative)], ids=lambda path: path.name
+    "path", [*EARLIER, pytest.param(LAST, marks=pytest.mark.medium)], ids=lambda path: path.name
 )
 def test_a_database_of_an_earlier_version_is_migrated(empty_servers, path):
     servers = empty_servers

@@ -57,7 +57,7 @@ def test_a_module_that_starts_servers_or_measures_is_marked_extended():
 
 
 def test_make_test_runs_one_of_each_kind():
-    marked = {name for name, text in MODULES.items() if "pytest.mark.representative" in text}
+    marked = {name for name, text in MODULES.items() if "pytest.mark.medium" in text}
     assert set(REPRESENTATIVES.values()) <= marked
 
 
@@ -69,13 +69,13 @@ def test_the_isolation_matrix_is_in_the_quick_lane():
 
 def test_the_three_commands_and_the_check_before_a_change_lands_name_these_lanes():
     makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci/run").read_text()
-    lanes = {"quick": QUICK, "test": f"{QUICK} or representative", "test-all": None}
+    lanes = {"quick": QUICK, "test": "not extended or medium", "test-all": None}
     for target, expression in lanes.items():
         recipe = re.search(rf"^{target}: install .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
         named = re.search(r'-m "([^"]+)"', recipe)
         assert (named and named[1]) == expression, target
     assert "make check" in ci and "make test ||" in ci
-    assert """make test-all ARGS='-m "extended and not representative"'""" in ci
+    assert """make test-all ARGS='-m "extended and not medium"'""" in ci
 
 
 def test_a_test_that_sets_the_clock_has_a_page_of_its_own():

@@ -206,7 +206,7 @@ def test_errors_in_a_log_are_shown_once(tmp_path):
     assert reader.new_errors() == []
 
 
-@pytest.mark.representative
+@pytest.mark.medium
 def test_everything_starts_once_with_two_web_processes_and_nothing_is_left_even_by_a_kill(
     begin_migrated, var, tmp_path
 ):

@@ -19,7 +19,7 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative]
+pytestmark = [pytest.mark.extended, pytest.mark.medium]
 
 DROP = """
 ([name, data]) => {

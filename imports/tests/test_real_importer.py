@@ -23,7 +23,7 @@ from imports.tests.exports import chatgpt
 from intake.models import Conversation, Turn
 from testing.sse_client import read_events
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 URL = "/api/v1/imports/"
 PATIENCE = 120

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from intake.models import Invitation, Session, User
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 EMAIL, PASSWORD, NEW = "alice@example.com", "correct horse battery", "a staple and a stapler"
 

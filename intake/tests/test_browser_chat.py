@@ -10,7 +10,7 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
 from testing.model_server import CallTool, Refuse, Say
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 ANSWER = "## Menu\n\n1. **Soup**\n2. Risotto\n\n```python\nprint('six')\n```\n\nEnjoy `it`."
 

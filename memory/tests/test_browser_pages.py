@@ -11,7 +11,7 @@ from intake.tests.factories import NOW, a_long_conversation, a_turn
 from memory import documents, index, records
 from testing.accessibility import bring_axe, look_at
 
-pytestmark = [pytest.mark.extended, pytest.mark.representative, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
 LONG = f"{'unbroken' * 90} cello {'word ' * 200}"

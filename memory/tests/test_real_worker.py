@@ -86,7 +86,7 @@ def worker(tmp_path):
             process.wait()
 
 
-@pytest.mark.representative
+@pytest.mark.medium
 def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_in, language_model, worker, tmp_path):
     settings.EMBEDDER = {
         "BACKEND": "memory.backends.minilm.MiniLMEmbedder",
