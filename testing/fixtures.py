@@ -74,7 +74,7 @@ def server(_running_server: str, transactional_db: None) -> str:
 @pytest.fixture
 def new_client(server: str) -> Iterator[Callable[[], Client]]:
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(Client(base_url=server, follow_redirects=True, timeout=20))
+        yield lambda: stack.enter_context(Client(base_url=server, follow_redirects=True, timeout=60))
 
 
 @pytest.fixture
