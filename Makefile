@@ -86,10 +86,10 @@ docs: install ## Write docs/settings.md and the second half of docs/cli.md from 
 	$(IN_VENV) docs.write_reference
 
 wheel: install ## Build the wheel of the server into dist/, for `pipx run --spec` and `uvx --from` (docs/operations.md).
-	@exec $(IN_VENV) config.ops.release wheel dist
+	@exec $(IN_VENV) config.ops.wheel dist
 
 release: install ## Date the changelog, tag, and put wheel, bill of materials and checksums into dist/ (VERSION=1.1.0; CONTRIBUTING.md).
-	@exec $(IN_VENV) config.ops.release "$(VERSION)"
+	@deploy/release.sh "$(VERSION)"
 
 chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
 	@exec .venv/bin/python manage.py chaos $(ARGS)

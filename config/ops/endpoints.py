@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from typing import Any
 
 from django.conf import settings
@@ -32,7 +32,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from config import VERSION
 from config.ops.doctor import REDIS_AWAY, queue_lengths
-from config.ops.release import LICENCE, licence_names
 from config.stack import PROGRAM, RUN
 from core.isolation.acting import acting_as_staff
 from core.isolation.checks import reads_a_login
@@ -261,7 +260,7 @@ CHANGES = settings.BASE_DIR / "CHANGELOG.md"
 @require_safe
 def about(request: HttpRequest) -> HttpResponse:
     """For everybody who is logged in."""
-    context = {"version": VERSION, "licence": LICENCE, "news": _news(), "packages": _packages()}
+    context = {"version": VERSION, "licence": "MIT", "news": _news(), "packages": _packages()}
     return render(request, "intake/about.html", context)
 
 
@@ -290,6 +289,17 @@ SHIPPED_FILES = {"mermaid": ("11.12.1", "MIT")}
 @lru_cache(maxsize=1)
 def _packages() -> tuple[tuple[str, str, str], ...]:
     """Name, version and licence of every installed package, as its own metadata have them, and of shipped files."""
-    found = {each.metadata["Name"]: (each.version, licence_names(each)) for each in distributions() if each.metadata}
+    found = {each.metadata["Name"]: (each.version, _licence(each)) for each in distributions() if each.metadata}
     found |= SHIPPED_FILES
     return tuple((name, *found[name]) for name in sorted(found, key=str.lower))
+
+
+def _licence(package: Distribution) -> str:
+    """An SPDX expression (PEP 639), or else the names in its metadata; empty if the package declares none."""
+    metadata = package.metadata
+    if expression := metadata["License-Expression"]:
+        return expression
+    names = [line.split(" :: ")[-1] for line in metadata.get_all("Classifier") or [] if line.startswith("License :: ")]
+    # Some packages have the licence's whole text in place of its name.
+    first, *rest = (metadata["License"] or "").strip().splitlines() or [""]
+    return first.strip() if first and not (rest and names) else ", ".join(names)

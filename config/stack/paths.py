@@ -15,7 +15,7 @@ from pathlib import Path
 from config.stack import StackError
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
-# As its user has started it: from a wheel (config/ops/release.py), or from a copy of the project.
+# As its user has started it: from a wheel (config/ops/wheel.py), or from a copy of the project.
 STOP_COMMAND = "recollect down" if BASE_DIR.name == "recollect_server" else "make down"
 # Root's servers are here: outside any home, where their account can reach them.
 SYSTEM_DIR = Path("/var/lib/recollect")

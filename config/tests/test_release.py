@@ -3,18 +3,15 @@
 import shutil
 import subprocess
 import sys
-from datetime import date
 
 import pytest
 
 from config import VERSION
-from config.ops.release import _check_version, dated
-from config.stack import StackError
 from config.stack.paths import BASE_DIR
 
 NEXT = f"{int(VERSION.split('.')[0]) + 1}.0.0"
 # Of the project's files those that a release reads; the wheel holds what there is of the folders.
-FILES = ("CHANGELOG.md", "LICENSE", "manage.py", "pyproject.toml", ".gitignore")
+FILES = ("CHANGELOG.md", "LICENSE", "manage.py", "pyproject.toml", ".gitignore", "deploy/release.sh")
 FOLDERS = (
     "agent_tools",
     "config",
@@ -35,6 +32,7 @@ pytestmark = pytest.mark.extended
 @pytest.fixture(scope="module")
 def whole_repository(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repository")
+    (folder / "deploy").mkdir()
     for name in FILES:
         shutil.copy(BASE_DIR / name, folder / name)
     for name in FOLDERS:
@@ -61,8 +59,15 @@ def git(folder, *arguments):
     return done.stdout
 
 
-def released(folder, version=NEXT):
-    command = [sys.executable, "-m", "config.ops.release", version]
+def released(folder, version=NEXT, *, bill="echo '{}' > \"$output\""):
+    """The tool that writes the bill of materials needs the network: another program stands in for it."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    uv = programs / "uv"
+    uv.write_text(f'#!/bin/sh\nwhile [ "$1" != --output-file ]; do shift; done\noutput=$2\n{bill}\n')
+    uv.chmod(0o755)
+    command = ["sh", "deploy/release.sh", version]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -89,20 +94,13 @@ def test_a_release_has_a_tag_a_dated_section_a_wheel_a_bill_and_checksums(reposi
     assert made == [f"recollect-{NEXT}.cdx.json", f"recollect-{NEXT}.sha256", wheel]
     check = ["sha256sum", "--check", "--strict", f"recollect-{NEXT}.sha256"]
     assert subprocess.run(check, cwd=repository / "dist", check=False, capture_output=True).returncode == 0
-    assert f'"version": "{NEXT}"' in (repository / "dist" / made[0]).read_text()
-    assert_refused_again(repository)
-
-
-def assert_refused_again(repository):
-    again = released(repository)
-    assert again.returncode == 1 and f"is not above {NEXT}" in again.stderr
 
 
 def test_a_tree_with_changes_is_refused(repository):
     (repository / "manage.py").write_text("changed")
-    assert_refused(repository, released(repository), "Not everything is committed (manage.py): commit it")
-    (repository / "notes").touch()
-    assert_refused(repository, released(repository), "(manage.py and 1 more)")
+    assert_refused(
+        repository, released(repository), "Not everything is committed: commit it, or remove it.  M manage.py"
+    )
 
 
 def test_a_tag_that_exists_is_refused(repository):
@@ -111,38 +109,22 @@ def test_a_tag_that_exists_is_refused(repository):
 
 
 @pytest.mark.parametrize("version", ["", "1.1", "v9.0.0", "9.0.0 beta", VERSION, "0.3.0"])
-def test_a_version_that_is_none_or_not_above_the_last_is_refused(version):
+def test_a_version_that_is_none_or_not_above_the_last_is_refused(repository, version):
     sentence = "is not above" if version in (VERSION, "0.3.0") else "is not a version: name one"
-    with pytest.raises(StackError, match=sentence):
-        _check_version(version)
-
-
-def test_a_refused_version_changes_nothing(repository):
-    assert_refused(repository, released(repository, "1.1"), "is not a version: name one")
+    assert_refused(repository, released(repository, version), sentence)
 
 
 def test_a_failure_on_the_way_leaves_the_repository_as_it_was(repository):
-    (repository / "requirements/local.txt").write_text("damaged\n")
-    git(repository, "commit", "--quiet", "--all", "--amend", "--message", "All")
-    done = released(repository)
-    assert done.returncode == 1 and "neither a pinned version nor a hash" in done.stderr
+    done = released(repository, bill="exit 3")
+    assert done.returncode == 3
     assert git(repository, "status", "--porcelain") == git(repository, "tag") == ""
     assert VERSION in (repository / "config/__init__.py").read_text()
 
 
-@pytest.mark.parametrize(
-    "changelog",
-    [
-        "# Changelog\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
-        "# Changelog\n\n## Unreleased\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
-        "# Changelog\n\n## Unreleased\n\n### Changed\n\n## 1.0.0 - 2026-11-26\n\n- Old.\n",
-    ],
-)
-def test_a_changelog_with_nothing_new_is_refused(changelog):
-    with pytest.raises(StackError, match="has no line under"):
-        dated(changelog, "1.1.0", today=date(2026, 12, 1))
-
-
-def test_the_first_release_of_all_needs_no_earlier_section():
-    found = dated("# Changelog\n\n## Unreleased\n\n- New.\n", "1.1.0", today=date(2026, 12, 1))
-    assert found == "# Changelog\n\n## Unreleased\n\n## 1.1.0 - 2026-12-01\n\n- New.\n"
+@pytest.mark.parametrize("lines", ["", "### Changed\n\n"])
+def test_a_changelog_with_nothing_new_is_refused(repository, lines):
+    (repository / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## Unreleased\n\n{lines}## 1.0.0 - 2026-11-26\n\n- Old.\n"
+    )
+    git(repository, "commit", "--quiet", "--all", "--amend", "--message", "All")
+    assert_refused(repository, released(repository), "has no line under")

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from config import VERSION
-from config.ops.release import build
+from config.ops.wheel import build
 from config.stack.paths import BASE_DIR
 from config.tests.test_up import environment, free_port
 from recollect_cli import serving
