@@ -51,12 +51,12 @@ def described(tool: Tool[Any, Any]) -> McpTool:
 
     A tool that writes only adds: it overwrites nothing, and a second call adds again. None reaches the outside world.
     """
-    hints = {"read_only_hint": True} if tool.is_read_only else {"destructive_hint": False, "open_world_hint": False}
+    adding = ToolAnnotations(destructive_hint=False, open_world_hint=False)
     return McpTool(
         name=tool.name,
         description=tool.description,
         input_schema=tool.input_schema,
-        annotations=ToolAnnotations(**hints),
+        annotations=ToolAnnotations(read_only_hint=True) if tool.is_read_only else adding,
     )
 
 
