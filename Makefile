@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down doctor quick test test-all check audit conformance schemathesis architecture docs wheel release chaos soak format lock install python
+.PHONY: help up down doctor quick test test-all check audit conformance conformance-packages schemathesis architecture docs wheel release chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -68,10 +68,12 @@ audit: install ## Look the locked packages up among known vulnerabilities (asks 
 	@requirements/audit.sh $(ARGS)
 
 conformance: LOCK := dev
-conformance: install ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).
+conformance: install conformance-packages ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).
+	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
+
+conformance-packages:
 	npm install --prefix var/conformance --no-save --no-audit --no-fund --loglevel=error node@22.23.3 \
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
-	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
 
 schemathesis: LOCK := dev
 schemathesis: install ## Send the API what its OpenAPI document allows and what not (EXAMPLES=100 for each operation).

@@ -274,14 +274,15 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
 
 # --- `/settings/agents/`: who is connected, what they sent, and the line that connects each client ---
 
-TOOLS, TOOLS_AND_HOOKS = _("The tools."), _("The tools, context at each session and prompt, and its sessions are kept.")
+TOOLS = _("All tools.")
+TOOLS_AND_HOOKS = _("The seven tools of daily work, context at each session and prompt, and its sessions are kept.")
 # By the argument of `recollect install`.
 CLIENTS = [
     ("claude-code", "Claude Code", TOOLS_AND_HOOKS),
     ("codex", "Codex", TOOLS_AND_HOOKS),
     ("gemini", "Gemini CLI", TOOLS_AND_HOOKS),
     ("opencode", "opencode", TOOLS_AND_HOOKS),
-    ("cursor", "Cursor", _("The tools, and context at the beginning of a session.")),
+    ("cursor", "Cursor", _("The seven tools of daily work, and context at the beginning of a session.")),
     ("claude-desktop", "Claude Desktop", TOOLS),
     ("vscode", "VS Code", TOOLS),
 ]

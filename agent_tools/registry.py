@@ -3,7 +3,8 @@ that stops with its caller.
 
 Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
 one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI
-(strict), Anthropic and Gemini all accept, so the limits that it cannot express are in the descriptions.
+(strict), Anthropic and Gemini all accept, so a limit that it cannot express is in a description or only in a
+refusal.
 """
 
 import json
@@ -62,8 +63,6 @@ A_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 A_TIME_OF_DAY = re.compile(r"[Tt ]\d{1,2}:[0-9:.,]{2,16}(?:[Zz]|[+-][0-9:]{2,6})?", re.ASCII)
 AN_INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0{1,15})?", re.ASCII)
 A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
-# The limits of ids and labels are left out: only a refusal needs to say them.
-LONGEST_LABEL = 100
 # An argument longer than this is text, and is not tried as JSON.
 LONGEST_LIST = 10_000
 
@@ -229,27 +228,16 @@ def _without_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _in_common(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema in keywords that every vendor accepts. Lengths, formats and defaults move into the description."""
+    """The schema in keywords that every vendor accepts. A default moves into the description."""
     common: dict[str, Any] = {name: value for name, value in schema.items() if name in COMMON_KEYWORDS}
     if "properties" in schema:
         common["properties"] = {name: _in_common(field) for name, field in schema["properties"].items()}
     if "items" in schema:
         common["items"] = _in_common(schema["items"])
-    if sentences := " ".join(filter(None, [schema.get("description"), *_limits(schema)])):
-        common["description"] = sentences
+    # Nothing and zero are what a reader expects.
+    if (default := schema.get("default")) and "description" in common:
+        common["description"] = f"{common['description']} Default: {default}."
     return common
-
-
-def _limits(schema: dict[str, Any]) -> list[str]:
-    """Sentences for a field's length and default, unless its description already has the number."""
-    described = schema.get("description", "")
-    most, default = schema.get("maxLength"), schema.get("default")
-    sentences = []
-    if most is not None and most > LONGEST_LABEL and f"{most:,}" not in described:
-        sentences.append(f"At most {most:,} characters.")
-    if default is not None and schema.get("type") != "boolean":
-        sentences.append(f"Default: {default}.")
-    return sentences
 
 
 def arguments(model: type[BaseModel], data: Any) -> Any:

@@ -298,7 +298,7 @@ def _status_text(answer: Answer) -> str:
 def _mcp(options: argparse.Namespace) -> Iterator[Answer]:
     from recollect_cli.connecting import serve_mcp
 
-    serve_mcp(_server(options))
+    serve_mcp(_server(options), tools=options.tools)
     yield from ()
 
 
@@ -430,7 +430,10 @@ def _add_agents(commands: Any, shared: argparse.ArgumentParser) -> None:
     context.add_argument("--project", help="of this project (that of the current folder)")
     context.add_argument("--max-tokens", type=int, default=800, help="its budget (800)")
     _command(commands, "status", shared, "print whether the server, the hooks and the spool are well")
-    _command(commands, "mcp", shared, "serve the server's tools over standard input and output")
+    mcp = _command(commands, "mcp", shared, "serve the server's tools over standard input and output")
+    mcp.add_argument(
+        "--tools", choices=["all", "few"], default="all", help="list every tool, or the seven of daily work"
+    )
     hook = _command(commands, "hook", shared, "what an agent's program calls: JSON in, JSON out, and never a failure")
     hook.add_argument("client")
     hook.add_argument("event")

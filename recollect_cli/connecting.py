@@ -207,11 +207,11 @@ STARTING_SECONDS = 2
 _STARTING = ("initialize", "server/discover", "notifications/initialized", "tools/list", "ping")
 
 
-def serve_mcp(server: Server) -> None:
+def serve_mcp(server: Server, *, tools: str = "all") -> None:
     """Pass each message of standard input to the server's `/mcp`, and its answer to standard output."""
     import threading
 
-    output, state = threading.Lock(), {"version": ""}
+    output, state = threading.Lock(), {"version": "", "path": f"/mcp?tools={tools}"}
     threads = []
     for line in sys.stdin.buffer:
         try:
@@ -232,7 +232,7 @@ def serve_mcp(server: Server) -> None:
 
 
 def _pass_on(server: Server, message: dict[str, Any], state: dict[str, str], output: Any) -> None:
-    answer = _answer_of(server, message, state["version"])
+    answer = _answer_of(server, message, **state)
     if message.get("method") == "initialize":
         state["version"] = str((answer.get("result") or {}).get("protocolVersion", ""))
     if answer:
@@ -241,7 +241,7 @@ def _pass_on(server: Server, message: dict[str, Any], state: dict[str, str], out
             sys.stdout.buffer.flush()
 
 
-def _answer_of(server: Server, message: dict[str, Any], version: str) -> dict[str, Any]:
+def _answer_of(server: Server, message: dict[str, Any], *, version: str, path: str) -> dict[str, Any]:
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": str(message.get("method", ""))}
     meta = (message.get("params") or {}).get("_meta") if isinstance(message.get("params"), dict) else None
     named = (meta or {}).get("io.modelcontextprotocol/protocolVersion") or version
@@ -250,7 +250,7 @@ def _answer_of(server: Server, message: dict[str, Any], version: str) -> dict[st
     # An agent waits for its servers before its first answer.
     seconds = STARTING_SECONDS if message.get("method") in _STARTING else 0
     try:
-        return Server(server.address, server.token, seconds=seconds).ask("POST", "/mcp", message, **headers)
+        return Server(server.address, server.token, seconds=seconds).ask("POST", path, message, **headers)
     except Failure as failure:
         if "jsonrpc" in failure.problem:
             return failure.problem

@@ -32,6 +32,8 @@ from recollect_cli.merging import (
 
 NAME = "recollect"
 BACKUP = ".before-recollect"
+# For clients that can be paid by the token, and send the list with each request.
+FEW_TOOLS = ("--tools", "few")
 # The most that Codex lets the end of a session take.
 HOOK_SECONDS = 3
 
@@ -80,9 +82,9 @@ def _line(client: str, event: str) -> str:
     return shlex.join(words) if os.name != "nt" else " ".join(f'"{each}"' if " " in each else each for each in words)
 
 
-def _stdio() -> dict[str, Any]:
+def _stdio(*options: str) -> dict[str, Any]:
     command, *arguments = own_command()
-    return {"command": command, "args": [*arguments, "mcp"]}
+    return {"command": command, "args": [*arguments, "mcp", *options]}
 
 
 def _folder(variable: str, name: str) -> Path:
@@ -102,7 +104,7 @@ def _claude_code() -> list[Edit]:
     servers = folder / ".claude.json" if "CLAUDE_CONFIG_DIR" in os.environ else Path.home() / ".claude.json"
     events = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
     return [
-        _member(servers, ("mcpServers", NAME), {"type": "stdio", **_stdio()}),
+        _member(servers, ("mcpServers", NAME), {"type": "stdio", **_stdio(*FEW_TOOLS)}),
         *_hooks(folder / "settings.json", "claude-code", events),
         ("block", folder / "CLAUDE.md", INSTRUCTIONS),
     ]
@@ -112,7 +114,7 @@ def _codex() -> list[Edit]:
     folder = _folder("CODEX_HOME", ".codex")
     events = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
     return [
-        ("table", folder / "config.toml", (f"mcp_servers.{NAME}", _stdio())),
+        ("table", folder / "config.toml", (f"mcp_servers.{NAME}", _stdio(*FEW_TOOLS))),
         *_hooks(folder / "hooks.json", "codex", events),
         ("block", folder / "AGENTS.md", INSTRUCTIONS),
     ]
@@ -122,7 +124,7 @@ def _gemini() -> list[Edit]:
     folder = Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
     events = ("SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd")
     return [
-        _member(folder / "settings.json", ("mcpServers", NAME), _stdio()),
+        _member(folder / "settings.json", ("mcpServers", NAME), _stdio(*FEW_TOOLS)),
         *_hooks(folder / "settings.json", "gemini", events, per_second=1000),
         ("block", folder / "GEMINI.md", INSTRUCTIONS),
     ]
@@ -131,7 +133,7 @@ def _gemini() -> list[Edit]:
 def _opencode() -> list[Edit]:
     folder = _folder("XDG_CONFIG_HOME", ".config") / "opencode"
     file = next((each for each in (folder / "opencode.jsonc", folder / "opencode.json") if each.is_file()), None)
-    value = {"type": "local", "command": [*own_command(), "mcp"], "enabled": True}
+    value = {"type": "local", "command": [*own_command(), "mcp", *FEW_TOOLS], "enabled": True}
     return [
         _member(file or folder / "opencode.json", ("mcp", NAME), value),
         ("whole", folder / "plugin" / f"{NAME}.js", _plugin()),
@@ -147,7 +149,7 @@ def _plugin() -> str:
 def _cursor() -> list[Edit]:
     folder = Path.home() / ".cursor"
     return [
-        _member(folder / "mcp.json", ("mcpServers", NAME), _stdio()),
+        _member(folder / "mcp.json", ("mcpServers", NAME), _stdio(*FEW_TOOLS)),
         ("member-if-missing", folder / "hooks.json", (("version",), 1)),
         ("hook", folder / "hooks.json", (("hooks", "sessionStart"), {"command": _line("cursor", "sessionStart")})),
     ]

@@ -101,7 +101,6 @@ LARGEST_BODY = 1024 * 1024
 # How much of a larger body is still read, so that its sender can read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
 EXCHANGE = "agent_tools.exchange"
-CHATGPT = "openai-mcp"
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -128,7 +127,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller, lists_all=_lists_all)
+        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller, lists_few=_lists_few)
         server.middleware.append(self._keep_track)
         # Host, Origin and size are checked here, before anything is read.
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
@@ -231,13 +230,8 @@ def _exchange(ctx: Context) -> Exchange:
     return exchange
 
 
-def _lists_all(ctx: Context) -> bool:
-    """By the address, or for ChatGPT, whose connectors look for tools of their own."""
-    request = ctx.request
-    if request is None:
-        return False
-    is_chatgpt: bool = request.headers.get("user-agent", "").lower().startswith(CHATGPT)
-    return is_chatgpt or bool(request.query_params.get("tools") == "all")
+def _lists_few(ctx: Context) -> bool:
+    return ctx.request is not None and bool(ctx.request.query_params.get("tools") == "few")
 
 
 async def _read(receive: Receive, headers: Headers) -> bytes:

@@ -38,6 +38,7 @@ def test_it_shows_every_client_that_the_command_line_installs(session):
     assert all(f"recollect install {client}" in shown for client in installing.CLIENTS)
     assert "recollect login http://testserver" in shown
     assert "http://testserver/mcp" in shown
+    assert "?tools=few" in shown
     assert "None is connected." in shown
 
 

@@ -201,11 +201,10 @@ def test_no_schema_has_a_reference_or_a_null(tool):
 
 
 @pytest.mark.parametrize("tool", list(registry), ids=lambda tool: tool.name)
-def test_the_schema_says_lengths_and_defaults_in_words(tool):
+def test_the_schema_says_defaults_in_words(tool):
     for name, field in tool.input_model.model_json_schema()["properties"].items():
         said = tool.input_schema["properties"][name]["description"]
-        assert field.get("default") in (None, False) or f"Default: {field['default']}." in said
-        assert field.get("maxLength", 0) <= 100 or f"{field['maxLength']:,}" in said
+        assert field.get("default") in (None, False, 0) or said.count(f"Default: {field['default']}.") == 1
 
 
 @pytest.mark.django_db

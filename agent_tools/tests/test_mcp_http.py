@@ -16,12 +16,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from agent_tools.authentication import create_token
-from agent_tools.mcp.server import RARELY_NEEDED
+from agent_tools.mcp.server import FEW
 from agent_tools.models import AccessToken, TokenScope
-from agent_tools.registry import schema_without
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tools import mcp_registry
 from core.isolation.acting import acting_as
+from intake.agent.prompt import CHARACTERS_OF_TOOLS
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records
 from testing.examiner import as_the_application
@@ -66,13 +66,12 @@ def test_the_official_client_finds_the_registrys_tools(server, secret, mode):
     assert version == (LEGACY if mode == "legacy" else MODERN)
     # Who pins the revision asks nobody who is there.
     assert info is None if mode == MODERN else info.name == "recollect"
-    often = [tool for tool in mcp_registry if tool.name not in RARELY_NEEDED]
-    assert [tool.name for tool in listed.tools] == [tool.name for tool in often]
-    for published, tool in zip(listed.tools, often, strict=True):
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in mcp_registry]
+    for published, tool in zip(listed.tools, mcp_registry, strict=True):
         assert published.description == tool.description
         assert published.input_schema == tool.input_schema
-        assert published.output_schema == schema_without(tool.output_schema, tool.in_text)
-        assert published.annotations.read_only_hint is tool.is_read_only
+        assert published.annotations.read_only_hint is (tool.is_read_only or None)
+        assert published.annotations.destructive_hint is (None if tool.is_read_only else False)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -91,17 +90,29 @@ def test_a_result_comes_as_text_and_as_structured_content(server, alice, secret,
     ]
 
 
+def tools_listed(address, secret, **extra):
+    return post(address, secret, **extra).json()["result"]["tools"]
+
+
 def names_listed(address, secret, **extra):
-    listed = post(address, secret, **extra).json()["result"]["tools"]
-    return [tool["name"] for tool in listed]
+    return [tool["name"] for tool in tools_listed(address, secret, **extra)]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-def test_every_tool_is_listed_at_an_address_of_its_own_and_for_chatgpt(server, secret, version, monkeypatch):
+def test_every_tool_is_listed_but_where_the_address_asks_for_few(server, secret, version):
     every = [tool.name for tool in mcp_registry]
+    assert names_listed(server, secret, version=version) == every
     assert names_listed(server, secret, version=version, path="/mcp?tools=all") == every
-    assert names_listed(server, secret, version=version, **{"User-Agent": "openai-mcp/1.0.0"}) == every
-    assert set(every) - set(names_listed(server, secret, version=version)) == RARELY_NEEDED
+    few = names_listed(server, secret, version=version, path="/mcp?tools=few")
+    assert few == [name for name in every if name in FEW]
+    assert len(few) == len(FEW) == 7
+    called = post(server, secret, "tools/call", {"name": "search", "arguments": {"query": "x"}}, path="/mcp?tools=few")
+    assert not called.json()["result"].get("isError")
+
+
+def test_the_list_of_all_tools_takes_at_most_three_thousand_tokens(server, secret):
+    listed = json.dumps(tools_listed(server, secret), ensure_ascii=False, separators=(",", ":"))
+    assert len(listed) / CHARACTERS_OF_TOOLS <= 3_000
 
 
 def test_the_list_has_what_the_token_may_call(server, alice):

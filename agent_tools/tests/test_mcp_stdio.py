@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from agent_tools.authentication import create_token
-from agent_tools.mcp.server import RARELY_NEEDED
+from agent_tools.mcp.server import FEW
 from agent_tools.models import AccessToken, TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
 from agent_tools.tools import mcp_registry
@@ -42,9 +42,11 @@ def environment(secret):
 
 
 @contextmanager
-def running(secret):
+def running(secret, *options):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env=environment(secret), text=True, **pipes) as process:
+    with subprocess.Popen(
+        [*COMMAND, *options], cwd=settings.BASE_DIR, env=environment(secret), text=True, **pipes
+    ) as process:
         try:
             yield process
         finally:
@@ -87,10 +89,25 @@ def test_the_official_client_lists_and_calls_the_registrys_tools(mode):
 
     version, listed, found, refused = anyio.run(work)
     assert version == (LEGACY if mode == "legacy" else MODERN)
-    often = [tool for tool in mcp_registry if tool.name not in RARELY_NEEDED]
-    assert [tool.input_schema for tool in listed.tools] == [tool.input_schema for tool in often]
+    assert [(tool.name, tool.input_schema) for tool in listed.tools] == [
+        (tool.name, tool.input_schema) for tool in mcp_registry
+    ]
     assert found.structured_content["results"][0]["conversationId"] == str(turn.conversation_id)
     assert json.loads(refused.content[0].text)["code"] == "validation_error"
+
+
+def test_the_few_tools_of_daily_work_are_listed_alone_and_all_are_called():
+    with running(create_token(user=a_person()).secret, "--tools", "few") as process:
+        say(process, request(1), request(2, "tools/call", name="search", arguments={"query": "oaks"}))
+        answers = {line["id"]: line["result"] for line in (json.loads(process.stdout.readline()) for _ in range(2))}
+    assert [tool["name"] for tool in answers[1]["tools"]] == [tool.name for tool in mcp_registry if tool.name in FEW]
+    assert not answers[2].get("isError")
+
+
+def test_a_configuration_of_before_still_starts(monkeypatch):
+    monkeypatch.delenv("RECOLLECT_TOKEN", raising=False)
+    with pytest.raises(CommandError, match="RECOLLECT_TOKEN"):
+        call_command("mcp", "--all-tools")
 
 
 @pytest.mark.parametrize("secret", [None, "", "f" * 64, "a b"])

@@ -36,10 +36,9 @@ NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shor
 
 # The notes of both searches.
 OPERATORS = (
-    'Operators: "exact words", -word, from:me, from:assistant, in:"chat title", before:2026-03-01, after:2026-03-01, '
-    "has:code."
+    'Operators: "exact words", -word, from:me, from:assistant, in:"chat title", after:2026-03-01, before:DAY, has:code.'
 )
-RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
+RERANK = "A second model orders the best again, which takes a little longer."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
 # The score of a turn that was found by its terms and has no vector yet: neither near nor far.
@@ -49,14 +48,14 @@ NEAREST = "Nothing was found about this, and these results are only the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
-PROJECT = "Only this project: `me/app`, or a folder's name; `-me/app`: all but it."
+PROJECT = "me/app, or a folder's name; -me/app: all but it."
 OptionalProject = Annotated[
     Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
     Field(description=PROJECT),
 ]
 OptionalSession = Annotated[
     Annotated[str, StringConstraints(max_length=LONGEST_SESSION), AfterValidator(refuse_nul)] | None,
-    Field(alias="excludeSession", description="A conversation or agent session to leave out: your own."),
+    Field(alias="excludeSession", description="Your own conversation or session, to leave out."),
 ]
 PROJECT_OF = "The project that it is labelled with, if with one."
 LATER = "The newest of the results in which the person says otherwise later than here: trust that one."
@@ -73,14 +72,14 @@ class SearchChatHistoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=500),
-        Field(description=f"What to look for, in natural language. {OPERATORS}"),
+        Field(description="What to look for, in at most 500 characters."),
     ]
-    limit: Annotated[int, Field(ge=1, le=20, description="How many results at most.")] = 5
+    limit: Annotated[int, Field(ge=1, le=20, description="Results at most.")] = 5
     mode: Annotated[
         Literal["semantic", "hybrid"],
         Field(
-            description="`semantic`: nearest in meaning first. `hybrid`: by words and meaning together, most relevant "
-            "first; better for names, numbers and exact terms, and finds what was said a moment ago."
+            description="semantic: by meaning. hybrid: by words too, for names, numbers, what was just said, and the "
+            "operators of `search_history`."
         ),
     ] = "semantic"
     rerank: Annotated[bool, Field(description=RERANK)] = False
@@ -229,11 +228,9 @@ def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChat
 search_chat_history = Tool(
     name="search_chat_history",
     description=(
-        "Search everything the person ever said in their own chats, by meaning. Use it whenever a question is about "
-        "something they may have said before: plans, names, preferences, decisions, facts about their life or work. "
-        "Returns the closest turns with the beginning of what the person said; `score` is a cosine distance, where "
-        "lower is closer: under 0.5 is usually about the same thing, over 0.8 usually is not. Only the caller's own "
-        "history is searched; no other person's can be."
+        "Search what the person said in their own chats, by meaning: plans, names, preferences, decisions, facts "
+        "about their life or work. Returns the beginnings of turns; `score` is a cosine distance: under 0.5 is usually "
+        "about the same thing, over 0.8 usually not."
     ),
     input_model=SearchChatHistoryInput,
     output_model=SearchChatHistoryOutput,

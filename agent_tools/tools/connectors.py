@@ -46,7 +46,7 @@ class ConnectorQuery(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_LENGTH),
-        Field(description="What to look for, in natural language."),
+        Field(description="What to look for."),
     ]
 
 
@@ -239,11 +239,7 @@ def _as_number(text: str) -> int:
 
 search = Tool(
     name="search",
-    description=(
-        "Search the person's memory: their conversations, notes, daily logs and saved memories, by words and meaning. "
-        "Returns the best results with an excerpt and an `id`; read one whole with `fetch`. For a period, a single "
-        "source or more results use `search_history`."
-    ),
+    description="`search_history` without its options, for ChatGPT's connectors. Read a result with `fetch`.",
     input_model=ConnectorQuery,
     output_model=ConnectorResults,
     is_read_only=True,
@@ -255,8 +251,8 @@ search = Tool(
 fetch = Tool(
     name="fetch",
     description=(
-        "Read one result of `search` whole, by its `id`: a turn of a conversation with its answer, a note, a daily log "
-        "or a saved memory. `url` is where the person reads it, to be cited."
+        "Read a result of any search whole: a turn with its answer, a note, a log, a memory, a file. `url` is where "
+        "the person reads it, to be cited."
     ),
     input_model=ConnectorReference,
     output_model=ConnectorDocument,

@@ -407,8 +407,7 @@ class GetContextInput(Input):
         Literal["session", "prompt"],
         Field(
             alias="for",
-            description="`session`: what to know at the beginning of a session. `prompt`: what was said or kept about "
-            "`query`; usually nothing.",
+            description="session: what to know at its start. prompt: what is likely about `query`; usually nothing.",
         ),
     ]
     query: Annotated[
@@ -418,22 +417,19 @@ class GetContextInput(Input):
             AfterValidator(refuse_nul),
         ]
         | None,
-        Field(
-            description=f"For `prompt`: what the person wrote, at most {LONGEST_QUERY} characters of it. It is neither "
-            "stored nor logged."
-        ),
+        Field(description=f"For prompt: what the person wrote, at most {LONGEST_QUERY} characters."),
     ] = None
     project: Annotated[
         Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Nothing of other projects: `me/app`, or a folder's name."),
+        Field(description="Nothing of other projects: me/app, or a folder's name."),
     ] = None
     session: Annotated[
         Annotated[str, StringConstraints(max_length=LONGEST_REFERENCE), AfterValidator(refuse_nul)] | None,
-        Field(description="The agent's own session or conversation, which is left out; what it got before is, too."),
+        Field(description="Your own session, to leave out, with what it got before."),
     ] = None
     max_tokens: Annotated[
         int,
-        Field(alias="maxTokens", ge=FEWEST_TOKENS, le=MOST_TOKENS, description="The text never has more tokens."),
+        Field(alias="maxTokens", ge=FEWEST_TOKENS, le=MOST_TOKENS, description="Of the text, at most."),
     ] = USUAL_TOKENS
 
     @model_validator(mode="after")
@@ -478,10 +474,8 @@ def note_context(output: GetContextOutput, arguments: Any, caller: object, now: 
 get_context = Tool(
     name="get_context",
     description=(
-        "A short text from the person's memory, to read at the beginning of a session or beside a prompt: notes, saved "
-        "memories, how the last conversations ended, today's log; or the few texts that are likely about the prompt. "
-        "It fits `maxTokens`. Lines end with an id for `get_conversation` or `fetch`. No answer depends on it: search "
-        "for what it does not say."
+        "A short text from the person's memory for the beginning of a session or beside a prompt: notes, saved "
+        "memories, last conversations, logs. Search for what it does not say."
     ),
     input_model=GetContextInput,
     output_model=GetContextOutput,

@@ -44,18 +44,15 @@ class GetConversationInput(Input):
         str,
         Field(
             alias="conversationId",
-            description="The `conversationId` of a search result or of a list, or the `id` of a result: with a turn "
-            "after a slash it is read around that turn.",
+            description="The `conversationId` of a result, or its `id` with the turn after a slash.",
             max_length=LONGEST_REFERENCE,
         ),
     ]
     around: Annotated[
         int | None,
-        Field(ge=1, description="A `turnNumber`: this turn and its neighbours. Without it, the latest turns."),
+        Field(ge=1, description="A `turnNumber`, or the answer's `earlier` or `later`. Without it, the latest turns."),
     ] = None
-    window: Annotated[
-        int, Field(ge=0, le=MOST_AROUND, description="How many turns before it, and as many after it, to give as well.")
-    ] = 3
+    window: Annotated[int, Field(ge=0, le=MOST_AROUND, description="Turns on each side of it.")] = 3
 
 
 class ConversationTurn(Output):
@@ -100,14 +97,11 @@ class GetConversationOutput(Output):
 
 
 class ListRecentConversationsInput(Input):
-    limit: Annotated[
-        int, Field(ge=1, le=MOST_CONVERSATIONS, description="How many conversations at most, the latest first.")
-    ] = 10
+    limit: Annotated[int, Field(ge=1, le=MOST_CONVERSATIONS, description="Conversations at most.")] = 10
     before: Annotated[
         str | None,
         Field(
-            description="Only those last active before this date (its day not included) or date-time, in ISO 8601. "
-            "Without an offset it is in the person's time zone. To see more, give the answer's `more`.",
+            description="Last active before this date or date-time; or the answer's `more`, to go on.",
             max_length=LONGEST_REFERENCE,
             json_schema_extra={"format": "date-time"},
         ),
@@ -115,8 +109,7 @@ class ListRecentConversationsInput(Input):
     after: Annotated[
         str | None,
         Field(
-            description="Only those last active on or after this date (its day included) or date-time, in ISO 8601. "
-            "Without an offset it is in the person's time zone.",
+            description="Last active on or after this date or date-time.",
             max_length=LONGEST_REFERENCE,
             json_schema_extra={"format": "date-time"},
         ),
@@ -286,11 +279,8 @@ def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
 get_conversation = Tool(
     name="get_conversation",
     description=(
-        "Read what was said around a place in one of the person's conversations. Use it after a search: a snippet is "
-        "only the beginning of what the person said, and the answer and the turns around it tell the rest. Pass the "
-        "result's `conversationId`, and its `turnNumber` as `around`. Turns are numbered from 1; `earlier` and `later` "
-        "in the answer are the numbers to go on with. Very long texts are cut to fit, and marked `truncated`. An id "
-        "that is not the caller's own is not found."
+        "Read the turns around a result of a search, with their answers: a snippet is only the beginning of what the "
+        "person said."
     ),
     input_model=GetConversationInput,
     output_model=GetConversationOutput,
@@ -305,11 +295,8 @@ get_conversation = Tool(
 list_recent_conversations = Tool(
     name="list_recent_conversations",
     description=(
-        "List the person's conversations by time, the most recently active first. Use it for questions about when "
-        "rather than what, such as what was talked about yesterday or last week; for questions about a topic, search "
-        "instead. A conversation counts by its `lastActiveAt`: `after` is inclusive, `before` exclusive, so that "
-        "after=2026-03-02 with before=2026-03-09 is that one week. Dates are days in the person's time zone, which "
-        "the answer names. Read a conversation with `get_conversation`."
+        "List conversations, the last active first: for questions about when, such as yesterday or last week; for a "
+        "topic, search. Dates are in the person's time zone."
     ),
     input_model=ListRecentConversationsInput,
     output_model=ListRecentConversationsOutput,

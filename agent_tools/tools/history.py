@@ -113,24 +113,20 @@ class SearchHistoryInput(Input):
         str,
         BeforeValidator(_a_query),
         Field(
-            description="Keywords, a phrase or a question; also a piece of code, a number or half a word. "
-            f"{OPERATORS} At most {MAX_QUERY_LENGTH:,} characters.",
+            description=f"Keywords, a phrase, a piece of code or a question. {OPERATORS}",
             json_schema_extra={"maxLength": MAX_QUERY_LENGTH},
         ),
     ] = ""
     scope: Annotated[
         ScopeName,
         BeforeValidator(_a_scope),
-        Field(
-            description="`all`, with attached files; `memory`: MEMORY.md, daily logs and saved memories; `daily_log`: "
-            "daily logs alone; `sessions`: the titles and the messages of conversations."
-        ),
+        Field(description="memory: MEMORY.md, daily logs, saved memories. sessions: conversations. all: files too."),
     ] = "all"
-    date_from: Annotated[OptionalDay, Field(description="Nothing before this day, YYYY-MM-DD.")] = None
-    date_to: Annotated[OptionalDay, Field(description="Nothing after this day, YYYY-MM-DD.")] = None
+    date_from: Annotated[OptionalDay, Field(description="First day, YYYY-MM-DD.")] = None
+    date_to: Annotated[OptionalDay, Field(description="Last day, YYYY-MM-DD.")] = None
     max_results: Annotated[
         int,
-        Field(description=f"How many results at most, up to {MAX_RESULTS}; 0 or less means {DEFAULT_RESULTS}."),
+        Field(description=f"At most {MAX_RESULTS}."),
     ] = DEFAULT_RESULTS
     rerank: Annotated[bool, Field(description=RERANK)] = False
     project: OptionalProject = None
@@ -362,11 +358,9 @@ def _left_out(history: History) -> Iterator[str]:
 search_history = Tool(
     name="search_history",
     description=(
-        "Search past conversations, memory and daily logs for information the person mentioned before: a name, a "
-        "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
-        "MEMORY.md, the daily logs, saved memories, attached files and the titles of conversations; finds exact pieces "
-        "of text as well as meaning; takes a range of dates; and prefers what is recent. Returns excerpts, best first. "
-        "If nothing is found, try broader keywords or another scope."
+        "Search past conversations, memory, daily logs and attached files for information the person mentioned "
+        "before: a name, a decision, code, what happened on a day. Finds exact text as well as meaning, and prefers "
+        "what is recent. If nothing is found, try broader keywords or another scope."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,

@@ -40,7 +40,6 @@ from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
     MAX_PROJECT_LENGTH,
-    MAX_RECORD_LENGTH,
     MAX_TAGS,
 )
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
@@ -77,26 +76,24 @@ class SearchMemoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
-        Field(description="What to look for, in natural language."),
+        Field(description="What to look for."),
     ]
-    top_k: Annotated[
-        int, Field(alias="topK", ge=1, description="How many results at most; more than 50 is taken for 50.")
-    ] = 10
+    top_k: Annotated[int, Field(alias="topK", ge=1, description="Results at most; more than 50 is taken for 50.")] = 10
     min_similarity: Annotated[
         float,
         Field(
             alias="minSimilarity",
             ge=0.0,
             le=1.0,
-            description="Leaves out what is less similar, from 0 (nothing) to 1 (all but the identical).",
+            description="Leave out what is less similar.",
         ),
     ] = 0.0
-    types: Annotated[Labels | None, Field(description="Only records of any of these types.")] = None
+    types: Annotated[Labels | None, Field(description="Only of any of these.")] = None
     project_id: Annotated[
         Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Only records of this project; `project` is the same."),
+        Field(description="Only of this project."),
     ] = None
-    tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
+    tags: Annotated[Labels | None, Field(description="Only with any of these.")] = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
 
 
@@ -207,11 +204,9 @@ def _label(label: str) -> str:
 search_memory = Tool(
     name="search_memory",
     description=(
-        "Search the person's long-term memory: the decisions, lessons, facts and notes that were saved on purpose, by "
-        "meaning. Use it before deciding something that may have been decided already, and for what the person asked "
-        "to be remembered. `similarity` is 1 for identical and 0 for "
-        "unrelated: over 0.5 is usually about the same thing, under 0.2 usually is not. For what was said in chats "
-        "there is `search_chat_history`."
+        "Search the person's long-term memory, by meaning: decisions, lessons, facts, notes that were saved on "
+        "purpose. Use it before deciding what may have been decided already. `similarity` over 0.5 is usually about "
+        "the same thing, under 0.2 usually not."
     ),
     input_model=SearchMemoryInput,
     output_model=SearchMemoryOutput,
@@ -231,42 +226,39 @@ class SaveMemoryInput(Input):
     content: Annotated[
         str,
         CONTENT_LIMIT,
-        Field(description=f"What to remember, to be clear a year from now: 1 to {MAX_RECORD_LENGTH:,} characters."),
+        Field(description="What to remember, to be clear a year from now."),
     ]
     type: Annotated[
         str | None,
         LABEL_LIMIT,
-        Field(
-            description="Its kind: decision, lesson, preference, fact, note (if not given), or another word of at "
-            f"most {MAX_LABEL_LENGTH} characters."
-        ),
+        Field(description="decision, lesson, preference, fact, todo, or another word; note if not given."),
     ] = None
     project_id: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description=f"Its project, in at most {MAX_PROJECT_LENGTH} characters; none if not given."),
+        Field(description="me/app, or a folder's name."),
     ] = None
     tags: Annotated[
         RecordTags | None,
         TAGS_LIMIT,
-        Field(description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each."),
+        Field(description="Labels to find it by."),
     ] = None
     replaces: Annotated[
         UUID | None,
-        Field(description="Id of a saved memory that is no longer true: this one takes its place."),
+        Field(description="Id of a memory that is no longer true: this one takes its place."),
     ] = None
-    valid_from: Annotated[dt.date | None, Field(alias="validFrom", description="First day on which it is true.")] = None
+    valid_from: Annotated[dt.date | None, Field(alias="validFrom", description="First day it holds.")] = None
     valid_until: Annotated[
         dt.date | None,
-        Field(alias="validUntil", description="Last day on which it is true."),
+        Field(alias="validUntil", description="Last day it holds."),
     ] = None
     done: Annotated[
         bool | None,
-        Field(description="Of a todo: whether it is done. With the text of a saved one, that one is marked."),
+        Field(description="Of a todo; a saved one of the same text is marked."),
     ] = None
     propose: Annotated[
         bool | None,
-        Field(description="True: only propose it. The person keeps it or not; until then nothing finds it."),
+        Field(description="Only propose it: nothing finds it until the person keeps it."),
     ] = None
 
 
@@ -291,21 +283,21 @@ class AppendDailyLogInput(Input):
     text: Annotated[
         str,
         Field(
-            description=f"The lines to add; a log may have {MAX_DOCUMENT_LENGTH:,} characters in all.",
+            description="The lines to add.",
             json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH),
         ),
     ]
     date: Annotated[
         str | None,
         Field(
-            description="The log's day, as YYYY-MM-DD; today in the person's time zone if not given.",
+            description="YYYY-MM-DD; today if not given.",
             json_schema_extra={**text_limit(len("YYYY-MM-DD")), "format": "date"},
         ),
     ] = None
     project: Annotated[
         str | None,
         PROJECT_LIMIT,
-        Field(description="Instead, to this project's own log."),
+        Field(description="To its log, not the general one."),
     ] = None
 
 
@@ -499,11 +491,9 @@ def _day(text: str) -> dt.date:
 save_memory = Tool(
     name="save_memory",
     description=(
-        "Save one thing for the person's long-term memory, where `search_memory` and `search_history` find it. Use it "
-        "when they ask for something to be remembered, and for decisions, preferences and lessons that will matter "
-        "again. One thing per call, complete in itself, with names and dates written out rather than 'he' or "
-        "'tomorrow'. The same text is saved once: the answer then has `alreadySaved`. `nearlySame` has the ids of "
-        "records with nearly the same words. If one is no longer true, save what is with `replaces` and its id."
+        "Save one thing to the person's long-term memory: what they ask to be remembered, and decisions, preferences "
+        "and lessons that will matter again, with names and dates written out. If one of the answer's `nearlySame` is "
+        "no longer true, save what is with `replaces`."
     ),
     input_model=SaveMemoryInput,
     output_model=SaveMemoryOutput,
@@ -519,11 +509,7 @@ save_memory = Tool(
 
 append_daily_log = Tool(
     name="append_daily_log",
-    description=(
-        "Add lines at the end of the person's daily log, one document per day. Use it for what happened on a day; for "
-        "what stays true beyond it use `save_memory`. Without `project` the lines go to the general log, also in a "
-        "project's chat."
-    ),
+    description="Add lines to the person's daily log: what happened on a day. For what stays true use `save_memory`.",
     input_model=AppendDailyLogInput,
     output_model=AppendDailyLogOutput,
     is_read_only=False,

@@ -17,7 +17,7 @@ from memory.search.sources import Reference
 NO_CALLER = "user identity required"
 NOBODY = _("Nothing to search yet: register or log in to have a memory")
 NOTHING = _("Nothing found")
-INCLUDE_REPLACED = "Also memories that were replaced or have ended."
+INCLUDE_REPLACED = "Also memories that were replaced or ended."
 LINKS = 3
 LINK_LENGTH = 48
 

@@ -73,6 +73,8 @@ def test_it_is_installed_once_and_removed_without_a_trace(home, run, client):
     assert (status, err, f"{client}: installed." in out) == (0, "", True)
     written = files(home)
     assert any("recollect" in text for text in written.values())
+    # What can be paid by the token lists the tools of daily work alone.
+    assert any('"few"' in text for text in written.values()) is (client not in ("claude-desktop", "vscode"))
     assert run("install", client)[1].startswith(f"{client}: nothing to change.")
     assert files(home) == written
     assert installing.is_installed(client)
@@ -108,7 +110,7 @@ def test_what_others_wrote_stays_as_it_was_and_comes_back(home, run):
     assert [len(commands) for commands in settings["hooks"].values()] == [2, 1, 1, 1]
     assert after[".gemini/settings.json.before-recollect"] == JSONC
     servers = tomllib.loads(after[".codex/config.toml"])["mcp_servers"]
-    assert (servers["other"], servers["recollect"]["args"][-1]) == ({"command": "other"}, "mcp")
+    assert (servers["other"], servers["recollect"]["args"][-3:]) == ({"command": "other"}, ["mcp", "--tools", "few"])
     assert after[".codex/AGENTS.md"].startswith("# Rules\n\nBe brief.\n\n<!-- recollect: begin -->\n")
     for client in ("gemini", "codex"):
         assert run("install", client, "--remove")[0] == 0
@@ -135,7 +137,11 @@ def test_a_new_place_of_the_command_replaces_the_old_one(home, run, monkeypatch)
     assert [len(entries) for entries in settings["hooks"].values()] == [1] * 5
     (command, *_) = commands_in(settings)
     assert shlex.split(command) == ["/opt/new place/recollect", "hook", "claude-code", "SessionStart"]
-    assert json.loads((home / ".claude.json").read_text())["mcpServers"]["recollect"]["args"] == ["mcp"]
+    assert json.loads((home / ".claude.json").read_text())["mcpServers"]["recollect"]["args"] == [
+        "mcp",
+        "--tools",
+        "few",
+    ]
 
 
 @pytest.mark.parametrize(

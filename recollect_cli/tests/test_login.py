@@ -137,7 +137,8 @@ def test_a_silent_server_is_not_waited_for(recollect, monkeypatch):
     assert (status, err) == (1, f"recollect: {address} does not answer in time.\n")
 
 
-def test_mcp_over_standard_input_is_the_servers_own(server, alice, monkeypatch):
+@pytest.mark.parametrize("tools", ["all", "few"])
+def test_mcp_over_standard_input_is_the_servers_own(server, alice, monkeypatch, tools):
     def message(number, method, **params):
         return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
 
@@ -152,14 +153,15 @@ def test_mcp_over_standard_input_is_the_servers_own(server, alice, monkeypatch):
     output = io.BytesIO()
     monkeypatch.setattr("sys.stdin", type("In", (), {"buffer": io.BytesIO("".join(lines).encode())}))
     monkeypatch.setattr("sys.stdout", type("Out", (), {"buffer": output}))
-    connecting.serve_mcp(Server(server, create_token(user=alice).secret))
+    connecting.serve_mcp(Server(server, create_token(user=alice).secret), tools=tools)
     answers = {each["id"]: each for each in map(json.loads, output.getvalue().splitlines())}
     assert answers[1]["result"]["serverInfo"]["name"] == "recollect"
-    assert "search_history" in [tool["name"] for tool in answers[2]["result"]["tools"]]
+    assert ("search_memory" in [tool["name"] for tool in answers[2]["result"]["tools"]]) is (tools == "all")
     assert answers[3]["error"]["code"] == -32601
 
 
 def test_mcp_without_a_server_says_why(monkeypatch):
-    answer = connecting._answer_of(Server("http://127.0.0.1:1", "t"), {"id": 1, "method": "tools/list"}, "")
+    server, there = Server("http://127.0.0.1:1", "t"), {"version": "", "path": "/mcp"}
+    answer = connecting._answer_of(server, {"id": 1, "method": "tools/list"}, **there)
     assert answer["error"]["message"].startswith("Recollect: http://127.0.0.1:1 does not answer")
-    assert connecting._answer_of(Server("http://127.0.0.1:1", "t"), {"method": "notifications/x"}, "") == {}
+    assert connecting._answer_of(server, {"method": "notifications/x"}, **there) == {}

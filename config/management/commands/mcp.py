@@ -21,7 +21,12 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--all-tools", action="store_true", help="list every tool, also those rarely needed")
+        parser.add_argument(
+            "--tools", choices=["all", "few"], default="all", help="list every tool, or the seven of daily work"
+        )
+        parser.add_argument(
+            "--all-tools", action="store_const", dest="tools", const="all", help="what --tools all does"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         secret = os.environ.get(VARIABLE, "").strip()
@@ -31,4 +36,4 @@ class Command(BaseCommand):
             verify(secret, now=timezone.now())
         except TokenRefused as refused:
             raise CommandError(f"{VARIABLE}: {refused.detail}") from None
-        anyio.run(lambda: serve(mcp_registry, secret=secret, lists_all=options["all_tools"]))
+        anyio.run(lambda: serve(mcp_registry, secret=secret, lists_few=options["tools"] == "few"))
