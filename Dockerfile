@@ -5,7 +5,11 @@
 FROM python:3.11-slim-trixie AS base
 
 ENV PYTHONUNBUFFERED=1 \
-    RECOLLECT_VAR=/var/lib/recollect
+    RECOLLECT_VAR=/var/lib/recollect \
+    # No library reports to its vendor (core/telemetry.py).
+    ORT_DISABLE_TELEMETRY=1 \
+    HF_HUB_DISABLE_TELEMETRY=1 \
+    DO_NOT_TRACK=1
 
 RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --shell /usr/sbin/nologin recollect
 WORKDIR /app

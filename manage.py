@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Django's command line, with the settings for this machine unless DJANGO_SETTINGS_MODULE names others."""
 
+import gc
 import os
 import sys
 
@@ -12,15 +13,15 @@ def main() -> None:
     from config.stack import use_utf8
 
     use_utf8()
+    gc.disable()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
-    from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
     try:
         if sys.argv[1:2] in MEASURING:
             _measure()
         else:
-            execute_from_command_line(sys.argv)
+            _execute()
     except OperationalError as error:
         if connection.connection is not None:
             raise
@@ -29,10 +30,19 @@ def main() -> None:
         sys.exit(f"The database does not answer ({why}): start it with `make up`, or name one in DATABASE_URL.")
 
 
-def _measure() -> None:
-    """Run the command on servers of its own. Only a repository has them: no wheel and no image has its tests."""
+def _execute() -> None:
+    """Load Django, and run the command. What loading makes stays: the collector would look through it in vain."""
+    import django
     from django.core.management import execute_from_command_line
 
+    django.setup()
+    gc.freeze()
+    gc.enable()
+    execute_from_command_line(sys.argv)
+
+
+def _measure() -> None:
+    """Run the command on servers of its own. Only a repository has them: no wheel and no image has its tests."""
     try:
         from testing.servers import ServersFailed
         from testing.throwaway import unless_named
@@ -43,7 +53,7 @@ def _measure() -> None:
 
     try:
         with unless_named(is_needed=True):
-            execute_from_command_line(sys.argv)
+            _execute()
     except ServersFailed as error:
         sys.exit(str(error))
 

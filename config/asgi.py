@@ -27,6 +27,8 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 
+# As in manage.py, until everything is imported.
+gc.disable()
 django_asgi: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
@@ -52,6 +54,9 @@ from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.backends.rerankers import warm_up_reranker  # noqa: E402
+
+gc.freeze()
+gc.enable()
 
 logger = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
 """The Celery application: workers fill vectors, beat runs the sweeps for rows without a message."""
 
+import gc
 import logging
 import os
 from contextlib import suppress
@@ -9,7 +10,8 @@ from typing import Any
 
 from celery import Celery, Task
 from celery.beat import PersistentScheduler
-from celery.signals import before_task_publish, task_postrun, task_prerun
+from celery.signals import beat_init, before_task_publish, celeryd_after_setup, task_postrun, task_prerun
+from django.apps import apps
 from django.db import DatabaseError, connection
 
 from config.stack import TASKS
@@ -19,12 +21,24 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 logger = logging.getLogger(__name__)
 
+# As in manage.py, if this module is the first of a worker or of beat, which then loads Django and the tasks.
+if not apps.app_configs:
+    gc.disable()
+
 app = Celery("recollect")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 # The header of a message with the id of the request that sent it.
 REQUEST = "recollect_request"
+
+
+@celeryd_after_setup.connect
+@beat_init.connect
+def collect_again(**_: Any) -> None:
+    """All is loaded, and a worker has no children yet: they inherit a collector that is on."""
+    gc.freeze()
+    gc.enable()
 
 
 @before_task_publish.connect

@@ -3,6 +3,7 @@
 For `make up` it runs migrations and collects static files first.
 """
 
+import gc
 import os
 import socket
 import sys
@@ -14,6 +15,7 @@ from django.core.management import CommandError, call_command
 
 from config.stack import REFUSED, WEB_PROCESSES
 from config.static import collect
+from core.telemetry import delete_our_queue
 
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
@@ -60,6 +62,7 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, sha
         proxy_headers=False,
         timeout_graceful_shutdown=graceful_seconds,
     )
+    delete_our_queue()
     sys.setswitchinterval(SWITCH_SECONDS)
     server = StoppingServer(config)
     server.run(sockets=[_listen(host, port, shares_address=shares_address)])
@@ -91,7 +94,11 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
 def serve_up(host: str, port: int) -> None:
     """Serve for `make up`, once the tables and the static files are those of this version."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+    # As in manage.py.
+    gc.disable()
     django.setup()
+    gc.freeze()
+    gc.enable()
     # In this process and not in an earlier one, because loading Django takes longer than both together.
     try:
         call_command("migrate", interactive=False, verbosity=0)

@@ -3,7 +3,11 @@
 An agent waits for `recollect hook`, so that goes to its module at once: the parser of all commands is not loaded.
 """
 
+import os
 import sys
+
+# Nothing here reports to a vendor, and nothing that it starts shall: as in core/telemetry.py, which only a server has.
+os.environ |= {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 
 if not __package__:
     # Python has put this folder on its path, rather than the one above it.

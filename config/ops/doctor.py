@@ -28,6 +28,7 @@ from psycopg_pool import PoolTimeout
 
 from config import VERSION
 from config.ops.variables import CHOSEN, names_set, variables
+from core import telemetry
 from core.isolation import checks
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
@@ -92,6 +93,13 @@ def _look_at_the_programs(report: Report) -> None:
     report.say("Python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
     report.say("Django", django.get_version())
     report.say("Celery", celery.__version__)
+    # Other programs of this user may have left it: that is no fault of the installation.
+    if left := telemetry.queue_folder():
+        name = "/".join(left.parts[-3:])
+        remedy = "the next start deletes it" if telemetry.is_ours(left) else "delete it, unless it is another program's"
+        report.say("Telemetry", f"off; an earlier queue of onnxruntime is left in {name}: {remedy}")
+    else:
+        report.say("Telemetry", "off")
 
 
 def _look_at_the_database(report: Report) -> bool:

@@ -127,6 +127,18 @@ def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
+def test_opening_the_account_saves_nothing(open_page, person):
+    page = open_page("/", user=person)
+    posted = []
+    page.on("request", lambda request: posted.append(request.url) if request.method == "POST" else None)
+    page.goto("/settings/account/")
+    # The scripts have run: a form that saves its choices has no button of its own any more.
+    expect(page.locator("form[data-saves] button:not([type])")).to_have_count(0)
+    page.wait_for_load_state("networkidle")
+    assert posted == []
+    expect(page.get_by_text("Saved.")).to_have_count(0)
+
+
 def test_choices_of_an_account_are_saved_as_they_change(open_page, person):
     page = open_page("/settings/account/", user=person)
     page.get_by_role("button", name="Use").click()

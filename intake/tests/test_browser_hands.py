@@ -375,6 +375,22 @@ def test_the_whole_chat_is_printed_and_nothing_else(open_page, person):
     assert visible == "visible"
 
 
+def test_what_is_wider_than_the_paper_is_printed_whole(open_page, person):
+    table = "\n".join(f"|{cell * 6}" for cell in ("one column |", "---|", "some words of a cell |"))
+    turn = a_turn(
+        person, "Wide", f"```python\nprint({', '.join(map(str, range(200)))})\n```\n\n{table}\n\n$${'x+' * 40}x$$"
+    )
+    page = open_page(conversation_path(turn.conversation_id), user=person)
+    page.set_viewport_size({"width": 720, "height": 1000})
+    page.emulate_media(media="print")
+    for part in ("pre", "pre code", ".table-scroll"):
+        cut = page.locator(f".turn .prose {part}").evaluate(
+            "(part) => Math.max(part.scrollWidth - part.clientWidth, part.getBoundingClientRect().right - innerWidth)"
+        )
+        assert cut <= 0, part
+    assert page.locator(".turn .formula").evaluate("(formula) => getComputedStyle(formula).overflowX") == "visible"
+
+
 def test_a_formula_has_a_font_of_mathematics(open_page, person):
     turn = a_turn(person, "Maths", "$$\\sqrt{\\sum_{i=1}^n x_i^2}$$")
     page = open_page(conversation_path(turn.conversation_id), user=person)

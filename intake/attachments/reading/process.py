@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from core.telemetry import SWITCHES
 from core.text import gettext_noop as _
 from core.text import pg_text, pg_value
 from intake.attachments.reading.parts import DAMAGED, FAILED, MEMORY, Part, Reading, Unreadable
@@ -43,7 +44,7 @@ def read_safely(data: bytes, name: str, media_type: str) -> Reading:
 def _run(source: IO[bytes], made: IO[bytes]) -> int:
     """The exit status; negative for the signal that ended it, and SIGKILL's if its time was up."""
     # Nothing of the environment, which has the passwords of this server.
-    environment = {"PATH": os.defpath, "LANG": "C.UTF-8"}
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **SWITCHES}
     child = subprocess.Popen(  # noqa: S603 - a fixed command
         _CHILD, stdin=source, stdout=made, stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, start_new_session=True
     )

@@ -38,10 +38,13 @@ if (looks) {
   looks.addEventListener("change", ({ target }) => (target.name === "theme" ? chooseTheme(target.value || "system") : chooseLook(target.name, target.value)));
 }
 
-// A list of which the server has selected none, such as time zones without the account's, is as it was served.
+// A list of which the server has selected none, such as time zones without the account's, is as it was served. The
+// `defaultValue` of a box is its attribute, and its `value` is "on" without one.
 const isAsServed = ({ elements }) =>
-  [...elements].every(({ options, value, defaultValue, checked, defaultChecked }) =>
-    options ? [...options].every((option) => option.selected || !option.defaultSelected) : value === (defaultValue ?? value) && checked === defaultChecked);
+  [...elements].every(({ options, type, value, defaultValue, checked, defaultChecked }) => {
+    if (options) return [...options].every((option) => option.selected || !option.defaultSelected);
+    return ["checkbox", "radio"].includes(type) ? checked === defaultChecked : value === (defaultValue ?? value);
+  });
 
 // A choice is saved when it changes, and its button goes. What is refused is shown by the page that says why.
 for (const form of document.querySelectorAll("form[data-saves]")) {
