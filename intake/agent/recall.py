@@ -62,7 +62,7 @@ def recall_model(
     caller: Caller, *, is_temporary: bool = False, compared: Sequence[tuple[float, Turn]] = ()
 ) -> FunctionModel:
     """The model for one caller's answer: it quotes only that caller's turns. Nothing of a visitor is searched for."""
-    here = [
+    here: list[dict[str, Any]] = [
         {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number, "relevance": relevance}
         for relevance, turn in compared
     ]
