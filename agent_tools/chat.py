@@ -48,9 +48,9 @@ says `nothingRelevant`, what follows is only the nearest: take it that they neve
 it by what the refusal says, or answer without it."""
 
 FOR_A_VISITOR = """\
-You are talking to a visitor who has not logged in. You have no memory of them beyond this conversation, and nobody is
-there to remember for: tools find and store nothing. If they ask for something to be remembered or recalled, say that it
-becomes possible once they register or log in; what they say here becomes theirs then."""
+You are talking to a visitor who has not logged in. Of their earlier chats you have what this prompt shows of them, and
+nothing else: call no tool, because for a visitor tools find and store nothing. If they ask for something to be
+remembered, say that it becomes possible once they register or log in; what they say here becomes theirs then."""
 
 # The prompt of the chat has its notes already.
 FOR_THE_CHAT = [tool for tool in registry if tool is not get_context]

@@ -4,7 +4,7 @@
 app has registered.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -15,7 +15,7 @@ from django.db.models import Subquery
 
 from core.isolation.acting import Caller
 from core.text import ArchiveFile
-from intake.models import User
+from intake.models import Turn, User
 
 if TYPE_CHECKING:
     from pydantic_ai.toolsets import AbstractToolset
@@ -78,6 +78,11 @@ class Memory(Protocol):
     ) -> list[str]:
         """The passages of these turns (conversation, number) of these conversations that a message may be about, the
         most relevant first; empty if the search fails. It searches as the user itself: call it outside a transaction.
+        """
+
+    def compared(self, *, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]]:
+        """Those of these turns that share words with the question, with their relevance from 0 to 1, the best first:
+        plain arithmetic over turns that no search finds.
         """
 
     def home(self, *, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:

@@ -26,6 +26,7 @@ from memory.index.writer import Waker
 from memory.models import MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import ABOUT_ME, WAITING, Key
 from memory.records import FACTS
+from memory.search import unindexed
 from memory.search.chat_history import search_conversations
 from memory.search.sources import least_likely
 
@@ -51,6 +52,7 @@ FACTS_OF_A_PROPOSAL = ("replaces", "source_conversation", "source_turn")
 attachments_waiting = Waker("memory.read_attachments").wake_worker
 notes = partial(documents.beginning, day=None)
 about_me = partial(documents.beginning, day=ABOUT_ME)
+compared = unindexed.compared
 
 
 def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:

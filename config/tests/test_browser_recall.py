@@ -25,6 +25,7 @@ def test_a_second_chat_finds_what_was_said_in_the_first_and_links_to_it(open_pag
     index.embed_pending()
     page.get_by_role("link", name="New chat").first.click()
     say(page, "What was the dinner on Friday?")
+    page.get_by_text("Searched your chats and notes").click()
     chats, notes = page.locator(".step").all()
     expect(chats.locator(".step-what")).to_have_text("Searched your chats for “What was the dinner on Friday?”")
     expect(notes.locator(".step-what")).to_have_text("Searched your notes for “What was the dinner on Friday?”")

@@ -16,7 +16,9 @@ from evals import demo
 from evals.datasets.loading import embed_all
 from evals.tests.conftest import built_in_model
 from intake.tests.factories import NOW
+from memory import records
 from memory.search import search_chat_history
+from memory.search.history import HistoryRequest, search_history
 from testing.kept_rows import kept_rows
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
@@ -96,6 +98,31 @@ def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(demo_by_me
             missed[place, tool, asked["query"]] = answer
     assert not missed
     assert {asked["query"] for _, _, asked in examples()} == set(FINDS)
+    printed = json.loads(
+        re.search(r"^```json\n(.*?)^```", (Path(settings.BASE_DIR) / "README.md").read_text(), re.M | re.S)[1]
+    )
+    answer = search_chat_history(user=demo_by_meaning, query=printed["query"], limit=printed["totalFound"])
+    # The scores are those of the larger model.
+    assert printed["results"][0]["snippet"] == answer.matches[0].snippet
+    assert len(printed["results"]) == len(answer.matches)
+
+
+def test_a_decision_is_before_the_list_that_ticks_it_off_and_the_one_just_saved_is_first(demo_by_meaning):
+    def found():
+        request = HistoryRequest(query="which worktop did we choose")
+        results = search_history(request, user=demo_by_meaning, now=NOW).results
+        return [
+            each.excerpt.text for each in results if "worktop" in each.excerpt.text and each.reference.kind == "memory"
+        ]
+
+    (decision, ticked) = found()
+    assert "sawmill in Baarn" in decision and "worktop chosen" in ticked
+    saved = "We take the oak worktop, 40 mm thick."
+    with acting_as(demo_by_meaning):
+        records.create(user=demo_by_meaning, content=saved, type="decision", now=NOW)
+    assert found() == [saved, decision, ticked]
+    embed_all(report=lambda line: None)
+    assert found() == [saved, decision, ticked]
 
 
 def test_questions_in_other_words_find_the_right_turn_among_the_first_three(demo_by_meaning):

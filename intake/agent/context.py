@@ -4,7 +4,7 @@ Everything in a file is data of unknown origin: it stands between the marks of `
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -69,7 +69,8 @@ class ChatDeps:
 
     `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
     may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
-    for the files of one message. `left_out`: what the prompt says of the messages that do not fit.
+    for the files of one message. `left_out`: what the prompt says of the messages that do not fit. `compared`: the
+    turns outside of the prompt and of every search that share words with the message, by relevance.
     """
 
     caller: Caller
@@ -96,6 +97,7 @@ class ChatDeps:
     history_length: int = 1
     files_tokens: int = 0
     left_out: str = ""
+    compared: Sequence[tuple[float, Turn]] = ()
     untrusted: UntrustedData = field(default_factory=UntrustedData)
 
     @property

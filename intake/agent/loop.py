@@ -235,7 +235,7 @@ async def answer(
     """
     teller, begun_at = _Teller(), time.monotonic()
     try:
-        chosen = model or chat_model(deps.caller, deps.model, is_temporary=deps.is_temporary)
+        chosen = model or chat_model(deps.caller, deps.model, is_temporary=deps.is_temporary, compared=deps.compared)
         async with _agent(deps, chosen).run_stream_events(
             message, message_history=history, deps=deps, usage_limits=usage_limits()
         ) as events:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -25,6 +25,7 @@ from core.isolation.acting import Caller
 from core.resilience import refuse_in_transaction
 from core.text import cut_point
 from intake.agent.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
+from intake.models import Turn
 
 # Loading it takes a second of a processor, and `manage.py mcp`, for which an agent waits, only counts tokens here.
 if TYPE_CHECKING:
@@ -39,12 +40,21 @@ AFTER_THE_DEADLINE = 5.0
 THINKING: dict[str, Any] = {"on": True, "off": False}
 
 
-def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bool = False) -> "Model":
-    """Raises `Unavailable` if a model is configured but none is available."""
+def chat_model(
+    caller: Caller,
+    chosen: LanguageModel | None,
+    *,
+    is_temporary: bool = False,
+    compared: Sequence[tuple[float, Turn]] = (),
+) -> "Model":
+    """`compared`: the turns that recall mode quotes beside what its searches find.
+
+    Raises `Unavailable` if a model is configured but none is available.
+    """
     if is_recall_mode():
         from intake.agent.recall import recall_model
 
-        return recall_model(caller, is_temporary=is_temporary)
+        return recall_model(caller, is_temporary=is_temporary, compared=compared)
     if chosen is None:
         raise Unavailable("No language model's server can be reached. Try again.")
     return _kept_model(chosen)

@@ -1,9 +1,9 @@
 """The prompt of one answer: its instructions, and the conversation, fitted into the model's window."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from uuid import UUID
 
 from pydantic_ai.messages import (
@@ -183,6 +183,8 @@ LEAST_FOR_THE_TURN_BEFORE, LEAST_OF_IT = 200, 100
 # A server that counts much less has cut the prompt, or left out what it had kept; one that counts a little less may
 # count more of the next message, which may be of another kind.
 NO_RATIO_BELOW, LEAST_RATIO, GREATEST_RATIO = 0.3, 0.75, 3.0
+# The turns that are read to be compared with a question; how many a prompt shows, with these characters of each side.
+MOST_COMPARED, NEWEST_OF_A_VISITOR, MOST_PASSAGES, LONGEST_PASSAGE = 2_000, 200, 8, 800
 # How much of the beginning is shown where the beginning is left out.
 BEGINNING_CHARACTERS = 400
 
@@ -209,7 +211,7 @@ It began with this message of the person:
 {beginning}
 """
 RECALLED = """
-These passages of the messages that are left out may be about the question:
+These passages of earlier messages, which you do not see otherwise, may be about the question:
 {passages}
 """
 
@@ -302,6 +304,8 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
         half = sum(pair.tokens for pair in pairs) // 2
         for_recalled = min(MOST_FOR_RECALLED, (half if newest_only else room) // 4)
         pairs = _newest(pairs, max(half if newest_only else room - for_recalled, LEAST_OF_IT * 3 // 4))
+    elif not deps.caller.is_registered:
+        for_recalled = max(0, min(MOST_FOR_RECALLED, room - sum(pair.tokens for pair in pairs)))
     sent = len(pairs) - bool(kept)
     is_all = (is_all and not newest_only) or deps.model is None
     left_out = () if is_all else tuple(keys_above(turn)[sent:])
@@ -311,7 +315,7 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
         deps, history_length=len(history) + 1, results_tokens=_for_results(window, deps, used + for_recalled, ratio)
     )
     shown = () if kept else pictures
-    return Asked(deps, message, history, shown, used, sent, left_out, for_recalled if left_out else 0)
+    return Asked(deps, message, history, shown, used, sent, left_out, for_recalled)
 
 
 def ratio_of(before: Turn | None, model: LanguageModel | None) -> float:
@@ -327,11 +331,10 @@ def ratio_of(before: Turn | None, model: LanguageModel | None) -> float:
 
 def with_left_out(asked: Asked, *, turn: Turn, beginning: str, passages: Iterable[str]) -> Asked:
     """The prompt that says what is left out: how many messages, how the conversation began, and these passages."""
-    if not asked.left_out:
-        return asked
-    deps = asked.deps
-    how_to_read = HOW_TO_READ.format(conversation=turn.conversation_id) if deps.can_look_up else ""
-    text = LEFT_OUT.format(count=len(asked.left_out), how_to_read=how_to_read)
+    deps, text = asked.deps, ""
+    if asked.left_out:
+        how_to_read = HOW_TO_READ.format(conversation=turn.conversation_id) if deps.can_look_up else ""
+        text = LEFT_OUT.format(count=len(asked.left_out), how_to_read=how_to_read)
     text += BEGAN_WITH.format(beginning=deps.untrusted.around(beginning)) if beginning else ""
     recalled: list[str] = []
     for passage in passages:
@@ -373,6 +376,33 @@ def _with_pictures(part: ModelRequestPart, pictures: Mapping[str, BinaryContent 
         return part
     filled = (pictures.get(each.identifier) if isinstance(each, BinaryContent) else each for each in part.content)
     return replace(part, content=[each for each in filled if each is not None])
+
+
+def turns_to_compare(turn: Turn, asked: Asked) -> list[Turn]:
+    """The turns that neither the model's window nor a search shows.
+
+    Of the turns before the question in its chat those that are left out, where nothing of the chat is indexed, and all
+    of them in recall mode, whose searches leave the chat out. Of a visitor, also the newest turns of their other chats.
+    """
+    deps, is_visitor = asked.deps, not asked.deps.caller.is_registered
+    if deps.model is not None and not is_visitor and not deps.is_temporary:
+        return []
+    turns = list(islice(going_up(turn), 0 if deps.model is None else asked.sent, MOST_COMPARED))
+    if is_visitor and deps.uses_memory:
+        kept = Turn.objects.for_caller(deps.caller).filter(conversation__expires_at=None)
+        others = kept.exclude(conversation_id=turn.conversation_id).select_related("conversation")
+        turns += others.order_by("-said_at")[:NEWEST_OF_A_VISITOR]
+    return turns
+
+
+def passages_of(compared: Sequence[tuple[float, Turn]], turn: Turn) -> Iterator[str]:
+    """What was said in these turns, the most relevant first, as a prompt for this turn shows it."""
+    for _relevance, each in islice(compared, MOST_PASSAGES):
+        chat = "" if each.conversation_id == turn.conversation_id else f"Chat “{each.conversation.title}”, "
+        sides = [f"User: {shortened(each.user_message, LONGEST_PASSAGE)}"]
+        if each.assistant_message and not each.is_recall:
+            sides.append(f"Assistant: {shortened(each.assistant_message, LONGEST_PASSAGE)}")
+        yield f"{chat}message {each.turn_number}, {each.said_at:%d %B %Y}:\n" + "\n".join(sides)
 
 
 def beginning_of(asked: Asked, caller: Caller) -> str:

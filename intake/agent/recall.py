@@ -2,14 +2,14 @@
 
 It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
 notes, and from files if the user has any. They are searched separately, so that none crowds out another, and shown as
-one list, the most relevant first.
+one list, the most relevant first. Turns that no search finds, of the open chat and of a visitor, come by their words.
 """
 
 import asyncio
 import heapq
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, date, tzinfo
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -37,6 +37,8 @@ FILES, FILES_SEARCHED, FILES_SHOWN = "files", 20, 3
 SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 # The number of results from each search when all are only the nearest.
 NEAREST_SHOWN = 2
+# The relevance of a turn of the open chat that has half of the question's words, by their weight.
+HALF_OF_THE_WORDS = 0.25
 
 SAVED = "Saved. "
 CLOSEST = "Here is what you said or noted that comes closest:\n\n"
@@ -56,27 +58,34 @@ HOW_TO_ADD = (
 )
 
 
-def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel:
-    """The model for one caller's answer: it quotes only that caller's turns."""
+def recall_model(
+    caller: Caller, *, is_temporary: bool = False, compared: Sequence[tuple[float, Turn]] = ()
+) -> FunctionModel:
+    """The model for one caller's answer: it quotes only that caller's turns. Nothing of a visitor is searched for."""
+    here: list[dict[str, Any]] = [
+        {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number, "relevance": relevance}
+        for relevance, turn in compared
+    ]
+    close = [match for match in here if match["relevance"] >= HALF_OF_THE_WORDS]
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
         found = _search_results(messages)
         among = {tool.name for tool in info.function_tools}
-        if not among:
+        if not among and not close:
             yield MEMORY_IS_OFF
             return
-        if not found and (calls := _searches(question, _earlier_messages(messages), among)):
+        if caller.is_registered and not found and (calls := _searches(question, _earlier_messages(messages), among)):
             yield calls
             return
         looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
-            caller, found.get(CHATS, {}).get("results", [])
+            caller, [*here, *found.get(CHATS, {}).get("results", [])]
         )
         if looked_up.has_files and NOTES in among and not _has_searched_files(messages):
             yield _searches_of_files(question, _earlier_messages(messages))
             return
         for piece in [
-            *_answer_sentences(question, found, looked_up),
+            *_answer_sentences(question, close or here, not close, found, looked_up),
             HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
         ]:
             yield piece.removeprefix(SAVED) if is_temporary else piece
@@ -124,7 +133,13 @@ def _near(question: str, chats: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
+def _answer_sentences(
+    question: str,
+    here: list[dict[str, Any]],
+    is_only_near: bool,
+    found: dict[str, dict[str, Any]],
+    looked_up: "_LookedUp",
+) -> list[str]:
     """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(question, chats)
@@ -133,13 +148,14 @@ def _answer_sentences(question: str, found: dict[str, dict[str, Any]], looked_up
     noted, files = _noted(notes), found.get(FILES, {})
     from_files = _quotes_of_files(files)
     searched = [
+        (_quotes_of_chats(question, here, looked_up), is_only_near),
         (from_chats, not near or bool(chats.get("nothingRelevant"))),
         (noted, bool(notes.get("nothingRelevant"))),
         (from_files, bool(files.get("nothingRelevant"))),
     ]
     if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
         return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
-    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (from_chats, noted, from_files)):
+    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes, _ in searched):
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
     return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 

@@ -333,14 +333,17 @@ class AnswerWriter:
         if self._turn.attachment_count and not is_recall_mode():
             await self._until_read()
         await asyncio.to_thread(ask_servers)
-        deps, asked, beginning = await as_caller(self.caller, self._fitted)
+        deps, asked, beginning, turns = await as_caller(self.caller, self._fitted)
         if asked is None and deps.model is not None:
             # Only the first answer of a process waits, for a few seconds at most.
             await asyncio.to_thread(learn_window, deps.model)
-            deps, asked, beginning = await as_caller(self.caller, self._fitted, deps)
+            deps, asked, beginning, turns = await as_caller(self.caller, self._fitted, deps)
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
         self.log.set_sent(not_sent=len(asked.left_out), sent=asked.sent)
-        passages = await self._recalled(asked)
+        compared = await asyncio.to_thread(memory.get().compared, question=self._turn.user_message, turns=turns)
+        if asked.deps.model is None:
+            return replace(asked, deps=replace(asked.deps, compared=compared))
+        passages = [*prompt.passages_of(compared, self._turn), *await self._recalled(asked)]
         return await self._with_pictures(
             prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=passages)
         )
@@ -362,13 +365,16 @@ class AnswerWriter:
                 return
             await asyncio.sleep(READ_EVERY_SECONDS)
 
-    def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, str]:
-        """With the beginning of the first message that is left out. No prompt while the window is not asked for."""
+    def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, str, list[Turn]]:
+        """With the beginning of the first message that is left out, and the turns to compare with the question.
+
+        No prompt while the window is not asked for.
+        """
         deps = known or deps_for(self.caller, self._turn.conversation, now=timezone.now())
         if known is None and deps.model is not None and not is_window_asked(deps.model):
-            return deps, None, ""
+            return deps, None, "", []
         asked = prompt.asked(self._turn, deps, kept=self._kept, newest_only=self._newest_only)
-        return deps, asked, prompt.beginning_of(asked, self.caller)
+        return deps, asked, prompt.beginning_of(asked, self.caller), prompt.turns_to_compare(self._turn, asked)
 
     async def _recalled(self, asked: Asked) -> list[str]:
         """Nothing of a visitor or of a temporary chat is indexed."""

@@ -32,10 +32,14 @@ LONGEST_QUESTION = 400
 SHARED, MOST_OTHERS, SHARE_OF_OTHERS = 0.8, 2, 0.5
 # What the relevance of an echo's answer counts, and that of an answer for which this memory was searched.
 ECHO, SEARCHED = 0.3, 0.8
+# What a line of a note counts that has so many terms at most.
+NAMED, TERMS_OF_A_NAME = 0.2, 2
 # What an echo counts at least, of the relevance that it has with its question.
 ASKED = 0.1
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+# What is left of a word in "where's" and "we'll".
+_CONTRACTED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ll|re|ve)\b")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]\W*$")
 # The first words of a question, or of a request for an answer.
 _ASKING_WORDS = """
@@ -104,10 +108,16 @@ def with_question(alone: Hit, whole: Hit) -> Hit:
 
 
 def discounted(hits: Iterable[Hit], echoes: Echoes, searched: Collection[Key]) -> list[Hit]:
-    """The most relevant first."""
+    """The most relevant first.
+
+    A line of a note with two terms, such as an item that is ticked off, only names a subject. It is as near to a
+    question about that as the question itself, so it counts less than the texts that say something.
+    """
     again = (
         hit._replace(relevance=hit.relevance * ECHO, is_echo=True)
         if hit.key in echoes
+        else hit._replace(relevance=hit.relevance * NAMED)
+        if hit.corpus in (Corpus.MEMORY, Corpus.DAILY_LOG) and 0 < hit.length <= TERMS_OF_A_NAME
         else hit._replace(relevance=hit.relevance * SEARCHED)
         if hit.key in searched
         else hit
@@ -139,15 +149,15 @@ def _without_question(hit: Hit, message: str, unrelated: float) -> Hit:
 
 def telling_words(text: str) -> list[str]:
     """Without function words and those that ask."""
-    words = dict.fromkeys(_WORD.findall(fold(text)))
+    words = dict.fromkeys(_WORD.findall(_CONTRACTED.sub("", fold(text))))
     return [word for word in words if word not in FUNCTION_WORDS and word not in _ASKING]
 
 
 def _has(word: str, words: Iterable[str]) -> bool:
-    return any(_are_forms(word, other) for other in words)
+    return any(are_forms(word, other) for other in words)
 
 
-def _are_forms(one: str, other: str) -> bool:
+def are_forms(one: str, other: str) -> bool:
     if one == other:
         return True
     shorter = min(len(one), len(other))

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 from uuid import UUID
 
@@ -449,7 +448,7 @@ def choose(
     """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them. Messages
     of which their user says otherwise in another of them are marked.
     """
-    chosen = list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
+    chosen = _distinct(_shown(ranked, asked, sources, at_once=limit + SPARE), limit)
     turns = {stated[0]: result for result, stated in chosen if stated is not None}
     later = restated(asked.query, [stated for _, stated in chosen if stated is not None])
     return [
@@ -461,23 +460,30 @@ def choose(
 
 
 def _distinct(
-    shown: Iterator[tuple[HistoryMatch, str, Stated | None]],
-) -> Iterator[tuple[HistoryMatch, Stated | None]]:
-    better: list[tuple[Kind, Fingerprint]] = []
-    for result, words, stated in shown:
+    shown: Iterator[tuple[HistoryMatch, str, Hit, Stated | None]], limit: int
+) -> list[tuple[HistoryMatch, Stated | None]]:
+    """The first `limit` that repeat no better one. Of two of a kind that say the same, the newer one is shown, in the
+    place of the better one; that stays below it if it says more.
+    """
+    chosen: list[tuple[HistoryMatch, Fingerprint, Hit, Stated | None]] = []
+    while len(chosen) < limit and (each := next(shown, None)):
+        result, words, hit, stated = each
         kind, fingerprint = result.reference.kind, Fingerprint.of(words)
-        if not any(
-            {kind, other_kind} != DIFFERENT_THINGS and fingerprint.share_in(other) > REPEATS
-            for other_kind, other in better
-        ):
-            better.append((kind, fingerprint))
-            yield result, stated
+        for place, (better, others, before, _stated) in enumerate(chosen):
+            if {kind, better.reference.kind} != DIFFERENT_THINGS and fingerprint.share_in(others) > REPEATS:
+                if kind is better.reference.kind and hit.at > before.at and not hit.is_echo:
+                    end = place + (others.share_in(fingerprint) > REPEATS)
+                    chosen[place:end] = [(replace(result, score=better.score), fingerprint, hit, stated)]
+                break
+        else:
+            chosen.append((result, fingerprint, hit, stated))
+    return [(result, stated) for result, _, _, stated in chosen]
 
 
 def _shown(
     ranked: Sequence[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
-) -> Iterator[tuple[HistoryMatch, str, Stated | None]]:
-    """Each with its words for the comparison, and a turn with its user's message; without deleted texts."""
+) -> Iterator[tuple[HistoryMatch, str, Hit, Stated | None]]:
+    """Each with its words for the comparison and its hit, and a turn with its user's message; without deleted texts."""
     # If the query names only a time, its words are in no text.
     inflections = Inflections("" if asked.wants_everything else asked.query, exact=asked.parsed.quotations)
     for start in range(0, len(ranked), at_once):
@@ -494,7 +500,7 @@ def _shown(
                 excerpt, pieces = show(matching(segments, matcher) if is_message else segments, matcher)
                 far = asked.is_far(hit)
                 match = HistoryMatch(reference, hit.score, hit.relevance, excerpt, pieces, is_far=far)
-                yield match, own_words(pieces), stated
+                yield match, own_words(pieces), hit, stated
 
 
 def _read(

@@ -30,6 +30,7 @@ FACT = "We take the oak worktop from the sawmill, 40 mm thick."
         ("worktop", "Which worktop did we choose?"),
         (QUESTION, "tell me which worktop we choose"),
         ("what did I say", "What did I say?"),
+        ("Where's the spare key?", "Where is the spare key?"),
         ("Wohin wollte ich im Frühling reisen?", "Wohin wollte ich im Fruhling reisen?"),
         ("¿Cuánto dejamos de señal por la casa?", "Cuanto dejamos de señal por la casa"),
         ("我的锁柜号码是多少", "我的锁柜号码是多少\uff1f"),

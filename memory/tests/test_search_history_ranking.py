@@ -7,9 +7,14 @@ from math import exp, log
 import pytest
 
 from core.ids import uuid7
+from intake.tests.factories import a_person, a_turn
+from memory import records
 from memory.models import Corpus
 from memory.models.documents import Hit
+from memory.search.echoes import discounted
 from memory.search.fusion import SHARPNESS, Fingerprint, decay, rank
+from memory.search.history import HistoryRequest, search_history
+from memory.search.sources import HistoryScope, Kind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}
@@ -187,3 +192,36 @@ def test_a_text_that_is_a_fifth_more_relevant_outweighs_two_months_of_age_and_on
     unlike = a_hit("messages", 0.6)
     by_score = sorted(scores(old, new, unlike, rate=0.01).items(), key=lambda pair: -pair[1])
     assert [hit for hit, _ in by_score] == [new, old, unlike]
+
+
+# -- Of two that say the same the newer -------------------------------------------------------------------------------
+
+KEPT = "We take the oak worktop for the kitchen, 40 mm thick, from the sawmill in Baarn."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("newer", "are_shown"),
+    [(KEPT.upper(), [KEPT.upper()]), ("We take the oak worktop, 40 mm thick.", ["We take the oak worktop, 40 mm thick.", KEPT])],
+)  # fmt: skip
+@pytest.mark.parametrize("is_record", [True, False])
+def test_of_two_that_say_the_same_the_newer_is_shown_and_the_other_if_it_says_more(newer, are_shown, is_record):
+    person = a_person()
+    for days, text in ((30, KEPT), (1, newer)):
+        at = NOW - timedelta(days=days)
+        if is_record:
+            records.create(user=person, content=text, now=at)
+        else:
+            a_turn(person, text, said_at=at)
+    scope = HistoryScope.MEMORY if is_record else HistoryScope.ALL
+    request = HistoryRequest(query="oak worktop kitchen sawmill Baarn", scope=scope)
+    results = search_history(request, user=person, now=NOW).results
+    shown = [each for each in results if each.reference.kind in (Kind.MEMORY, Kind.MESSAGE)]
+    assert [each.excerpt.text.removeprefix("User: ") for each in shown] == are_shown
+    assert [each.score for each in results] == sorted((each.score for each in results), reverse=True)
+
+
+def test_a_line_of_a_note_that_only_names_something_counts_less():
+    ticked, told = (Hit((uuid7(), 1), Corpus.MEMORY, NOW, length=length, relevance=0.5) for length in (2, 3))
+    said = Hit((uuid7(), 1), Corpus.CHAT, NOW, length=2, relevance=0.5)
+    assert [hit.relevance for hit in discounted([ticked, told, said], {}, set())] == [0.5, 0.5, 0.1]
