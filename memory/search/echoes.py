@@ -107,17 +107,18 @@ def with_question(alone: Hit, whole: Hit) -> Hit:
     return alone._replace(distance=whole.distance, relevance=max(alone.relevance, ASKED * whole.relevance))
 
 
-def discounted(hits: Iterable[Hit], echoes: Echoes, searched: Collection[Key]) -> list[Hit]:
+def discounted(hits: Collection[Hit], echoes: Echoes, searched: Collection[Key]) -> list[Hit]:
     """The most relevant first.
 
     A line of a note with two terms, such as an item that is ticked off, only names a subject. It is as near to a
-    question about that as the question itself, so it counts less than the texts that say something.
+    question about that as the question itself, so it counts less where a longer text has the question's words too.
     """
+    has_longer = any(hit.shares_terms and hit.length > TERMS_OF_A_NAME and hit.key not in echoes for hit in hits)
     again = (
         hit._replace(relevance=hit.relevance * ECHO, is_echo=True)
         if hit.key in echoes
         else hit._replace(relevance=hit.relevance * NAMED)
-        if hit.corpus in (Corpus.MEMORY, Corpus.DAILY_LOG) and 0 < hit.length <= TERMS_OF_A_NAME
+        if has_longer and hit.corpus in (Corpus.MEMORY, Corpus.DAILY_LOG) and 0 < hit.length <= TERMS_OF_A_NAME
         else hit._replace(relevance=hit.relevance * SEARCHED)
         if hit.key in searched
         else hit

@@ -221,7 +221,9 @@ def test_of_two_that_say_the_same_the_newer_is_shown_and_the_other_if_it_says_mo
     assert [each.score for each in results] == sorted((each.score for each in results), reverse=True)
 
 
-def test_a_line_of_a_note_that_only_names_something_counts_less():
+def test_a_line_that_only_names_something_counts_less_beside_one_that_says_more():
     ticked, told = (Hit((uuid7(), 1), Corpus.MEMORY, NOW, length=length, relevance=0.5) for length in (2, 3))
     said = Hit((uuid7(), 1), Corpus.CHAT, NOW, length=2, relevance=0.5)
+    assert [hit.relevance for hit in discounted([ticked, told, said], {}, set())] == [0.5, 0.5, 0.5]
+    told = told._replace(shares_terms=True)
     assert [hit.relevance for hit in discounted([ticked, told, said], {}, set())] == [0.5, 0.5, 0.1]
