@@ -25,6 +25,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    # One process for all pages, in place of one for each site of each context: a tenth of the tests' time.
+    "--renderer-process-limit=1",
+    "--disable-features=IsolateOrigins,site-per-process",
 ]
 # First the one that has no window: it spends half as much on each page, and a quarter on starting.
 NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]

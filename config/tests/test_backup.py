@@ -21,9 +21,11 @@ from testing.servers import ThrowawayServers
 
 pytestmark = pytest.mark.extended
 
-# Two pieces, in a message of the demo's person.
-ATTACH = """
+# Two pieces, in a message of the demo's person, who has an authenticator app.
+FILL = """
 import io
+from allauth.mfa.models import Authenticator
+from allauth.mfa.utils import encrypt
 from django.utils import timezone
 from core.isolation.acting import Caller, acting_as
 from intake.attachments import services
@@ -33,6 +35,14 @@ with acting_as(user):
     file = io.BytesIO(bytes(range(256)) * 1_100)
     stored = services.store(caller=Caller(user_id=user.pk), file=file, name="all bytes.bin", now=timezone.now())
     services.claim(Turn.objects.order_by("pk").first(), [stored.pk])
+    Authenticator.objects.create(user=user, type="totp", data={"secret": encrypt("JBSWY3DP")})
+"""
+RENAME = """
+from core.isolation.acting import acting_as
+from intake.models import Conversation, User
+user = User.objects.first()
+with acting_as(user):
+    Conversation.objects.for_user(user).exclude(title="").update(title="Another title")
 """
 
 
@@ -69,9 +79,15 @@ class Product:
 
 
 @pytest.fixture(scope="module")
-def product(begin_migrated):
+def backup(tmp_path_factory):
+    return tmp_path_factory.mktemp("backups") / "recollect.backup"
+
+
+@pytest.fixture(scope="module")
+def product(begin_migrated, backup):
+    """With the one backup that most of these tests read."""
     product = Product()
-    for done in product.manage_all(["load_demo"], ["shell", "--no-imports", "-c", ATTACH]):
+    for done in product.manage_all(["load_demo"], ["shell", "--no-imports", "-c", FILL], ["backup", str(backup)]):
         assert done.returncode == 0, done.stderr
     yield product
     product.servers.stop()
@@ -92,38 +108,40 @@ def other(other_server):
     return other_server
 
 
-@pytest.fixture(scope="module")
-def backup(product, tmp_path_factory):
-    path = tmp_path_factory.mktemp("backups") / "recollect.backup"
-    made = product.manage("backup", str(path))
-    assert made.returncode == 0, made.stderr
-    return path
-
-
+@pytest.mark.medium
 def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(product, other, backup):
-    restored, verified, checked = other.manage_all(
-        ["restore", str(backup)], ["verify_backup", str(backup)], ["check", "--database", "default"]
-    )
-
+    """First under another key, which cannot open what the backup's has encrypted."""
+    elsewhere = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "SECRET_KEY": "of another server"}
+    restored, verified = other.manage_all(["restore", str(backup)], ["verify_backup", str(backup)], **elsewhere)
     assert restored.returncode == 0, restored.stderr
     assert "all compared equal" in restored.stdout
+    assert verified.returncode == 0, verified.stderr
+    for said in (restored.stdout, verified.stdout):
+        assert "SECRET_KEY is another one than in the product that the backup is of" in said
+        assert "1 authenticator apps and sets of recovery codes cannot be opened" in said
     turns = "SELECT user_message, assistant_message, said_at FROM intake_conversation_turns ORDER BY id"
     assert other.execute(turns) == product.execute(turns) != []
     pieces = "SELECT name, number, data FROM attachments JOIN attachment_pieces USING (user_id, sha256) ORDER BY number"
     assert other.execute(pieces) == product.execute(pieces)
     assert len(other.execute(pieces)) == 2
-    assert verified.returncode == 0, verified.stderr
+
+    verified, checked, again, renamed, changed = other.manage_all(
+        ["verify_backup", str(backup)],
+        ["check", "--database", "default"],
+        ["restore", str(backup)],
+        ["shell", "--no-imports", "-c", RENAME],
+        ["verify_backup", str(backup)],
+    )
+    assert (verified.returncode, "SECRET_KEY" in verified.stdout) == (0, False), verified.stderr
     # Row-level security came along, and binds the roles of the other server.
     assert checked.returncode == 0, checked.stderr
     with psycopg.connect(other.servers.urls["DATABASE_URL"]) as as_web:
         assert as_web.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (0,)
-
-    other.execute("UPDATE intake_conversations SET title = 'Another title' WHERE title <> ''")
-    again, verified = other.manage_all(["restore", str(backup)], ["verify_backup", str(backup)])
     assert again.returncode == 1
     assert "users already" in again.stderr
-    assert verified.returncode == 1
-    assert "intake_conversations: as many rows" in verified.stderr
+    assert renamed.returncode == 0, renamed.stderr
+    assert changed.returncode == 1
+    assert "intake_conversations: as many rows" in changed.stderr
 
 
 OLDER = "16"
@@ -196,39 +214,29 @@ def test_a_backup_of_an_older_postgresql_goes_into_newer_ones_and_never_back(pro
     assert "restore it into PostgreSQL 18 or later" in downwards.stderr
 
 
-def test_a_backup_with_a_flipped_byte_is_refused_and_changes_nothing(product, backup, tmp_path):
-    path = tmp_path / "flipped.backup"
+def test_a_file_that_is_damaged_or_missing_is_refused_and_a_backup_is_written_whole(product, backup, tmp_path):
+    flipped, partial = tmp_path / "flipped.backup", tmp_path / "partial"
     content = bytearray(backup.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    flipped.write_bytes(content)
     tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
     before = product.execute(tables)
 
-    refused = product.manage("restore", str(path))
+    refused, missing, failed = product.manage_all(
+        ["restore", str(flipped)],
+        ["restore", str(tmp_path / "none")],
+        ["backup", str(partial)],
+        DATABASE_BACKUP_URL=product.servers.urls["DATABASE_URL"],
+    )
 
-    assert refused.returncode == 1
+    assert (refused.returncode, failed.returncode) == (1, 1)
     assert "damaged" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert product.execute(tables) == before
-
-
-def test_a_backup_restored_under_another_key_says_what_cannot_be_opened(product, other, tmp_path):
-    fill = (
-        "from allauth.mfa.models import Authenticator; from allauth.mfa.utils import encrypt; "
-        "from core.isolation.acting import acting_as; from intake.models import User; user = User.objects.first()\n"
-        "with acting_as(user): Authenticator.objects.create(user=user, type='totp', data={'secret': encrypt('JBSWY3DP')})"
-    )
-    path = tmp_path / "key.backup"
-    for done in product.manage_all(["shell", "--no-imports", "-c", fill], ["backup", str(path)]):
-        assert done.returncode == 0, done.stderr
-    elsewhere = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "SECRET_KEY": "of another server"}
-
-    restored, verified = other.manage_all(["restore", str(path)], ["verify_backup", str(path)], **elsewhere)
-    assert restored.returncode == 0, restored.stderr
-    for said in (restored.stdout, verified.stdout):
-        assert "SECRET_KEY is another one than in the product that the backup is of" in said
-        assert "1 authenticator apps and sets of recovery codes cannot be opened" in said
-    assert "SECRET_KEY" not in other.manage("verify_backup", str(path)).stdout
+    assert "There is no file" in missing.stderr
+    assert "row-level security" in failed.stderr
+    assert list(tmp_path.iterdir()) == [flipped]
+    assert backup.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other, tmp_path):
@@ -273,16 +281,6 @@ def _forget_migrations(path):
         archive.write(file, manifest, io.BytesIO(dump), passphrase=None)
 
 
-def test_a_backup_is_written_for_its_owner_alone_and_only_when_it_is_whole(product, backup, tmp_path):
-    assert backup.stat().st_mode & 0o777 == 0o600
-
-    failed = product.manage("backup", str(tmp_path / "x"), DATABASE_BACKUP_URL=product.servers.urls["DATABASE_URL"])
-
-    assert failed.returncode == 1
-    assert "row-level security" in failed.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_backup_without_a_role_for_it_says_which_is_missing(settings, tmp_path):
     settings.DATABASE_BACKUP_URL = ""
     with pytest.raises(CommandError, match="DATABASE_BACKUP_URL"):
@@ -292,7 +290,3 @@ def test_a_backup_without_a_role_for_it_says_which_is_missing(settings, tmp_path
 def test_a_folder_that_is_missing_gets_a_sentence(tmp_path):
     with pytest.raises(CommandError, match="cannot be written"):
         call_command("backup", tmp_path / "no" / "folder")
-
-
-def test_a_file_that_is_missing_gets_a_sentence(product, tmp_path):
-    assert "There is no file" in product.manage("restore", str(tmp_path / "none")).stderr

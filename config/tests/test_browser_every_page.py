@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Error
 
 from config.tests.endpoints import house
-from config.tests.endpoints.registered import ENDPOINTS
+from config.tests.endpoints.registered import ENDPOINTS, GROUPS
 from core.isolation.acting import acting_as
 from intake.models import User
 from intake.tests.factories import NOW, a_turn
@@ -38,29 +38,47 @@ def answer() -> int:  # a comment
 """
 
 
+FIVE = ["", "c/<str:conversation_id>/", "search/", "memory/records/", "settings/account/"]
+# Each is looked at by a test of its own, so that several processes share the whole.
+PARTS = {"five": [ENDPOINTS[route] for route in FIVE]} | {
+    group: [endpoint for route, endpoint in GROUPS[group].items() if route not in FIVE]
+    for group in ("pages", "memory", "staff")
+}
+EMPTY = {"pages": ["/c/nothing/"], "memory": [f"/memory/logs/{date(2026, 1, 1)}/"]}
+# Of a page that is new: how much of it has moved since it was first painted, as `benchmark pages` counts it.
+WATCH_SHIFTS = """window.shifted = 0;
+  const add = (list) => list.getEntries().forEach(({ value }) => (window.shifted += value));
+  new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });"""
+MOST_SHIFTED = 0.05
+
+
 @pytest.fixture
 def alice():
     alice = house.move_in("alice", "rumpelstiltskin", day=date(2026, 2, 3))
-    conversation = a_turn(alice.user, LONG, RICH).conversation
-    a_turn(alice.user, "And in code?\n" * 20, "`6 * 7`", conversation=conversation)
+    a_rich_chat(alice.user)
     with acting_as(alice.user):
         documents.append(user=alice.user, day=None, text=RICH, now=NOW)
         records.create(user=alice.user, content=LONG, project_id=LONG[:180], tags=[LONG[:90], "x"], now=NOW)
     return alice
 
 
-def pages(resident, *, staff):
-    """The address of each page and of each way in which it is asked for."""
-    for endpoint in ENDPOINTS.values():
-        if endpoint.route.startswith("api/v1/") or endpoint.is_staffs != staff:
-            continue
+def a_rich_chat(user):
+    conversation = a_turn(user, LONG, RICH).conversation
+    a_turn(user, "And in code?\n" * 20, "`6 * 7`", conversation=conversation)
+    return conversation
+
+
+def pages(resident, endpoints):
+    """The address of each page, as it is asked for first."""
+    for endpoint in endpoints:
         for probe in endpoint.probes.get("GET", [])[:1]:
             query = "&".join(f"{name}={resident.things.fill(value)}" for name, value in probe.query.items())
             yield f"/{resident.things.fill(endpoint.at)}?{query}".removesuffix("?")
 
 
 def opens(page, path):
-    """Whether there is a page, and no file or plain text."""
+    """Whether there is a page, and no file or plain text. It opens at a desk."""
+    page.set_viewport_size({"width": 1280, "height": 900})
     try:
         response = page.goto(path)
     except Error as error:
@@ -111,36 +129,43 @@ def small_for_a_finger(page, finger):
     return small
 
 
-def test_every_page_is_accessible_in_both_colours_and_a_finger_hits_its_controls(open_page, alice):
-    root = User.objects.create_superuser("root@example.com", house.PASSWORD)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.medium] * (part == "five")) for part in PARTS]
+)
+def test_every_page_is_accessible_and_stands_still_and_a_finger_hits_its_controls(open_page, alice, part):
+    user = User.objects.create_superuser("root@example.com", house.PASSWORD) if part == "staff" else alice.user
+    paths_of = {user: [*pages(alice, PARTS[part]), *EMPTY.get(part, [])]}
+    if part == "pages":
+        paths_of[None] = ["/", "/login/", "/register/", "/memory/", "/search/"]
     looked_at, small = {}, {}
-    for user, paths in (
-        (alice.user, [*pages(alice, staff=False), "/c/nothing/", f"/memory/logs/{date(2026, 1, 1)}/"]),
-        (root, pages(alice, staff=True)),
-        (None, ["/", "/login/", "/register/", "/memory/", "/search/"]),
-    ):
-        page = open_page(user=user)
+    for who, paths in paths_of.items():
+        page = open_page(user=who)
         finger = page.context.new_cdp_session(page)
         bring_axe(page)
+        page.add_init_script(WATCH_SHIFTS)
         for path in paths:
             is_admins = path.startswith(ADMIN)
             # Some lead to another page, which is looked at once.
-            if not opens(page, path) or (user, page.url) in looked_at:
+            if not opens(page, path) or (who, page.url) in looked_at:
                 continue
-            looked_at[user, page.url] = look_at(page, is_admins=is_admins)
-            if not is_admins:
-                for control in small_for_a_finger(page, finger):
-                    small.setdefault(control, path)
-    assert len(looked_at) > 50
+            shifted = page.evaluate("shifted")
+            looked_at[who, page.url] = look_at(page, is_admins=is_admins)
+            if is_admins:
+                continue
+            if shifted >= MOST_SHIFTED:
+                looked_at[who, page.url][f"moves by {shifted}"] = "as it opens"
+            for control in small_for_a_finger(page, finger):
+                small.setdefault(control, path)
+    assert len(looked_at) >= {"five": 5, "pages": 40, "memory": 15, "staff": 20}[part]
     complaints = [f"{path} ({look}): {what}" for (_, path), wrong in looked_at.items() for what, look in wrong.items()]
     assert not complaints, "\n".join(complaints)
     assert not small, "\n".join(f"{path}: {control}" for control, path in small.items())
 
 
-def test_the_menus_and_the_dialog_of_a_chat_are_accessible_in_both_colours(open_page, alice):
-    page = open_page(user=alice.user)
+def test_the_menus_and_the_dialog_of_a_chat_are_accessible_in_both_colours(open_page, person):
+    page = open_page(user=person)
     bring_axe(page)
-    page.goto(page.locator("[data-all-chats] [data-conversation-id] a").first.get_attribute("href"))
+    page.goto(f"/c/{a_rich_chat(person).pk}/")
     wrong = {}
     for opener in (page.locator(".turn").last.get_by_role("button", name="More"), page.locator(".person-button")):
         page.set_viewport_size({"width": 1280, "height": 900})
@@ -163,8 +188,8 @@ CHOSEN = """([all, chosen]) => {
 }"""
 
 
-def test_the_chosen_one_is_seen_where_the_system_forces_its_colours(open_page, alice):
-    page = open_page("/search/?q=dinner", user=alice.user)
+def test_the_chosen_one_is_seen_where_the_system_forces_its_colours(open_page, person):
+    page = open_page("/search/?q=dinner", user=person)
     page.emulate_media(forced_colors="active")
     page.keyboard.press("Control+k")
     page.locator(".palette-option").nth(1).wait_for()

@@ -20,7 +20,7 @@ from intake.models import ActivityEntry
 from intake.tests.factories import NOW, a_visitor, caller_for
 from testing.examiner import take_policies_away
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
 READING = {name: probes for name, probes in TOOLS.items() if name not in ("save_memory", "append_daily_log")}
 # What says of an answer that it goes on, or ends, and not what it says.

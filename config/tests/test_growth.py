@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -181,9 +182,14 @@ def growth_on(run: Callable[[str], object], make: Callable[[int], str]) -> tuple
     return "", taken
 
 
-def judge(things: Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]) -> None:
+PARTS = 4
+in_parts = pytest.mark.parametrize("part", range(PARTS))
+
+
+def judge(things: Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]], part: int) -> None:
+    """A part of them, so that several processes share the whole."""
     complaints, measured = [], []
-    for name, run, pieces in things:
+    for name, run, pieces in itertools.islice(things, part, None, PARTS):
         found, slowest = growth_of(name, run, pieces)
         complaints += found
         measured.append(slowest)
@@ -213,14 +219,17 @@ def test_growth_is_a_complaint_that_names_the_text(run, complaint):
 # Expressions
 
 
-def product_modules() -> Iterator[tuple[types.ModuleType, ast.Module]]:
+@cache
+def product_modules() -> list[tuple[types.ModuleType, ast.Module]]:
+    found = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             if {"tests", "testing", "migrations"} & set(parts) or parts[-1] in ("__main__", "local", "production"):
                 continue
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            yield importlib.import_module(name), ast.parse(path.read_text())
+            found.append((importlib.import_module(name), ast.parse(path.read_text())))
+    return found
 
 
 USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split"}
@@ -284,7 +293,7 @@ def expressions() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...
 
 
 def uses_of_expressions() -> Iterator[tuple[str, re.Pattern[str], str]]:
-    modules = list(product_modules())
+    modules = product_modules()
     uses = uses_by_name(modules)
     for module, tree in modules:
         assigned = [each for each in ast.walk(tree) if isinstance(each, ast.Assign)]
@@ -351,8 +360,9 @@ def using(pattern: re.Pattern[str], method: str) -> Callable[[str], object]:
     return lambda text: sum(1 for _ in pattern.finditer(text))
 
 
-def test_every_regular_expression_grows_no_faster_than_its_text():
-    judge(expressions())
+@in_parts
+def test_every_regular_expression_grows_no_faster_than_its_text(part):
+    judge(expressions(), part)
 
 
 # Functions that take a text
@@ -450,8 +460,9 @@ def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str
     yield "in_language", in_german, ("Found 2 results: ", "%(count)s", "%", ", ")
 
 
-def test_everything_that_takes_a_text_grows_no_faster_than_it():
-    judge(itertools.chain(functions_of_a_text(), others_of_a_text()))
+@in_parts
+def test_everything_that_takes_a_text_grows_no_faster_than_it(part):
+    judge(itertools.chain(functions_of_a_text(), others_of_a_text()), part)
 
 
 LANGUAGES = ("python", "csharp", "c", "java", "shell-session", "typescript", "html", "yaml", "autoit")
@@ -467,8 +478,9 @@ def test_colouring_ends_soon_however_a_lexer_grows(language):
         ), unit
 
 
-def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path):
-    judge(readers_of(tmp_path))
+@in_parts
+def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path, part):
+    judge(readers_of(tmp_path), part)
 
 
 def opens(path: Path, product: str) -> bool:

@@ -183,6 +183,7 @@ class Matrix:
     other: Resident
     staff: Resident
     visitor: Resident
+    nobody: Nobody = field(default_factory=Nobody)
     found: list[str] = field(default_factory=list)
     # Where a visitor is answered by another status than nobody is.
     differently_received: list[str] = field(default_factory=list)
@@ -198,7 +199,7 @@ class Matrix:
     _refused: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._strangers = [InSession(self.other), InSession(self.visitor), Nobody(), WithToken(self.other)]
+        self._strangers = [InSession(self.other), InSession(self.visitor), self.nobody, WithToken(self.other)]
         self._owner = InSession(self.owner)
         self._staff = InSession(self.staff)
         things = self.owner.things
@@ -312,14 +313,15 @@ class Matrix:
 
         An endpoint that turned somebody away to log in has not looked at what went in: nor is it asked anything else.
         """
-        told, statuses = [], {}
+        told: Told = []
+        statuses: dict[Nobody, int] = {}
         for who in self._strangers_at(endpoint, method):
             key = (endpoint.route, method, who.name)
             if key in self._turned_away:
                 continue
             with undone():
                 answer = self._ask_without_harm(who, endpoint, method, probe, belongings)
-            statuses[who.name] = answer.status
+            statuses[who] = answer.status
             if answer.asks_for_a_login:
                 self._turned_away.add(key)
             if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -327,7 +329,7 @@ class Matrix:
             self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
             if method != "HEAD" and answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
                 told.append((who, alike(answer, known=self._known)))
-        a_visitors, nobodys = statuses.get("a visitor"), statuses.get("nobody")
+        a_visitors, nobodys = (statuses.get(who) for who in self._strangers[1:3])
         if a_visitors != nobodys:
             self.differently_received.append(
                 f"{method} /{endpoint.route}: {a_visitors} to a visitor, {nobodys} to nobody"

@@ -47,6 +47,15 @@ class Endpoint:
     def is_staffs(self) -> bool:
         return self.route.startswith(("admin/", "staff/"))
 
+    @property
+    def group(self) -> str:
+        """Whose walk is a test of its own, so that several processes share the whole."""
+        if self.is_staffs:
+            return "staff"
+        if self.route.startswith("api/v1/"):
+            return "api"
+        return "memory" if self.route.startswith("memory/") else "pages"
+
 
 def shows(**options: Any) -> Probe:
     return Probe(Does.SHOWS, **options)
@@ -768,6 +777,11 @@ ENDPOINTS = {
         *ADMIN,
         *STAFF,
     ]
+}
+
+GROUPS = {
+    group: {route: each for route, each in ENDPOINTS.items() if each.group == group}
+    for group in ("pages", "memory", "api", "staff")
 }
 
 # MCP's methods other than a tool's call, each with a revision that has it.
