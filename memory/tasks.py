@@ -246,5 +246,4 @@ def remove_old_activity() -> None:
 
 @shared_task(name="memory.close_abandoned_turns")
 def close_abandoned_turns() -> None:
-    idle = timedelta(seconds=settings.TURN_ABANDONED_SECONDS)
-    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now(), idle=idle))
+    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now()))

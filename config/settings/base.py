@@ -117,11 +117,9 @@ PROPOSAL_TOKENS_A_DAY = max(0, env.int("PROPOSAL_TOKENS_A_DAY", default=60_000))
 # The tokens of one such reading at most; at least 3,500. A longer chat is read in several.
 PROPOSAL_TOKENS = max(3_500, env.int("PROPOSAL_TOKENS", default=6_000))
 
-# A turn without a sign of life for this time has lost its web process. If Redis shows that its lease has expired, it is
-# closed after about fifteen seconds.
-TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
-# After this time without a renewal in Redis a web process counts as dead; it renews five times as often.
-ANSWER_LEASE_SECONDS = max(2, env.int("ANSWER_LEASE_SECONDS", default=10))
+# A running answer whose web process has not renewed its lease for this time is closed as interrupted. The lease is in
+# the database, and is renewed once a second.
+ANSWER_LEASE_SECONDS = max(5, env.int("ANSWER_LEASE_SECONDS", default=10))
 
 # Celery: workers and scheduled tasks
 

@@ -12,8 +12,6 @@ from config.stack.paths import choose_account, programs
 from core import rate_limits, resilience
 from core.errors import RateLimited
 from core.resilience import broker_settings, sentinels_of
-from intake.answers.log import entry_of
-from intake.chats.running import stream_key
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from intake.tests.test_answers_followed import WORDS, begin, follow, text_of
@@ -146,10 +144,6 @@ def test_an_answer_its_stream_a_vector_and_a_limit_go_on_when_the_primary_dies(
     answer = follow(client, before[0].data["turnId"], after=before[-1].id)
     assert text_of(before) + text_of(answer) == "".join(WORDS)
     assert answer[-1].name == "done"
-    turn = Turn.objects.exclude(assistant_message="").latest("pk")
-    with resilience.client(sentinels.url, seconds=5) as primary:
-        wait_until(lambda: written(primary, turn)[-1:] == [None], seconds=SECONDS)
-        assert "".join(event.text for event in written(primary, turn)[:-1]) == "".join(WORDS)
     monkeypatch.setattr(rate_limits.bypass, "until", 0.0)
     rate_limits.take_all(("tried", person.pk))
     with pytest.raises(RateLimited):
@@ -157,10 +151,6 @@ def test_an_answer_its_stream_a_vector_and_a_limit_go_on_when_the_primary_dies(
     assert not rate_limits.bypass.is_open(), "Redis counted, and not this process"
     a_turn(person, "Said after it")
     wait_until(lambda: is_embedded(person), seconds=SECONDS)
-
-
-def written(primary, turn):
-    return [entry_of(id_, fields)[1] for id_, fields in primary.xrange(stream_key(turn.pk))]
 
 
 def test_an_address_of_sentinels_is_read_whole_or_refused_with_its_form():
