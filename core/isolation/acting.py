@@ -8,7 +8,7 @@ Asynchronous code calls it inside `sync_to_async`. A stream does not keep it ope
 lasts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -169,12 +169,6 @@ def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
     """
     with _with_identity(_identity(who)):
         yield
-
-
-def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
-    """Run `work` within `acting_as(who)` and return its result."""
-    with acting_as(who):
-        return work()
 
 
 def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
