@@ -297,12 +297,10 @@ def _present() -> _Identity:
     return _Identity(user_id or "", role, project or "")
 
 
-# --- Inserts many rows with one statement: an array for each column, so the statement is as short for a thousand rows
-# as ---
-# for one.
-#
-# Django's `bulk_create` writes a placeholder for each value of a model with JSON or bytes, which takes longer than the
-# insertion itself. Source: PostgreSQL's documentation of `unnest` with several arrays.
+# --- Inserts many rows with one statement ---
+# An array for each column: so the statement is as short for a thousand rows as for one. Django's `bulk_create` writes a
+# placeholder for each value of a model with JSON or bytes, which takes longer than the insertion itself. Source:
+# PostgreSQL's documentation of `unnest` with several arrays.
 
 # PostgreSQL's protocol counts the parameters of a statement in two bytes.
 MOST_PARAMETERS = 65_535
