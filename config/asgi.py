@@ -43,8 +43,8 @@ from agent_tools.tools import mcp_registry  # noqa: E402
 from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
+from core.checks import refuse_former_settings  # noqa: E402
 from core.errors import RateLimited  # noqa: E402
-from core.former_settings import refuse_former_settings  # noqa: E402
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
 from core.rate_limits import too_many_calls, when_user_is_known  # noqa: E402

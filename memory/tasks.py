@@ -18,7 +18,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core import resilience
-from core.former_settings import refuse_former_settings
+from core.checks import refuse_former_settings
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
