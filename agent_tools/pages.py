@@ -44,7 +44,7 @@ from agent_tools.tools.context import (
 )
 from core import rate_limits
 from core.errors import InvalidInput
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.text import in_page_language
 from imports.services import sent_since
 from intake.accounts.identity import caller_of, person_of
@@ -342,7 +342,8 @@ def context(request: HttpRequest) -> HttpResponse:
     lines: list[ContextLine] = []
     hidden: list[ContextLine] = []
     user, now = person_of(request), timezone.now()
-    left_out = read_as(user, lambda: digests_left_out(user))
+    with acting_as(user):
+        left_out = digests_left_out(user)
     if not form.is_bound or form.is_valid():
         asked = form.cleaned_data if form.is_bound else {}
         about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
@@ -365,7 +366,8 @@ def context(request: HttpRequest) -> HttpResponse:
         "place": "memory",
         "tab": "context",
     }
-    return read_as(caller_of(request), lambda: show(request, "agent_tools/context.html", **values))
+    with acting_as(caller_of(request)):
+        return show(request, "agent_tools/context.html", **values)
 
 
 def _shown(line: ContextLine) -> tuple[str, str, str, str]:

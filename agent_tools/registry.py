@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
-from core.isolation.acting import Caller, acting_as, binding_of, project_for, read_as
+from core.isolation.acting import Caller, acting_as, binding_of, project_for
 from core.logs import TOOL_CALLS
 from core.text import project_label
 from core.validation import Output, validate
@@ -116,8 +116,6 @@ class Tool(Generic[AnyInput, AnyOutput]):
         if user is not None and binding_of(user):
             requested = in_project(requested, user)
         TOOL_CALLS.labels(self.name, str(getattr(requested, "mode", ""))).inc()
-        if self.is_read_only and not self.acts_itself:
-            return read_as(user or NOBODY, lambda: self.run(requested, user))
         with nullcontext() if self.acts_itself else acting_as(user or NOBODY):
             output = self.run(requested, user)
         return output if may_read or self.for_writers is None else self.for_writers(requested, output)

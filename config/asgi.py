@@ -45,6 +45,7 @@ from agent_tools.tools import mcp_registry  # noqa: E402
 from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
+from core.checks import refuse_former_settings  # noqa: E402
 from core.errors import RateLimited  # noqa: E402
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
@@ -269,6 +270,7 @@ def _make_sure_of_the_database() -> None:
     The settings come first: a wrong one is reported even if no database answers.
     """
     try:
+        refuse_former_settings()
         refuse_unless_reachable()
         refuse_unless_fitting()
         refuse_unless_isolated(settings.DATABASE_ROLES.web)

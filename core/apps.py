@@ -7,6 +7,6 @@ class CoreConfig(AppConfig):
     name = "core"
 
     def ready(self) -> None:
-        from core import logs, rate_limits  # noqa: F401
+        from core import checks, logs, rate_limits  # noqa: F401
         from core.citus import distribute as distribution_checks  # noqa: F401
         from core.isolation import checks as isolation_checks  # noqa: F401

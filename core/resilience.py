@@ -9,26 +9,21 @@ endpoint likes, and three slow calls a second would leave none for log-ins.
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from math import ceil
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TypeVar
 
 import redis
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.utils import timezone
-from redis import asyncio as redis_asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from core.errors import Unavailable
 from core.text import gettext_noop as _
@@ -122,79 +117,16 @@ class Endpoint:
         logger.warning("%s does not answer in time and is left alone for %g seconds", self.name, LEFT_ALONE_SECONDS)
 
 
-# --- Creates every client of the Redis in REDIS_URL: a single server, or the primary that sentinels name ---
-# `redis+sentinel://:password@sentinel-1:26379,sentinel-2:26379/name` names the primary: each new connection asks the
-# sentinels for its address. Sentinels and servers have the same password. No command is retried; each caller decides
-# how it works without Redis.
-
-SCHEME = "redis+sentinel://"
-PORT = 26379
-
-
-Sentinels = tuple[tuple[tuple[str, int], ...], str, dict[str, str]]
-"""Host and port of each sentinel, the sentinels' name for the primary, and the log-in for all."""
-
-
-def sentinels_of(url: str) -> Sentinels | None:
-    """None for the address of a single server. Raises `ValueError`."""
-    if not url.startswith(SCHEME):
-        return None
-    before, _, rest = url.removeprefix(SCHEME).rpartition("@")
-    places, _, name = rest.partition("/")
-    user, _, password = before.partition(":")
-    login = {"username": unquote(user), "password": unquote(password)}
-    parsed = [urlsplit(f"//{place}") for place in places.split(",")]
-    if not name or "/" in name or not all(place.hostname for place in parsed):
-        raise ValueError(f"REDIS_URL is {SCHEME}:password@host:port,host:port/name, the name as the sentinels know it.")
-    addresses = tuple((str(place.hostname), place.port or PORT) for place in parsed)
-    return addresses, name, {key: value for key, value in login.items() if value}
+# --- Creates the clients of the Redis in REDIS_URL ---
 
 
 def client(url: str, *, seconds: float) -> "redis.Redis":
-    """Thread-safe. `seconds` limits the wait for the connection and for each answer."""
-    options: Any = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
-    sentinels = sentinels_of(url)
-    if sentinels is None:
-        return redis.Redis.from_url(url, **options)
-    places, name, login = sentinels
-    options |= login
-    untyped: Any = Sentinel
-    found: redis.Redis = untyped(places, sentinel_kwargs=options, **options).master_for(name)
-    return found
-
-
-@asynccontextmanager
-async def async_client(
-    url: str, *, seconds: float | None, connect_seconds: float
-) -> "AsyncIterator[redis_asyncio.Redis]":
-    """For the running event loop. `seconds` limits the wait for an answer; None means no limit."""
-    waiting: Any = {"socket_connect_timeout": connect_seconds, "retry": AsyncRetry(NoBackoff(), 0)}
-    known = sentinels_of(url)
-    if known is None:
-        async with redis_asyncio.Redis.from_url(url, socket_timeout=seconds, **waiting) as found:
-            yield found
-        return
-    places, name, login = known
-    waiting |= login
-    asking = {**waiting, "socket_timeout": connect_seconds}
-    untyped: Any = AsyncSentinel
-    async with (
-        untyped(places, sentinel_kwargs=asking, socket_timeout=seconds, **waiting) as sentinels,
-        sentinels.master_for(name) as found,
-    ):
-        yield found
-
-
-def broker_settings(url: str) -> tuple[str, dict[str, Any]]:
-    """The address in Celery's form, and the options of its transport."""
-    sentinels = sentinels_of(url)
-    if sentinels is None:
-        # Celery's name for redis-py's unix:// is redis+socket://.
-        return url.replace("unix://", "redis+socket://", 1), {}
-    addresses, name, login = sentinels
-    before = url.removeprefix(SCHEME).rpartition("@")[0]
-    places = [f"sentinel://{before}@{host}:{port}" for host, port in addresses]
-    return ";".join(places), {"master_name": name, "sentinel_kwargs": login}
+    """Thread-safe. `seconds` limits the wait for the connection and for each answer. No command is retried; each caller
+    decides how it works without Redis.
+    """
+    return redis.Redis.from_url(
+        url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=Retry(NoBackoff(), 0)
+    )
 
 
 # --- The round of a periodic task over its items: one that fails holds up none of the others ---

@@ -6,7 +6,7 @@ cd "${1:-$(dirname "$0")/..}"
 mkdir -p secrets
 chmod 700 secrets
 for name in secret_key postgres_password database_owner_password database_password database_worker_password \
-    database_backup_password database_replication_password; do
+    database_backup_password; do
     [ -s "secrets/$name" ] || LC_ALL=C tr -dc A-Za-z0-9 < /dev/urandom | head -c 50 > "secrets/$name"
     chmod 444 "secrets/$name"
 done

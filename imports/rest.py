@@ -12,15 +12,12 @@ from http import HTTPStatus
 from typing import IO, Any
 
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.authentication import BaseAuthentication
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -51,7 +48,7 @@ from intake.models import User
 from intake.rest.account import ActsAsCaller
 from intake.rest.shapes import problems
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
-from intake.web.chat import event_stream, streaming
+from intake.web.chat import event_stream, streaming, user_by_token
 
 # The scopes by their names, because tokens belong to an app above this one.
 IMPORT_SCOPE = "import"
@@ -311,14 +308,8 @@ async def import_events(request: HttpRequest, import_id: str) -> HttpResponseBas
 
 def _admit(request: HttpRequest) -> tuple[User, IsAuthorized]:
     if request.headers.get("Authorization"):
-        names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
-        authenticator: type[BaseAuthentication] = import_string(names[0])
-        authenticated = authenticator().authenticate(Request(request))
-        if authenticated is None:
-            raise AuthenticationRequired
-        user, token = authenticated
-        if IMPORT_SCOPE not in token.scopes:
-            raise InsufficientScope(f"This token lacks the scope `{IMPORT_SCOPE}`.")
+        lacking = f"This token lacks the scope `{IMPORT_SCOPE}`."
+        user, token = user_by_token(request, scopes={IMPORT_SCOPE}, lacking=lacking)
         is_authorized: IsAuthorized = TokenCheck(token)
     elif is_registered(request) and isinstance(request.user, User):
         user = request.user

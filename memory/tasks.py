@@ -18,6 +18,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core import resilience
+from core.checks import refuse_former_settings
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
@@ -51,6 +52,7 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     """
     roles = settings.DATABASE_ROLES
     try:
+        refuse_former_settings()
         refuse_unless_fitting()
         refuse_unless_isolated(roles.web if settings.IMPORTING_WORKER else roles.worker)
     except (CommandError, ImproperlyConfigured) as refusal:
@@ -246,5 +248,4 @@ def remove_old_activity() -> None:
 
 @shared_task(name="memory.close_abandoned_turns")
 def close_abandoned_turns() -> None:
-    idle = timedelta(seconds=settings.TURN_ABANDONED_SECONDS)
-    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now(), idle=idle))
+    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now()))

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import redis
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.test import Client as DjangoClient
@@ -172,16 +171,6 @@ def language_model(settings: Any, serve_model: Callable[[ScriptedModel], str]) -
         return model
 
     return follow
-
-
-@pytest.fixture
-def no_answers_of_other_tests() -> None:
-    """For tests that look for traces in Redis: what it has of an answer outlives a test, whose rows alone are
-    emptied.
-    """
-    with redis.Redis.from_url(settings.REDIS_URL) as broker:
-        for key in broker.scan_iter(match="recollect:answer:*"):
-            broker.delete(key)
 
 
 @pytest.fixture

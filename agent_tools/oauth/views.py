@@ -42,7 +42,7 @@ from agent_tools.oauth.addresses import (
 )
 from agent_tools.oauth.clients import NOT_OFFERED_FOR, offers_documents, why_unfetched
 from agent_tools.oauth.connections import AGENT_MADE
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.isolation.policies import can_bind
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
@@ -121,7 +121,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
     def _projects(self) -> list[str]:
         """Closed ones too; none where the database cannot bind (`can_bind`)."""
         user = person_of(self.request)
-        return read_as(user, lambda: [each.name for each in list_projects(user=user)]) if can_bind() else []
+        with acting_as(user):
+            return [each.name for each in list_projects(user=user)] if can_bind() else []
 
     def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
         chosen, project = self.request.POST.getlist("scopes"), self.request.POST.get("project", "")

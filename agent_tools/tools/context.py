@@ -27,7 +27,7 @@ from agent_tools.registry import Tool
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
 from core.errors import InvalidInput
-from core.isolation.acting import acting_as, project_for, read_as
+from core.isolation.acting import acting_as, project_for
 from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
@@ -126,8 +126,7 @@ def session_context(
         (FOR_LOGS, lambda: _logs(user, user.local_time(now).date(), project)),
     ]
 
-    def read() -> list[ContextLine]:
-        nonlocal project
+    with acting_as(user):
         if project and not is_without(project):
             project = label_of(user=user, label=project)
         lines: list[ContextLine] = []
@@ -138,8 +137,6 @@ def session_context(
             left -= used
             lines += fitting
         return lines
-
-    return read_as(user, read)
 
 
 def prompt_context(
@@ -164,7 +161,8 @@ def prompt_context(
         return []
     key = _key(user, session)
     known = _received(key)
-    left_out = read_as(user, lambda: digests_left_out(user))
+    with acting_as(user):
+        left_out = digests_left_out(user)
     ids = ((each, _id_of(each.reference)) for each in likely)
     others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
     lines, left = list[ContextLine](), float(max_tokens - tokens_of(FRAME))
@@ -352,10 +350,8 @@ def _with_answers(user: User, found: Sequence[HistoryMatch]) -> Iterator[list[Co
     # An answer that only quotes the history says nothing that is not found itself.
     turns = Turn.objects.for_user(user).with_keys(keys).filter(is_recall=False)
     columns = ("conversation_id", "turn_number", "assistant_message")
-    answers = {
-        (conversation, number): text
-        for conversation, number, text in read_as(user, lambda: list(turns.values_list(*columns)))
-    }
+    with acting_as(user):
+        answers = {(conversation, number): text for conversation, number, text in turns.values_list(*columns)}
     for each in found:
         reference = each.reference
         sides = {piece.before: _around(piece.own) for piece in each.pieces}

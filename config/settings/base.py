@@ -9,7 +9,6 @@ from psycopg_pool import ConnectionPool
 
 from config.settings.search import *
 from core.isolation.roles import DEFAULT_PREFIX, Roles
-from core.resilience import broker_settings
 
 # Database, its roles, and Redis
 
@@ -55,19 +54,6 @@ DATABASES["default"]["OPTIONS"] = {
     },
     "connect_timeout": 5,
 }
-# The address of a standby by streaming replication; role, password and database are those of DATABASE_URL. Read-only
-# requests may read there, if it is at most so many seconds behind and includes all writes of the same user.
-DATABASE_REPLICA_STALENESS_SECONDS = env.float("DATABASE_REPLICA_STALENESS_SECONDS", default=2.0)
-if env.str("DATABASE_REPLICA_URL", default=""):
-    _standby = env.db("DATABASE_REPLICA_URL")
-    DATABASES["replica"] = {**DATABASES["default"], "HOST": _standby["HOST"], "PORT": _standby["PORT"]}
-    DATABASES["replica"]["OPTIONS"] = {
-        **DATABASES["default"]["OPTIONS"],
-        **_standby.get("OPTIONS", {}),
-        "pool": {**DATABASES["default"]["OPTIONS"]["pool"], "timeout": 1},
-        "connect_timeout": 1,
-    }
-    DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
 # Whether the client of a network endpoint raises an error if it is called inside a transaction. Otherwise it logs one.
 REFUSES_CALLS_IN_TRANSACTIONS = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -117,16 +103,15 @@ PROPOSAL_TOKENS_A_DAY = max(0, env.int("PROPOSAL_TOKENS_A_DAY", default=60_000))
 # The tokens of one such reading at most; at least 3,500. A longer chat is read in several.
 PROPOSAL_TOKENS = max(3_500, env.int("PROPOSAL_TOKENS", default=6_000))
 
-# A turn without a sign of life for this time has lost its web process. If Redis shows that its lease has expired, it is
-# closed after about fifteen seconds.
-TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
-# After this time without a renewal in Redis a web process counts as dead; it renews five times as often.
-ANSWER_LEASE_SECONDS = max(2, env.int("ANSWER_LEASE_SECONDS", default=10))
+# A running answer whose web process has not renewed its lease for this time is closed as interrupted. The lease is in
+# the database, and is renewed once a second.
+ANSWER_LEASE_SECONDS = max(5, env.int("ANSWER_LEASE_SECONDS", default=10))
 
 # Celery: workers and scheduled tasks
 
-# A message only wakes a worker (the pending rows are the queue), so every time-out here is short.
-CELERY_BROKER_URL, _sentinels = broker_settings(REDIS_URL)
+# A message only wakes a worker (the pending rows are the queue), so every time-out here is short. Celery's name for
+# redis-py's unix:// is redis+socket://.
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -141,7 +126,6 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_throttle": 1,
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
-    **_sentinels,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A separate worker runs both queues, so that no turn waits behind an import. It takes them in turns.

@@ -35,7 +35,7 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
 
     web.start()
     # The lease, ahead of its time.
-    settings.TURN_ABANDONED_SECONDS = 0
+    settings.ANSWER_LEASE_SECONDS = 0
     with as_a_worker():
         close_abandoned_turns()
     expect(turn).to_have_attribute("data-status", "interrupted")

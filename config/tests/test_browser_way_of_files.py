@@ -21,7 +21,6 @@ from testing.traces import rows_naming, traces_of
 pytestmark = [
     pytest.mark.extended,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("no_answers_of_other_tests"),
 ]
 
 # Words that no stemmer shortens, one of the file, one of the message.

@@ -322,7 +322,7 @@ def test_a_server_killed_in_the_middle_of_an_answer_loses_a_second_of_it_at_most
     assert kept.assistant_message.count("word") >= a_second_before
 
     web.start()
-    settings.TURN_ABANDONED_SECONDS = 0
+    settings.ANSWER_LEASE_SECONDS = 0
     with as_a_worker():
         close_abandoned_turns()
     with alice.client() as client:

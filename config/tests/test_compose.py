@@ -64,15 +64,11 @@ def test_the_application_gets_no_capability_and_every_setting_that_is_in_env(nam
         assert service["environment"][role] == ""
 
 
-@pytest.mark.parametrize("file, service", [(ALONE, "postgres"), (SCALE, "standby")])
-def test_containers_run_the_postgresql_of_make_up_and_keep_its_data(file, service):
-    database = file["services"][service]
+def test_the_container_runs_the_postgresql_of_make_up_and_keeps_its_data():
+    database = ALONE["services"]["postgres"]
     assert database["image"].endswith(f"-pg{MAJOR_VERSION}")
     # The image of 18 refuses a volume at /var/lib/postgresql/data, where earlier ones had theirs.
-    assert f"{service}:/var/lib/postgresql" in database["volumes"]
-    # A standby's data are made by its own command.
-    folder = database["environment"].get("PGDATA")
-    assert folder in (None, f"/var/lib/postgresql/{MAJOR_VERSION}/docker")
+    assert "postgres:/var/lib/postgresql" in database["volumes"]
 
 
 @pytest.mark.parametrize("file", [ALONE, SCALE])
@@ -101,7 +97,7 @@ def test_one_command_makes_every_secret_and_keeps_those_that_exist(tmp_path):
     subprocess.run([ROOT / "deploy/make-secrets.sh", tmp_path], check=True)
 
     made = {file.name: file.read_text() for file in (tmp_path / "secrets").iterdir()}
-    assert set(made) == {Path(each["file"]).name for file in (ALONE, SCALE) for each in file["secrets"].values()}
+    assert set(made) == {Path(each["file"]).name for each in ALONE["secrets"].values()}
     assert made.pop("postgres_password") == "kept"
     assert all(re.fullmatch("[A-Za-z0-9]{50}", value) for value in made.values())
     assert len(set(made.values())) == len(made)
@@ -157,6 +153,6 @@ def test_a_setting_may_stand_in_a_file(tmp_path):
 def test_the_password_of_the_database_may_stand_in_a_file(tmp_path):
     (tmp_path / "password").write_text("a password\n")
     show = "from django.conf import settings as s; print([d['PASSWORD'] for d in s.DATABASES.values()])"
-    address = {"DATABASE_URL": "postgres://recollect_web@db/recollect", "DATABASE_REPLICA_URL": "postgres://standby"}
-    done = in_production("-c", show, DATABASE_PASSWORD_FILE=str(tmp_path / "password"), **address)
-    assert done.stdout.strip() == "['a password', 'a password']", done.stderr
+    address = "postgres://recollect_web@db/recollect"
+    done = in_production("-c", show, DATABASE_PASSWORD_FILE=str(tmp_path / "password"), DATABASE_URL=address)
+    assert done.stdout.strip() == "['a password']", done.stderr

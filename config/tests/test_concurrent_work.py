@@ -314,7 +314,7 @@ def test_an_answer_whose_server_was_killed_gives_its_place_back(settings, person
     client = log_in(person)
     with being_answered(client, "One"):
         assert client.chat("Two").status_code == 429
-        long_ago = timezone.now() - timedelta(seconds=settings.TURN_ABANDONED_SECONDS + 1)
+        long_ago = timezone.now() - timedelta(seconds=settings.ANSWER_LEASE_SECONDS + 1)
         Turn.objects.filter(status=Turn.Status.STREAMING).update(updated_at=long_ago)
         assert client.events("Two")[-1].name == "done"
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.extended
 
 SAID = "SELECT user_message, assistant_message FROM intake_conversation_turns"
 LARGEST = 200_000
+*EARLIER, LAST = sorted(FOLDER.glob("*.dump.xz"))
 
 
 @pytest.fixture
@@ -51,9 +52,6 @@ def assert_all_is_there(servers, *commands):
 def test_something_is_kept_and_all_of_it_is_small():
     assert list(FOLDER.glob("*.dump.xz")) and list(FOLDER.glob("*.backup.xz"))
     assert all(path.stat().st_size < LARGEST for path in FOLDER.iterdir())
-
-
-EARLIER, LAST = sorted(FOLDER.glob("*.dump.xz"))[:-1], sorted(FOLDER.glob("*.dump.xz"))[-1]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from memory.tests.overview.drawn import draw
 from testing.examiner import as_a_worker
 from testing.traces import rows_naming, traces_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_answers_of_other_tests")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 # A word that no stemmer shortens.
 SECRET = "kwyjibo"

@@ -230,10 +230,10 @@ def close_abandoned_turns(monkeypatch):
         def heal():
             monkeypatch.setattr(services, "interrupt_turn", own)
 
-    def failing(*, turn_id, attempt):
+    def failing(*, turn_id, **fields):
         if turn_id == turns[0].pk:
             raise RuntimeError("of this one item")
-        return own(turn_id=turn_id, attempt=attempt)
+        return own(turn_id=turn_id, **fields)
 
     monkeypatch.setattr(answers.services, "interrupt_turn", failing)
     is_closed = [lambda turn=turn: not Turn.objects.filter(pk=turn.pk, status="streaming").exists() for turn in turns]

@@ -18,7 +18,7 @@ from memory.models import Embedding
 from testing.examiner import as_the_application
 from testing.traces import traces_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_answers_of_other_tests")]
+pytestmark = pytest.mark.django_db
 
 SECRET = "kwyjibo"
 

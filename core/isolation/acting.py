@@ -8,18 +8,16 @@ Asynchronous code calls it inside `sync_to_async`. A stream does not keep it ope
 lasts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import (
     DEFAULT_DB_ALIAS,
-    DatabaseError,
     InternalError,
     OperationalError,
     connection,
@@ -31,7 +29,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from core import resilience
 from core.errors import InsufficientScope
-from core.isolation import replica
 from core.logs import APPLICATION, request_id
 from core.text import gettext_noop, project_label
 
@@ -174,26 +171,6 @@ def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
         yield
 
 
-def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
-    """Run `work` within `acting_as(who)` and return its result. It must not write, so it may use the replica.
-
-    If the replica fails, `work` runs again on the primary.
-    """
-    identity = _identity(who)
-    if replica.ALIAS in connections.settings and not _database().in_atomic_block:
-        try:
-            with replica.reading_replica(identity.user_id) as is_near:
-                if is_near:
-                    with _with_identity(identity):
-                        return work()
-        except Exception as error:
-            if not _is_of_the_database(error):
-                raise
-            replica.leave_alone()
-    with _with_identity(identity):
-        return work()
-
-
 def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
     """Apply the changes of several users in one transaction, each while acting as its own user.
 
@@ -250,7 +227,6 @@ def _with_identity(identity: _Identity) -> Iterator[None]:
         database.acting = identity
         try:
             yield
-            _remember_changes(database, identity)
         finally:
             database.acting = None
         # A rollback of the transaction or of a savepoint also reverts the settings. A released savepoint leaves them to
@@ -273,13 +249,6 @@ def node_loss_as_unavailable(database: BaseDatabaseWrapper) -> Iterator[None]:
         raise OperationalError(*error.args) from error
 
 
-def _remember_changes(database: BaseDatabaseWrapper, identity: _Identity) -> None:
-    """Record the position of the commit, so that later reads of a replica for this user include it."""
-    is_asked = replica.ALIAS in connections.settings and identity.user_id and database.alias != replica.ALIAS
-    if is_asked and not database.needs_rollback and replica.has_changes(database):
-        transaction.on_commit(partial(replica.remember_position, identity.user_id))
-
-
 def is_cluster(connection: BaseDatabaseWrapper) -> bool:
     """Whether the connection's database is part of a Citus cluster; queried once per database and process."""
     address = tuple(connection.settings_dict[name] for name in ("HOST", "PORT", "NAME"))
@@ -299,12 +268,6 @@ def _identity(who: "AbstractBaseUser | Caller") -> _Identity:
     project = binding_of(who)
     role = settings.DATABASE_ROLES.bound if project else OWN_ROLE
     return _Identity(user_id="" if user_id is None else str(user_id), role=role, project=project)
-
-
-def _is_of_the_database(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, DatabaseError):
-        error = error.__cause__
-    return error is not None
 
 
 def _database() -> Any:
@@ -334,12 +297,10 @@ def _present() -> _Identity:
     return _Identity(user_id or "", role, project or "")
 
 
-# --- Inserts many rows with one statement: an array for each column, so the statement is as short for a thousand rows
-# as ---
-# for one.
-#
-# Django's `bulk_create` writes a placeholder for each value of a model with JSON or bytes, which takes longer than the
-# insertion itself. Source: PostgreSQL's documentation of `unnest` with several arrays.
+# --- Inserts many rows with one statement ---
+# An array for each column: so the statement is as short for a thousand rows as for one. Django's `bulk_create` writes a
+# placeholder for each value of a model with JSON or bytes, which takes longer than the insertion itself. Source:
+# PostgreSQL's documentation of `unnest` with several arrays.
 
 # PostgreSQL's protocol counts the parameters of a statement in two bytes.
 MOST_PARAMETERS = 65_535

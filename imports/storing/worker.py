@@ -28,7 +28,6 @@ from core.text import gettext_noop as _
 from imports.models import ENTRY_KINDS, MAX_TITLE, Import, ImportEntry, ImportJob, ItemKind
 from imports.reading.items import ImportedConversation, Notice, Skipped, UnreadableExport
 from imports.storing import job as store
-from imports.storing import job as undoing
 from imports.storing import queue
 from imports.storing.contents import (
     PlannedTurn,
@@ -261,7 +260,7 @@ STEPS: Mapping[str, Callable[[ImportJob, User], Iterator[None]]] = {
     Import.State.READING: preview,
     Import.State.WAITING: store.store,
     Import.State.RUNNING: store.store,
-    Import.State.UNDOING: undoing.undo,
+    Import.State.UNDOING: store.undo,
 }
 STATES = tuple(STEPS)
 BROKEN = "Something went wrong. The error has been logged. What was imported so far stays, and can be undone."

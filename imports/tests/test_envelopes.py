@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from evals.expectations import read_all
 from imports.reading.envelopes import QUESTIONS, opened, silent_rest, title_without
-from imports.reading.expectations import read_all
 
 WORDS = "Where did I put the theodolite?"
 MORE = "And the tripod, please."

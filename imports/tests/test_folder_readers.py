@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from imports.reading.expectations import read_all
+from evals.expectations import read_all
 from imports.reading.files import Limits, open_files
 from imports.reading.products import recognise
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 from backports import zstd
 
-from imports.reading.expectations import read_all
+from evals.expectations import read_all
 from imports.reading.items import Notice
 from imports.reading.products import read
 from imports.tests.test_envelopes import as_claude_code, as_codex, as_openclaw, claude_code_line

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imports.reading.expectations import read_all
+from evals.expectations import read_all
 from imports.storing.contents import planned_turns
 from imports.tests.exports import SAID
 from imports.tests.test_envelopes import EXAMPLES as ENVELOPES

@@ -11,8 +11,8 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from evals.expectations import as_expectation, differences, read_all
 from imports.reading import exported
-from imports.reading.expectations import as_expectation, differences, read_all
 from imports.reading.files import Limits, open_files
 from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
 from imports.reading.json_streams import parse_time

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.ids import uuid7
-from imports.reading.expectations import as_expectation, differences, read_all
+from evals.expectations import as_expectation, differences, read_all
 from imports.reading.exported import project_of, record_of
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Skipped, UnreadableExport
 from imports.reading.products import read

@@ -5,11 +5,9 @@ Holds the answers of one event loop: running ones, recently ended ones, and mirr
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.contrib import auth
@@ -17,44 +15,28 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from django.utils import timezone
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
-from redis.exceptions import RedisError
 
 from core.isolation.acting import Caller, acting_as
 from intake import ports
 from intake.agent import loop, models
-from intake.agent.context import WRITTEN, ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from intake.answers.log import (
-    NOWHERE,
-    AnswerLog,
-    EventId,
-    EventPublisher,
-    StreamEntry,
-    async_client,
-    begins_at,
-    entry_of,
-    length_of,
-    rest_of,
-)
+from intake.agent.context import ChatDeps, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from intake.answers.log import NOWHERE, AnswerLog, EventId
 from intake.answers.reader import BlockRenderer, ReaderView, ending_of, ending_of_deleted, events_of_call, read, replay
 from intake.answers.writer import AnswerWriter, ProgressSaver, as_caller, load_turn
-from intake.chats import running, services
+from intake.chats import services
 from intake.chats.quotas import Usage
 from intake.chats.services import Answer, begin_turn, finish_turn
 from intake.markdown import render, render_blocks
 from intake.models import Turn, User
 from intake.revocation import IsAuthorized
 
-# --- Follows an answer that another process writes, from its stream in Redis or from the database ---
-# All readers of this process share one mirror of the log, and so one connection. The mirror changes to the database
-# when Redis is unavailable, when the stream has a gap, or when the stream is silent although more has been saved (its
-# writer may have no Redis). From then on the mirror's positions are its own, and readers do not get them.
+# --- Follows an answer that another process writes, by its row in the database ---
+# All readers of this process share one mirror of the log. A row does not say where in its text a tool was called: the
+# positions of a mirror are its own, and readers do not get them.
 
 logger = logging.getLogger(__name__)
 
-# How long a read of the stream waits before the database is asked whether the answer continues.
-BLOCK_SECONDS = 1.0
 FOLLOW_POLL_SECONDS = 0.5
-ENTRIES_AT_ONCE = 500
 
 
 class RemoteLog:
@@ -71,118 +53,33 @@ class RemoteLog:
         self._task.cancel()
 
     async def _follow(self) -> None:
-        try:
-            await _mirror_stream(self.log, self._is_worth_waiting)
-        except (RedisError, OSError, ValueError) as error:
-            logger.info(
-                "The answer of turn %s is followed in the database (%s)", self.log.turn.pk, type(error).__name__
-            )
-        while not self.log.is_over:
+        log = self.log
+        while not log.is_over:
             try:
-                await self._look()
+                turn = await load_turn(log.turn.pk, caller=self._caller)
             except (OperationalError, InterfaceError):
                 logger.warning("An answer cannot be followed for the moment: the database is away")
+            else:
+                if turn is None:
+                    log.finish(ending_of_deleted())
+                elif turn.attempt != log.turn.attempt:
+                    log.supersede()
+                else:
+                    self._add_saved(turn)
+                    if turn.has_ended:
+                        log.finish(await asyncio.to_thread(ending_of, turn))
             await asyncio.sleep(FOLLOW_POLL_SECONDS)
 
-    async def _is_worth_waiting(self) -> bool:
-        """Whether the silent stream may still continue."""
-        turn = await load_turn(self.log.turn.pk, caller=self._caller)
-        is_going_on = turn is not None and not turn.has_ended and turn.attempt == self.log.turn.attempt
-        return is_going_on and turn is not None and len(turn.assistant_message) <= len(self.log.text)
-
-    async def _look(self) -> None:
-        """Add the text that has been saved meanwhile."""
-        turn = await load_turn(self.log.turn.pk, caller=self._caller)
-        if turn is None:
-            self.log.finish(ending_of_deleted())
-        elif turn.attempt != self.log.turn.attempt:
-            self.log.supersede()
-        else:
-            catch_up(self.log, turn)
-            if turn.has_ended:
-                self.log.finish(await asyncio.to_thread(ending_of, turn))
-
-
-async def log_of_ended(turn: Turn) -> AnswerLog | None:
-    """The log of an ended answer, for readers who already have a part of it.
-
-    The part that its stream does not have comes from the saved turn. None if the positions of the calls in the text are
-    lost.
-    """
-    log = AnswerLog(turn)
-    try:
-        async with async_client() as client:
-            entries: Any = await client.xrange(running.stream_key(turn.pk), min=str(EventId(turn.attempt, 0)))
-        for id_, fields in entries:
-            take(log, entry_of(id_, fields))
-    except (RedisError, OSError, ValueError) as error:
-        logger.info("The stream of turn %s is not whole (%s)", turn.pk, type(error).__name__)
-    catch_up(log, turn)
-    log.finish(await asyncio.to_thread(ending_of, turn))
-    return log if log.is_exact else None
-
-
-def catch_up(log: AnswerLog, turn: Turn) -> None:
-    """Add the missing part of a saved turn to the log. A saved turn has no position of a call within the text."""
-    text, reasoning = log.text, log.reasoning
-    if len(turn.reasoning) > len(reasoning) and turn.reasoning.startswith(reasoning):
-        # It has no position of the reasoning within the text either.
-        log.is_exact = False
-        log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
-    known = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
-    kept = [event for call in turn.tool_calls for event in events_of_call(call)]
-    for event in kept:
-        if (type(event), event.id) not in known:
-            log.is_exact = False
-            log.add(event)
-    if turn.assistant_message.startswith(text):
-        log.add(TextWritten(turn.assistant_message[len(text) :]))
-
-
-def take(log: AnswerLog, entry: StreamEntry) -> bool:
-    """Add an entry to the log; returns whether more can follow. Raises `ValueError` after a gap.
-
-    An entry that the writer sent twice overlaps with the existing text.
-    """
-    id_, event = entry
-    if id_.attempt != log.turn.attempt:
-        raise ValueError("another attempt has begun")
-    begins = begins_at(entry)
-    if begins > log.position:
-        raise ValueError(f"a gap from {log.position} to {begins}")
-    if event is None:
-        return False
-    overlap = log.position - begins
-    if isinstance(event, WRITTEN):
-        log.add(rest_of(event, overlap))
-    elif overlap < length_of(event):
-        log.add(event)
-    return True
-
-
-async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
-    """Until the stream has ended or cannot continue. Raises `RedisError`, and `ValueError` after a gap."""
-    key, last = running.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
-    async with async_client(timeout=BLOCK_SECONDS + running.TIMEOUT_SECONDS) as client:
-        while True:
-            found: Any = await client.xread({key: last}, block=int(BLOCK_SECONDS * 1000), count=ENTRIES_AT_ONCE)
-            if not found:
-                if await is_worth_waiting():
-                    continue
-                return
-            for id_, fields in _entries(found, key):
-                last = id_.decode()
-                if not take(log, entry_of(id_, fields)):
-                    return
-
-
-def _entries(found: Any, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    """The entries of one stream, in the form of either version of the protocol."""
-    if isinstance(found, dict):
-        (entries,) = found[key.encode()] if key.encode() in found else found[key]
-        return list(entries)
-    ((_, entries),) = found
-    return list(entries)
+    def _add_saved(self, turn: Turn) -> None:
+        log, text, reasoning = self.log, self.log.text, self.log.reasoning
+        if turn.reasoning.startswith(reasoning):
+            log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
+        known = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
+        for event in (event for call in turn.tool_calls for event in events_of_call(call)):
+            if (type(event), event.id) not in known:
+                log.add(event)
+        if turn.assistant_message.startswith(text):
+            log.add(TextWritten(turn.assistant_message[len(text) :]))
 
 
 # --- Holds the answers of one event loop ---
@@ -195,7 +92,6 @@ MOST_KEPT = 200
 @dataclass(eq=False)
 class AnswerHub:
     writings: dict[int, AnswerWriter] = field(default_factory=dict)
-    publisher: EventPublisher = field(default_factory=EventPublisher)
     saver: ProgressSaver = field(default_factory=ProgressSaver)
     _ended: dict[int, AnswerLog] = field(default_factory=dict)
     _mirrors: dict[int, RemoteLog] = field(default_factory=dict)
@@ -208,7 +104,6 @@ class AnswerHub:
         """The caller has just begun or resumed the turn, so no other process answers this attempt."""
         writing = AnswerWriter(turn, caller, is_authorized=is_authorized, newest_only=newest_only)
         self.writings[turn.pk] = writing
-        self.publisher.publish(writing.log, stop=writing.stop)
         self.saver.keep(writing)
         task = asyncio.create_task(self._see_out(writing))
         self._tasks.add(task)
@@ -230,11 +125,9 @@ class AnswerHub:
         position = after.position if after is not None and has_part else None
         log = None if turn.has_ended and position is None else self._log_here(turn)
         if log is None and turn.has_ended:
-            log = await log_of_ended(turn) if position is not None else None
-            if log is None:
-                async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
-                    yield events
-                return
+            async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
+                yield events
+            return
         with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
             async for events in read(opened, after=position, view=view, is_authorized=is_authorized, language=language):
                 yield events
@@ -307,9 +200,8 @@ def answer_hub() -> AnswerHub:
 
 __all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
 
-# How long a request to stop waits for the writer, in any process, to save the text.
-STOP_DEADLINE_SECONDS = 2.0
-STOP_POLL_SECONDS = 0.05
+# How long a request to stop waits for the writer to save the text.
+STOP_SECONDS = 2.0
 # How long a stopping server waits for the last saves.
 SHUTDOWN_SECONDS = 5
 
@@ -358,30 +250,21 @@ async def stream_answer(
 async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
     """End the answer, in any process; returns the turn in its new state, None if it was deleted.
 
-    If a writer does not end in time, the turn's status stops it, and the text saved so far is kept.
+    The turn's status stops a writer in another process, and one here that does not end in time.
     """
-    writing = answer_hub().writings.get(turn.pk)
-    if writing is not None:
+    if (writing := answer_hub().writings.get(turn.pk)) is not None:
         writing.stop()
-    has_taken = writing is not None or await asyncio.to_thread(running.request_stop, turn.pk, attempt=turn.attempt)
-    deadline = time.monotonic() + (STOP_DEADLINE_SECONDS if has_taken else 0)
-    present: Turn | None = turn
-    while present is not None and not present.has_ended and present.attempt == turn.attempt:
-        if time.monotonic() > deadline:
-            await as_caller(caller, services.interrupt_turn, turn_id=turn.pk, attempt=turn.attempt)
-        await asyncio.sleep(STOP_POLL_SECONDS)
-        present = await load_turn(turn.pk, caller=caller)
-    return present
+        await writing.ended(seconds=STOP_SECONDS)
+    await as_caller(caller, services.interrupt_turn, turn_id=turn.pk, attempt=turn.attempt)
+    return await load_turn(turn.pk, caller=caller)
 
 
 async def cut_off_answers() -> None:
     """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
-    here = answer_hub()
-    if writings := list(here.writings.values()):
-        for writing in writings:
-            writing.stop()
-        await asyncio.wait([asyncio.create_task(each.ended()) for each in writings], timeout=SHUTDOWN_SECONDS)
-    await asyncio.wait([asyncio.create_task(here.publisher.flushed())], timeout=1)
+    writings = list(answer_hub().writings.values())
+    for writing in writings:
+        writing.stop()
+    await asyncio.gather(*(writing.ended(seconds=SHUTDOWN_SECONDS) for writing in writings))
 
 
 # --- Prepares a web process at its start, so that the first user does not wait for loading and building ---

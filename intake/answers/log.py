@@ -1,5 +1,4 @@
-"""The log of one answer: one task writes it, and any number of readers follow it, each at their own pace; and the
-stream in Redis by which the readers of other processes follow it.
+"""The log of one answer: one task writes it, and any number of readers follow it, each at their own pace.
 
 An event ends at a position: text and reasoning count their characters, anything else counts one. A position therefore
 means the same however the text is split into events, and a reader who continues from one gets every character exactly
@@ -7,27 +6,14 @@ once.
 """
 
 import asyncio
-import json
-import logging
 import re
-import time
 from bisect import bisect_right
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-import redis
-import redis.asyncio
-from django.conf import settings
-from redis.exceptions import RedisError, ResponseError
-
-from core import resilience
 from core.errors import NotFound
-from core.text import kept, restored
-from intake.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from intake.chats.running import ANY_ATTEMPT, KEPT_SECONDS, TIMEOUT_SECONDS, lease_key, stop_key, stream_key
+from intake.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
 from intake.models import Turn
 
 # A reader who is further behind gets the text between two other events in one piece.
@@ -79,12 +65,10 @@ class AnswerLog:
         self.ending: Ending | None = None
         # Whether it will not continue although it has no ending: another attempt has replaced it.
         self.is_superseded = False
-        # Whether another process writes it, so that it may be behind a reader's position.
+        # Whether another process writes it: its positions are not the writer's, and readers do not get them.
         self.is_mirror = False
         # Whether its turn was deleted, so that no part of it may be kept anywhere.
         self.is_deleted = False
-        # Whether its positions are the writer's, so that readers may get them.
-        self.is_exact = True
         # How many earlier messages the model does not get; None until the prompt is made, and in a mirror.
         self.not_sent: int | None = None
         self.sent: int | None = None
@@ -186,223 +170,3 @@ def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]
         else:
             joined += members
     return joined
-
-
-# --- Shares answers between processes through Redis: streams of events, leases, and the publisher ---
-
-logger = logging.getLogger(__name__)
-
-KEPT_AFTER_END_SECONDS = 120
-# The approximate number of entries kept in each stream. A follower who misses the first ones uses the database.
-LONGEST_STREAM = 20_000
-
-_FIELD = "event"
-
-
-# One entry of a stream: the end position of an event and the event or, without one, the end of the answer.
-StreamEntry = tuple[EventId, AgentEvent | None]
-
-
-def async_client(*, timeout: float = TIMEOUT_SECONDS) -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
-    """A client for the running event loop, closed at the end of the block."""
-    return resilience.async_client(settings.REDIS_URL, seconds=timeout, connect_seconds=TIMEOUT_SECONDS)
-
-
-def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
-    match event:
-        case None:
-            data: dict[str, Any] = {"ended": True}
-        case ReasoningWritten(text=text, seconds=seconds):
-            data = {"reasoning": [text, seconds]}
-        case TextWritten(text=text):
-            data = {"text": text}
-        case ToolCalled(id=id_, name=name, input=input_):
-            data = {"call": [id_, name, input_]}
-        case ToolReturned(id=id_, summary=summary, is_error=is_error, stored=stored, place=place):
-            data = {"result": [id_, {"summary": summary, **kept(summary)}, is_error, stored, place]}
-    return {_FIELD: json.dumps(data, separators=(",", ":"))}
-
-
-def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
-    """Raises `ValueError` for an entry that no writer of this version wrote."""
-    parsed = EventId.parse(id_.decode())
-    if parsed is None:
-        raise ValueError("not the id of an event")
-    match json.loads(fields.get(_FIELD.encode(), b"null")):
-        case {"ended": True}:
-            return parsed, None
-        case {"reasoning": [str(text), seconds]}:
-            return parsed, ReasoningWritten(text, seconds)
-        case {"text": str(text)}:
-            return parsed, TextWritten(text)
-        case {"call": [id_, name, input_]}:
-            return parsed, ToolCalled(id_, name, input_)
-        case {"result": [id_, {"summary": str()} as told, is_error, stored, place]}:
-            summary = restored(told, "summary")
-            return parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place)
-    raise ValueError("not an event")
-
-
-def begins_at(entry: StreamEntry) -> int:
-    id_, event = entry
-    return id_.position - (1 if event is None else length_of(event))
-
-
-# --- Sends the new events of all answers of a process to Redis, with one pipeline some twenty times a second ---
-# The same pipeline renews the writers' leases and reads the requests to stop. If Redis cannot be reached, the events
-# are kept and sent completely later: an entry carries the text from the end of the last entry that arrived.
-
-
-SEND_EVERY_SECONDS = 0.05
-# While nothing is written, how often requests to stop are read.
-ASK_EVERY_SECONDS = 0.1
-# How often a lease is renewed before it would expire.
-RENEWALS = 5
-# How long Redis is not tried after a failure.
-REST_SECONDS = 1.0
-# How long an ended answer is kept for a Redis that cannot be reached.
-GIVE_UP_SECONDS = 30.0
-
-Command = tuple["_Published", str, int]
-
-
-@dataclass(eq=False, slots=True)
-class _Published:
-    log: AnswerLog
-    stop: Callable[[], None]
-    sent: int = 0
-    is_ending_sent: bool = False
-    renew_at: float = 0.0
-    ended_at: float | None = None
-
-    @property
-    def has_news(self) -> bool:
-        return self.log.position > self.sent or (self.log.is_over and not self.is_ending_sent)
-
-    def note_deletion(self) -> None:
-        """The turn was deleted after its answer had ended: events that are sent again after a failure are removed as
-        well.
-        """
-        if not self.log.is_deleted:
-            self.log.is_deleted, self.is_ending_sent = True, False
-
-    def is_done(self, now: float) -> bool:
-        if not self.log.is_over:
-            return False
-        self.ended_at = self.ended_at or now
-        return self.is_ending_sent or now > self.ended_at + GIVE_UP_SECONDS
-
-
-@dataclass(eq=False)
-class EventPublisher:
-    """One per event loop; runs while there are answers to publish."""
-
-    _answers: dict[int, _Published] = field(default_factory=dict)
-    _task: asyncio.Task[None] | None = None
-    _asked_at: float = 0.0
-
-    def publish(self, log: AnswerLog, *, stop: Callable[[], None]) -> None:
-        """`stop` is called when any process requests that the answer end."""
-        self._answers[log.turn.pk] = _Published(log, stop)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def flushed(self) -> None:
-        """Wait until everything that has ended is sent, or cannot be sent."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        while self._answers:
-            try:
-                async with async_client() as client:
-                    await self._send_all(client)
-            except (RedisError, OSError) as error:
-                logger.warning("Redis is away, and answers are followed without it (%s)", type(error).__name__)
-                self._drop_done()
-                # It is unknown which of the leases were renewed.
-                for each in self._answers.values():
-                    each.renew_at = 0.0
-                await asyncio.sleep(REST_SECONDS)
-
-    async def _send_all(self, client: Any) -> None:
-        """Raises `RedisError`."""
-        while self._answers:
-            if any(each.has_news for each in self._answers.values()) or self._is_time_to_ask():
-                await self._send(client)
-            self._drop_done()
-            await asyncio.sleep(SEND_EVERY_SECONDS)
-
-    def _drop_done(self) -> None:
-        now = time.monotonic()
-        self._answers = {key: each for key, each in self._answers.items() if not each.is_done(now)}
-
-    def _is_time_to_ask(self) -> bool:
-        return time.monotonic() > self._asked_at + ASK_EVERY_SECONDS
-
-    async def _send(self, client: Any) -> None:
-        self._asked_at = now = time.monotonic()
-        asked = list(self._answers.values())
-        pipeline = client.pipeline(transaction=False)
-        commands: list[Command | None] = []
-        for each in asked:
-            commands += self._add(each, pipeline, now)
-        pipeline.mget([stop_key(each.log.turn.pk) for each in asked])
-        *results, stops = await pipeline.execute(raise_on_error=False)
-        for command, result in zip(commands, results, strict=True):
-            _note(command, result)
-        _raise_first([*results, stops])
-        for each, requested in zip(asked, stops, strict=True):
-            if requested is not None and int(requested) in (ANY_ATTEMPT, each.log.turn.attempt):
-                each.stop()
-            if requested is not None and int(requested) == ANY_ATTEMPT and each.log.is_over:
-                each.note_deletion()
-
-    def _add(self, each: _Published, pipeline: Any, now: float) -> list["Command | None"]:
-        """Add an answer's commands to the pipeline; returns the position that each of them reaches if it arrives."""
-        turn, log = each.log.turn, each.log
-        key, lease = stream_key(turn.pk), lease_key(turn.pk)
-        if log.is_deleted:
-            pipeline.unlink(key, lease)
-            return [(each, "ending", each.sent)]
-        commands: list[Command | None] = []
-        for position, event in log.since(each.sent, most_apart=1):
-            self._append(pipeline, key, EventId(turn.attempt, position), fields_of(event))
-            commands.append((each, "event", position))
-        if log.is_over and not each.is_ending_sent:
-            self._append(pipeline, key, EventId(turn.attempt, log.position + 1), fields_of(None))
-            pipeline.expire(key, KEPT_AFTER_END_SECONDS)
-            pipeline.delete(lease)
-            commands += [(each, "ending", log.position), None, None]
-        elif now >= each.renew_at:
-            each.renew_at = now + settings.ANSWER_LEASE_SECONDS / RENEWALS
-            pipeline.set(lease, turn.attempt, ex=settings.ANSWER_LEASE_SECONDS)
-            pipeline.expire(key, KEPT_SECONDS)
-            commands += [None, None]
-        return commands
-
-    @staticmethod
-    def _append(pipeline: Any, key: str, id_: EventId, fields: dict[Any, Any]) -> None:
-        pipeline.xadd(key, fields, id=str(id_), maxlen=LONGEST_STREAM, approximate=True)
-
-
-def _note(command: Command | None, result: Any) -> None:
-    """An id that is not above the last one has arrived before, or comes from another attempt."""
-    if command is None or (isinstance(result, Exception) and not _is_old(result)):
-        return
-    each, what, position = command
-    # Commands after a failed one were sent too, and are sent again.
-    if what == "ending":
-        each.is_ending_sent = each.sent == position
-    else:
-        each.sent = max(each.sent, position)
-
-
-def _is_old(error: Exception) -> bool:
-    return isinstance(error, ResponseError) and "equal or smaller" in str(error)
-
-
-def _raise_first(results: list[Any]) -> None:
-    for result in results:
-        if isinstance(result, Exception) and not _is_old(result):
-            raise result

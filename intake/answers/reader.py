@@ -258,7 +258,7 @@ class ReaderView:
 KEEP_ALIVE_SECONDS = 15
 # The shortest time between two messages to a reader.
 PAUSE_SECONDS = 0.03
-CATCH_UP_SECONDS = 3
+PROMPT_SECONDS = 3
 
 
 async def read(
@@ -274,7 +274,8 @@ async def read(
     `is_authorized` is checked every two seconds; a reader without access gets nothing more. Ends without a last event
     if another attempt at the answer has begun.
     """
-    position = await _found(log, after)
+    # Two processes cut the reasoning, the calls and the text of one answer differently.
+    position = after if after is not None and after <= log.position + 1 and not log.is_mirror else None
     guard = _guard(is_authorized, log.notify)
     try:
         if position is None:
@@ -293,7 +294,7 @@ async def read(
         if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_authorized)):
             yield encode_revoked(language)
         elif log.ending is not None:
-            position = log.position + 1 if log.is_exact else NOWHERE
+            position = NOWHERE if log.is_mirror else log.position + 1
             yield encode_ending(log.ending, log.turn, position=position, language=language)
     finally:
         guard.cancel()
@@ -316,21 +317,10 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
     yield encode_ending(await asyncio.to_thread(ending_of, turn), turn, language=language)
 
 
-async def _found(log: AnswerLog, position: int | None) -> int | None:
-    """The position, if it exists in this log; a mirror gets a moment to reach it."""
-    if position is None:
-        return None
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CATCH_UP_SECONDS):
-            while log.is_mirror and log.is_exact and not log.is_over and position > log.position:
-                await log.wait()
-    return position if log.is_exact and position <= log.position + 1 else None
-
-
 async def _wait_for_prompt(log: AnswerLog) -> None:
     """Waits until it is known how much of the conversation the model gets, for a moment; another process knows it."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(CATCH_UP_SECONDS):
+        async with asyncio.timeout(PROMPT_SECONDS):
             while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
                 await log.wait()
 
@@ -341,7 +331,7 @@ def _news(log: AnswerLog, position: int, view: ReaderView | None, language: str)
         encode_event(
             event,
             log.turn,
-            position=end if log.is_exact else NOWHERE,
+            position=NOWHERE if log.is_mirror else end,
             with_html=view is not None,
             language=language,
         )

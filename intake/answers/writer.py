@@ -2,9 +2,9 @@
 saves the progress, and does what follows the end.
 
 The task belongs to the turn. It ends with the answer, or earlier if
-1. a reader requests it (`stop`), in this process or through Redis;
+1. a reader requests it (`stop`);
 2. the session or token of the question is no longer valid;
-3. the turn has been deleted or closed meanwhile;
+3. the turn has been deleted, or stopped in another process: its row says so when the lease is renewed;
 4. the process stops.
 In every case the text written so far is saved.
 """
@@ -278,8 +278,9 @@ class AnswerWriter:
         if self._has_begun and not self.is_closing and not self._task.cancelling():
             self._task.cancel()
 
-    async def ended(self) -> None:
-        await asyncio.wait([self._task])
+    async def ended(self, *, seconds: float | None = None) -> None:
+        """Waits for the end, at most this long."""
+        await asyncio.wait([self._task], timeout=seconds)
 
     def progress(self) -> Progress:
         """A copy that another thread can save while streaming continues."""
@@ -461,8 +462,8 @@ def _shown(error: Exception) -> RecollectError:
 
 SAVE_EVERY_SECONDS = 0.4
 PAUSE_SECONDS = 0.1
-# The part of a lease after which an unchanged turn is saved all the same, as a sign of life.
-SIGN_OF_LIFE = 0.4
+# An unchanged answer is saved after this time all the same: that renews its lease, and finds out that it was stopped.
+RENEW_SECONDS = 0.5
 
 
 @dataclass(eq=False)
@@ -491,11 +492,10 @@ class ProgressSaver:
             took = time.monotonic() - began
 
     async def _save(self, now: float) -> None:
-        unchanged_since = now - SIGN_OF_LIFE * settings.ANSWER_LEASE_SECONDS
         due = [
             writing
             for writing, (position, at) in self._answers.items()
-            if writing.log.position > position or at < unchanged_since
+            if writing.log.position > position or at < now - RENEW_SECONDS
         ]
         if not due:
             return

@@ -14,18 +14,20 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-import redis.asyncio
 from django.conf import settings
 from django.db import transaction
 from django.dispatch import Signal
 from redis import Redis
+from redis import asyncio as asyncio_redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from core import resilience
@@ -102,10 +104,6 @@ def _client(url: str) -> Redis:
     return resilience.client(url, seconds=TIMEOUT_SECONDS)
 
 
-def _listening() -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
-    return resilience.async_client(settings.REDIS_URL, seconds=None, connect_seconds=TIMEOUT_SECONDS)
-
-
 def _channel() -> str:
     """Two installations may share a Redis, whose numbered databases do not separate channels."""
     digest = hashlib.blake2b(settings.SECRET_KEY.encode(), digest_size=8)
@@ -146,9 +144,14 @@ class _ChangeListener:
             _put(queue, None)
 
     async def _listen(self) -> None:
+        options: Any = {
+            "socket_timeout": None,
+            "socket_connect_timeout": TIMEOUT_SECONDS,
+            "retry": Retry(NoBackoff(), 0),
+        }
         while True:
             try:
-                async with _listening() as client, client.pubsub() as pubsub:
+                async with asyncio_redis.from_url(settings.REDIS_URL, **options) as client, client.pubsub() as pubsub:
                     await pubsub.subscribe(_channel())
                     async for message in pubsub.listen():
                         if message["type"] == "message":

@@ -1,20 +1,16 @@
 """Deletes turns, chats and accounts, on request or by age, with all data derived from them.
 
-Deletes a turn, a conversation or an account, with all data derived from it.
-
 These rules hold under concurrent writes:
 1. A conversation's row is locked before its turns are changed, as everywhere, so that no turn is added meanwhile.
 2. A turn's number is never used again: a link leads to its own turn or to nothing, and a branch whose origin is deleted
    still knows that it is a branch.
-3. An answer that is still being written is told to stop, finds its turn deleted, and is dropped
-   (`services.finish_turn`).
-4. Redis removes its data about the answers once the deletion is committed (`forget_answers`).
+3. The writer of a running answer finds its turn deleted when it renews its lease, and drops the answer.
 """
 
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from os.path import commonprefix
 from typing import Any
@@ -27,7 +23,6 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F, Min, Q, TextField
 from django.db.models.functions import Cast
 from django.dispatch import Signal
-from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from core.errors import Conflict, InvalidInput, NotFound
@@ -38,7 +33,7 @@ from core.text import Sentence, as_json
 from core.text import gettext_noop as _
 from intake.accounts import activity
 from intake.attachments import services as attachments
-from intake.chats import changes, running
+from intake.chats import changes
 from intake.chats.services import lock_conversation, title_from, without_nul
 from intake.chats.tree import Tree, conversation_path, turns_of
 from intake.models import Activity, Attachment, Conversation, Turn, User
@@ -48,7 +43,7 @@ from intake.models.users import retention_days
 logger = logging.getLogger(__name__)
 
 ALSO = (
-    gettext_noop("Answers kept for a few minutes, and uploads of imports, went with it or go within an hour."),
+    gettext_noop("Uploads of imports went with it, or go within an hour."),
     gettext_noop("Exports are sent while they are made, and never kept."),
     gettext_noop("Logs hold ids and counts alone."),
     gettext_noop("Backups hold what they held until they are replaced."),
@@ -102,18 +97,9 @@ KINDS = (
 # does so.
 turns_deleted = Signal()
 
-# Receivers return the turns about whose answers Redis may still have data.
-_DELETE_TURNS = """
-WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
-SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
-"""
 _DELETE_SOME_TURNS = """
-WITH gone AS (
-    DELETE FROM intake_conversation_turns
-     WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
-    RETURNING id, updated_at
-)
-SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
+DELETE FROM intake_conversation_turns
+ WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
 """
 # Without loading the turns, which have all texts: the database deletes them by cascade.
 _DELETE_CONVERSATIONS = "DELETE FROM intake_conversations WHERE user_id = %s AND id = ANY(%s)"
@@ -251,21 +237,13 @@ def delete_account(*, user: User) -> dict[str, int]:
     return _by_kind(rows)
 
 
-def forget_answers(turn_ids: Iterable[int]) -> None:
-    """After the deletion has committed."""
-    ids = list(turn_ids)
-    if ids:
-        transaction.on_commit(lambda: running.forget(ids), robust=True)
-
-
 def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], caller: Caller) -> bool:
     """Delete these turns, with `top` above the others. They are not loaded one by one: there may be ten thousand."""
     where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
     turns_deleted.send(Turn, **where)
     contents = attachments.contents_of(conversation.user_id, [conversation.pk], numbers)
     with connection.cursor() as cursor:
-        cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": running.KEPT_SECONDS})
-        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+        cursor.execute(_DELETE_SOME_TURNS, where)
     attachments.release(conversation.user_id, contents)
     if top.parent_number is not None:
         branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
@@ -296,9 +274,6 @@ def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
 def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
     """All of them in one statement, without loading a text. Their rows are locked."""
     ids = [conversation.pk for conversation in conversations]
-    recent = timezone.now() - timedelta(seconds=running.KEPT_SECONDS)
-    recent_answers = Turn.objects.for_caller(caller).filter(conversation__in=ids, updated_at__gt=recent)
-    forget_answers(recent_answers.values_list("pk", flat=True))
     changes.tell(caller, *ids)
     for pk in ids:
         turns_deleted.send(Turn, user_id=caller.user_id, conversation_id=pk, numbers=None)
@@ -330,8 +305,7 @@ def _delete_account(user_id: int) -> Counter[str]:
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer that is being
         # saved locks its turn, then the user; the same order avoids a deadlock.
-        cursor.execute(_DELETE_TURNS, [user_id, running.KEPT_SECONDS])
-        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+        cursor.execute("DELETE FROM intake_conversation_turns WHERE user_id = %s", [user_id])
     # Changes by staff are logged under the user's address.
     user_type = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=user_type, object_id=str(user_id)).delete()

@@ -258,8 +258,3 @@ def together(earlier: dict[str, Any] | None, later: dict[str, Any] | None) -> di
 
 def _sum(earlier: Any, later: Any) -> Any:
     return later if earlier is None else earlier if later is None else earlier + later
-
-
-# --- Limits the number of answers that are being written for one user at once, over all processes ---
-# A running turn is marked in the database, with a sign of life every few seconds, so the count needs no data of its
-# own. An answer leaves it when it is saved, however it ended, or some time after its server was killed.

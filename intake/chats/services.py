@@ -196,18 +196,23 @@ def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
 
 
 def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
-    """Close a turn with its answer. A turn that was closed, deleted or restarted meanwhile stays unchanged; returns
+    """Close a turn with its answer. A turn that was deleted, restarted or saved meanwhile stays unchanged; returns
     None.
+
+    A turn that another process has interrupted stays so, and gets what was written since the last save.
     """
     with transaction.atomic(savepoint=False):
-        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
-        turn = Turn.objects.select_for_update().filter(is_open).first()
+        is_mine = Q(pk=turn_id, attempt=attempt, status__in=(Turn.Status.STREAMING, Turn.Status.INTERRUPTED))
+        turn = Turn.objects.select_for_update().filter(is_mine).first()
         if turn is None:
             return None
-        turn.assistant_message = without_nul(answer.text)
-        turn.reasoning = without_nul(answer.reasoning)
-        turn.status = answer.status
-        turn.tool_calls = answer.tool_calls
+        before = turn.assistant_message, turn.reasoning, turn.tool_calls
+        written = without_nul(answer.text), without_nul(answer.reasoning), answer.tool_calls
+        if turn.status == Turn.Status.STREAMING:
+            turn.status = answer.status
+        elif written == before:
+            return None
+        turn.assistant_message, turn.reasoning, turn.tool_calls = written
         turn.is_recall = answer.is_recall
         turn.error = answer.error
         turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
@@ -260,13 +265,16 @@ def open_turns(*, silent_since: datetime) -> list[Turn]:
     return list(silent.order_by("updated_at").only("pk", "user_id", "attempt", "updated_at")[:1000])
 
 
-def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
-    """Close a turn that no process answers any more; its text is kept, and indexed like any other.
+def interrupt_turn(*, turn_id: int, attempt: int, unless_after: datetime | None = None) -> bool:
+    """Close a running turn with its saved text; a writer that still runs learns it when it renews its lease.
 
-    Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open.
+    Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open, and
+    without a renewal after `unless_after`.
     """
     with transaction.atomic():
         is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        if unless_after is not None:
+            is_open &= Q(updated_at__lte=unless_after)
         turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return False

@@ -19,7 +19,7 @@ from rest_framework.viewsets import ViewSet
 
 from core import rate_limits
 from core.errors import InvalidInput
-from core.isolation.acting import Caller, acting_as, read_as
+from core.isolation.acting import Caller, acting_as
 from core.rate_limits import DEFAULT_LIMIT, StreamLease
 from core.text import LONGEST_PROJECT, in_language, page_language, project_label
 from core.validation import Output, text_limit, validate
@@ -177,7 +177,8 @@ def _project_of_export(request: Request, user: User) -> str | None:
         return None
     hyphen, label = ("-" if named.startswith("-") else ""), named.removeprefix("-")
     label = project_label(label) or label
-    return hyphen + read_as(user, lambda: read_project(user=user, name=label_of(user=user, label=label))).name
+    with acting_as(user):
+        return hyphen + read_project(user=user, name=label_of(user=user, label=label)).name
 
 
 class AccountViewSet(ViewSet):

@@ -22,7 +22,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from core.errors import NotFound
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.text import gettext_noop, in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
@@ -196,7 +196,8 @@ def side_bar(context: template.RequestContext) -> SafeString:
     if PART in request.headers:
         return SafeString("")
     project = str(context.get("of_project") or "")
-    shown = read_as(caller_of(request), lambda: sidebar_of(request, project=project))
+    with acting_as(caller_of(request)):
+        shown = sidebar_of(request, project=project)
     sidebar: Any = get_template("intake/_sidebar.html")
     with context.push(**shown):
         return SafeString(sidebar.template.render(context))

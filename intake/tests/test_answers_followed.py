@@ -1,18 +1,14 @@
 """An answer belongs to its turn: whoever leaves ends nothing, and anybody may come, come back, or stop it."""
 
-import asyncio
 import time
 from contextlib import ExitStack
 
 import pytest
-import redis
 from django.apps import apps
 from django.conf import settings as project
 from django.utils.module_loading import import_string
 
-from intake.agent.context import TextWritten
-from intake.answers.log import AnswerLog, Ending, EventPublisher, entry_of
-from intake.chats.running import forget, stream_key
+from intake.chats import services
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
 from testing.fixtures import Client
@@ -108,55 +104,39 @@ def test_whoever_was_told_an_answer_that_is_over_and_comes_back_begins_anew(visi
     assert text_of(told) == text_of(again) == "One two."
 
 
-@pytest.mark.parametrize("when", ["just now", "and its stream is gone"])
-def test_an_answer_that_has_ended_is_gone_on_with_or_told_anew(person, log_in, there, language_model, when):
+@pytest.mark.parametrize("where", ["here", "in another process"])
+def test_an_answer_that_has_ended_is_gone_on_with_here_and_told_anew_elsewhere(
+    person, log_in, there, language_model, where
+):
     language_model(CallTool("search_chat_history", {"query": "cat"}), Say(("One ", "two ", "three.")))
-    before = begin(log_in(person), "One ")
-    turn_id = before[0].data["turnId"]
+    client = log_in(person)
+    before = begin(client, "One ")
     wait_until(lambda: the_turn().status == "complete")
-    # The stream has its end a moment after the database has the answer.
-    wait_until(has_stream_ended)
-    if when != "just now":
-        forget_streams()
-    again = follow(there, turn_id, after=before[-1].id)
-    if when == "just now":
-        assert text_of(before) + text_of(again) == "One two three."
+    again = follow(client if where == "here" else there, before[0].data["turnId"], after=before[-1].id)
+    if where == "here":
         assert again[0].name == "delta"
+        assert text_of(before) + text_of(again) == "One two three."
     else:
         assert [event.name for event in again] == ["turn", "tool_call", "tool_result", "delta", "done"]
         assert text_of(again) == "One two three."
     assert again[-1].data["html"] == '<p dir="auto">One two three.</p>'
 
 
-def streams():
-    with redis.Redis.from_url(project.REDIS_URL) as broker:
-        return list(broker.scan_iter("recollect:answer:*"))
-
-
-def has_stream_ended():
-    key = stream_key(the_turn().pk)
-    with redis.Redis.from_url(project.REDIS_URL) as broker:
-        return any(entry_of(id_, fields)[1] is None for id_, fields in broker.xrevrange(key, count=1))
-
-
-def forget_streams():
-    with redis.Redis.from_url(project.REDIS_URL) as broker:
-        broker.delete(*streams())
-
-
-def test_another_web_process_follows_from_the_start_and_from_where_the_reader_was(
-    person, log_in, there, language_model
-):
+def test_a_client_that_reconnects_elsewhere_forgets_and_gets_each_word_once(person, log_in, there, language_model):
     model = language_model(CallTool("search_chat_history", {"query": "cat"}), AT_LENGTH)
-    before = begin(log_in(person))
-    turn_id = before[0].data["turnId"]
-    part = follow(there, turn_id, after=before[-1].id, until="word20 ")
-    assert [event.name for event in part] == ["delta"] * len(part)
-    rest = follow(log_in(person), turn_id, after=part[-1].id)
-    assert text_of(before) + text_of(part) + text_of(rest) == "".join(WORDS)
-    whole = follow(there, turn_id)
-    assert text_of(whole) == "".join(WORDS)
-    assert (whole[-1].name, whole[-1].data) == (rest[-1].name, rest[-1].data)
+    here = log_in(person)
+    events = begin(here)
+    turn_id = events[0].data["turnId"]
+    for client, until in ((there, "word20 "), (there, "word30 "), (here, "word40 "), (there, None)):
+        part = follow(client, turn_id, after=events[-1].id, until=until)
+        assert part[0].name == "turn"
+        assert sum(event.name == "tool_call" for event in part) == 1
+        events += part
+    text = ""
+    for event in events:
+        text = "" if event.name == "turn" else text + event.data.get("text", "")
+    assert text == "".join(WORDS)
+    assert follow(here, turn_id)[-1].data == events[-1].data
     assert len(model.requests) == 2
 
 
@@ -181,21 +161,33 @@ def test_stopping_ends_it_within_a_second_and_keeps_what_was_written(person, log
     stopped = stop(client if where == "here" else there, turn_id)
     assert (stopped.status_code, stopped.json()) == (200, {"turnId": turn_id, "status": "interrupted"})
     assert wait_until(lambda: model.closed_at) - asked_at < 1
-    assert the_turn().assistant_message.startswith("word0 word1 word2 word3 ")
+    # Elsewhere, the writer adds what it had written since its last save.
+    wait_until(lambda: the_turn().assistant_message.startswith("word0 word1 word2 word3 "))
     again = stop(there, turn_id)
     assert (again.status_code, again.json()) == (200, stopped.json())
     ended = follow(client, turn_id)[-1]
     assert (ended.name, ended.data["status"]) == ("done", "interrupted")
 
 
-def test_a_model_that_says_nothing_is_stopped_too(person, log_in, there, language_model):
-    model = language_model(Hang())
+def test_a_silent_answer_that_is_stopped_elsewhere_ends_at_its_next_renewal(
+    person, log_in, there, language_model, monkeypatch
+):
+    model, renewals, save = language_model(Hang()), [], services.save_progress
+
+    def renew(parts, *, now):
+        renewals.append(now)
+        return save(parts, now=now)
+
+    monkeypatch.setattr(services, "save_progress", renew)
     client = log_in(person)
     with client.stream("POST", CHAT, json={"message": "Talk"}, headers=client._csrf()) as response:
         turn = next(read_events(response.iter_lines())).data
-    wait_until(lambda: model.requests)
+    # At least once a second.
+    wait_until(lambda: len(renewals) > 2, seconds=5)
+    before = len(renewals)
     assert stop(there, turn["turnId"]).json()["status"] == "interrupted"
     assert wait_until(lambda: model.closed_at)
+    assert len(renewals) - before <= 2
 
 
 def test_all_who_read_along_hear_that_it_was_stopped(person, log_in, there, language_model):
@@ -275,25 +267,6 @@ def test_without_redis_the_chat_answers_is_followed_and_stopped_in_its_process(v
     assert visitor.events("Again")[-1].name == "done"
 
 
-def test_without_redis_another_process_follows_what_is_saved_and_can_stop_it(
-    person, log_in, there, language_model, settings
-):
-    settings.REDIS_URL = NOWHERE
-    model = language_model(Say(tuple(f"word{n} " for n in range(400)), seconds_apart=0.05))
-    turn_id = begin(log_in(person))[0].data["turnId"]
-    with there.stream("GET", f"/api/v1/intake/turns/{turn_id}/events") as response:
-        heard = []
-        for event in read_events(response.iter_lines()):
-            heard.append(event)
-            if len(text_of(heard)) > 100:
-                break
-    assert text_of(heard) == "".join(f"word{n} " for n in range(400))[: len(text_of(heard))]
-    rest = follow(log_in(person), turn_id, after=heard[-1].id, until="word60 ")
-    assert text_of(heard) + text_of(rest) == "".join(f"word{n} " for n in range(61))
-    assert stop(there, turn_id).json()["status"] == "interrupted"
-    assert wait_until(lambda: model.closed_at)
-
-
 def test_a_retry_is_another_attempt_and_its_readers_begin_anew(person, log_in, there, language_model):
     language_model(BreakOff(("Half of ", "it")), Say(("The ", "whole."), seconds_apart=0.5))
     client = log_in(person)
@@ -305,34 +278,13 @@ def test_a_retry_is_another_attempt_and_its_readers_begin_anew(person, log_in, t
     assert text_of(events) == "The whole."
 
 
-@pytest.mark.usefixtures("no_answers_of_other_tests")
-def test_what_is_deleted_while_it_is_answered_leaves_nothing_in_redis(person, log_in, language_model):
+def test_no_text_of_a_chat_stands_in_redis_and_a_deleted_one_stands_nowhere(person, log_in, language_model):
     language_model(Say(tuple(f"kwyjibo{n} " for n in range(400)), seconds_apart=0.05))
     client = log_in(person)
     turn = begin(client, "kwyjibo5 ")[0].data
-    wait_until(lambda: "broker" in str(traces_of("kwyjibo")))
+    wait_until(lambda: "assistant_message" in str(traces_of("kwyjibo")))
+    assert "broker" not in str(traces_of("kwyjibo"))
     client.delete(f"/api/v1/conversations/{turn['conversationId']}/", headers=client._csrf())
     wait_until(lambda: traces_of("kwyjibo") == [], seconds=2)
     time.sleep(0.5)
     assert traces_of("kwyjibo") == []
-
-
-@pytest.mark.usefixtures("no_answers_of_other_tests")
-def test_what_is_deleted_soon_after_it_was_answered_leaves_nothing_in_redis(person, log_in, language_model):
-    language_model(Say(("kwyjibo",)))
-    client = log_in(person)
-    key = client.events("Talk")[0].data["conversationId"]
-    wait_until(lambda: "broker" in str(traces_of("kwyjibo")))
-    client.delete(f"/api/v1/conversations/{key}/turns/1/", headers=client._csrf())
-    assert traces_of("kwyjibo") == []
-
-
-async def test_what_redis_is_told_of_an_answer_after_its_deletion_goes_again():
-    log = AnswerLog(Turn(pk=4_000_000, attempt=1))
-    log.add(TextWritten("kwyjibo"))
-    log.finish(Ending("done", {}))
-    await asyncio.to_thread(forget, [log.turn.pk])
-    publisher = EventPublisher()
-    publisher.publish(log, stop=lambda: None)
-    await publisher.flushed()
-    assert stream_key(log.turn.pk).encode() not in await asyncio.to_thread(streams)

@@ -5,10 +5,8 @@ import random
 
 import pytest
 
-from core.text import Sentence, in_language
 from intake.agent.context import TextWritten, ToolCalled, ToolReturned
-from intake.answers.hub import take
-from intake.answers.log import COMPACTED_FROM, AnswerLog, Ending, EventId, entry_of, fields_of
+from intake.answers.log import COMPACTED_FROM, AnswerLog, Ending, EventId
 from intake.answers.reader import read
 from intake.models import Turn
 from testing.sse_client import read_events
@@ -16,10 +14,8 @@ from testing.sse_client import read_events
 LETTERS = "abcdefghij 🙂é\n"
 
 
-def a_log(is_mirror=False):
-    log = AnswerLog(Turn(pk=1, turn_number=1, attempt=3))
-    log.is_mirror = is_mirror
-    return log
+def a_log():
+    return AnswerLog(Turn(pk=1, turn_number=1, attempt=3))
 
 
 def some_events(chance, count):
@@ -54,42 +50,6 @@ def test_a_reader_who_goes_on_from_any_position_gets_everything_exactly_once(see
     assert log.position == len(flat(events))
     cut = chance.randint(0, log.position)
     assert flat(event for _, event in log.since(cut)) == flat(events)[cut:]
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_a_copy_is_the_same_whatever_was_sent_twice(seed):
-    chance = random.Random(seed)
-    log, copy, sent = a_log(), a_log(), 0
-    for event in some_events(chance, 300):
-        log.add(event)
-        if chance.random() < 0.1:
-            # What Redis did not confirm is sent again, with what has come since.
-            begin = chance.choice([sent, sent, chance.randint(0, sent)])
-            for position, each in log.since(begin, most_apart=1):
-                written = fields_of(each)
-                fields = {name.encode(): value.encode() for name, value in written.items()}
-                assert take(copy, entry_of(str(EventId(3, position)).encode(), fields))
-            sent = log.position
-    rest = log.since(sent, most_apart=1)
-    for position, each in rest:
-        assert take(copy, (EventId(3, position), each))
-    assert flat(event for _, event in copy.since(0)) == flat(event for _, event in log.since(0))
-    assert not take(copy, (EventId(3, log.position + 1), None))
-
-
-def test_a_summary_reaches_readers_of_other_processes_with_its_values():
-    event = ToolReturned("a", Sentence("Found %(count)s memories", count=1200))
-    fields = {name.encode(): value.encode() for name, value in fields_of(event).items()}
-    _id, arrived = entry_of(b"3-1", fields)
-    assert arrived == event
-    assert in_language(arrived.summary, "de") == "1.200 Einträge gefunden"
-
-
-def test_a_gap_and_another_attempt_are_noticed():
-    with pytest.raises(ValueError, match="a gap from 0 to 5"):
-        take(a_log(), (EventId(3, 9), TextWritten("late")))
-    with pytest.raises(ValueError, match="another attempt"):
-        take(a_log(), (EventId(4, 1), TextWritten("x")))
 
 
 @pytest.mark.parametrize("text", ["", "1", "0-1", "1-", "-1", "1-x", "1-1-1", "x" * 1000, "9" * 40 + "-1", "²-1"])

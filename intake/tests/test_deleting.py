@@ -144,7 +144,7 @@ def test_a_turn_deleted_while_it_is_answered_does_not_come_back(alice):
     assert (
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Once", status=Turn.Status.COMPLETE)) is None
     )
-    assert close_abandoned_turns(now=NOW + timedelta(days=1), idle=timedelta()) == 0
+    assert close_abandoned_turns(now=NOW + timedelta(days=1)) == 0
     assert numbers(conversation) == [1]
 
 

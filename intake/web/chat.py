@@ -91,7 +91,8 @@ def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
 def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Admitted:
     """A token needs one of the scopes. Raises `AuthenticationRequired`, or `InsufficientScope` with `lacking`."""
     if request.headers.get("Authorization"):
-        return _admit_by_token(Request(request), scopes, lacking)
+        user, token = user_by_token(request, scopes=scopes, lacking=lacking)
+        return Admitted(Caller(user_id=user.pk, bound_to=user.bound_to), TokenCheck(token))
     if _protected(request).status_code != HTTPStatus.OK:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     caller = caller_of(request)
@@ -121,17 +122,17 @@ def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
     return problem_response(known, request)
 
 
-def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> Admitted:
-    """By the API's own authentication class, the first in the settings."""
+def user_by_token(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> tuple[Any, Any]:
+    """The user and their token, by the API's own authentication class, the first in the settings. Raises as `admit`."""
     names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
     authenticator: type[BaseAuthentication] = import_string(names[0])
-    authenticated = authenticator().authenticate(request)
+    authenticated = authenticator().authenticate(Request(request))
     if authenticated is None:
         raise AuthenticationRequired
     user, token = authenticated
     if not set(scopes) & set(token.scopes):
         raise InsufficientScope(lacking)
-    return Admitted(Caller(user_id=user.pk, bound_to=user.bound_to), TokenCheck(token))
+    return user, token
 
 
 @csrf_protect

@@ -32,7 +32,7 @@ from django.views.i18n import JavaScriptCatalog
 
 from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
-from core.isolation.acting import acting_as, read_as
+from core.isolation.acting import acting_as
 from core.text import pg_text, project_label
 from core.validation import position_in_address
 from intake.accounts import activity
@@ -79,10 +79,8 @@ def personal_form(view: View[P]) -> View[P]:
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         ask_servers()
-        if request.method == "POST":
-            with acting_as(caller_of(request)):
-                return view(request, *args, **kwargs)
-        return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+        with acting_as(caller_of(request)):
+            return view(request, *args, **kwargs)
 
     return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
 
@@ -167,7 +165,8 @@ def personal_page(view: View[P]) -> View[P]:
         ask_servers()
         look_nearby(request)
         try:
-            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
         except NotFound:
             # Perhaps a session has ended. The same for every address, and so it tells nothing about any.
             if is_registered(request):
@@ -208,7 +207,8 @@ def share(request: HttpRequest) -> HttpResponse:
     words = [request.POST.get(name, "").strip() for name in ("title", "text", "url")]
     ask_servers()
     shared = {"shared": "\n".join(dict.fromkeys(filter(None, words))), "has_shared_files": bool(request.FILES)}
-    return read_as(caller_of(request), lambda: _chat_page(request, {**_shell(request), **shared}))
+    with acting_as(caller_of(request)):
+        return _chat_page(request, {**_shell(request), **shared})
 
 
 @personal_page

@@ -278,7 +278,6 @@ def _adopt(request: HttpRequest, address: str) -> HttpResponse:
     row |= {"key": secrets.token_hex(4), "sealed": ""}
     keep_setting(MODELS, lambda rows: _with(rows or [], row))
     note_action(request, "models")
-    note_action(request, "models")
     messages.success(request, _("Added. Everybody can choose its models now."))
     return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_models"))
 

@@ -20,7 +20,7 @@ from django.db.models.functions import Left
 from pydantic import AwareDatetime, Field, PlainSerializer
 
 from core.errors import NotFound
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.text import first_line, shortened
 from core.validation import Shape
 from intake.models import Conversation, User
@@ -341,7 +341,7 @@ def find_texts(*, user: User, query: str, now: datetime, project: str = "") -> l
     places = {place: rank for rank, place in enumerate(map(_place_in_index, [one.reference for one in found.results]))}
     sources = {source for source, _ in places if source is not None}
 
-    def read() -> list[int]:
+    with acting_as(user):
         texts = IndexedText.objects.for_user(user).filter(source_id__in=sources)
         ranks: dict[int, int] = {}
         for pk, source, number in texts.values_list("pk", "source_id", "chunk_index"):
@@ -349,8 +349,6 @@ def find_texts(*, user: User, query: str, now: datetime, project: str = "") -> l
             if rank is not None:
                 ranks[pk] = rank
         return sorted(ranks, key=lambda pk: (ranks[pk], pk))
-
-    return read_as(user, read)
 
 
 def _place_in_index(reference: Reference) -> tuple[UUID | None, int | None]:

@@ -25,7 +25,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.text import in_page_language
 from core.validation import NO_DAY, parse_day
 from intake.accounts.identity import caller_of, is_registered, person_of
@@ -69,7 +69,8 @@ def page_that_searches(view: View[P]) -> View[P]:
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not is_registered(request):
-            return read_as(caller_of(request), lambda: _tell_visitor(request))
+            with acting_as(caller_of(request)):
+                return _tell_visitor(request)
         with timezone.override(person_of(request).zone):
             return view(request, *args, **kwargs)
 

@@ -22,7 +22,7 @@ from django.utils.translation import gettext, gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.responses import retry_after
 from core.text import ELLIPSIS, LONGEST_PROJECT
 from core.validation import checked
@@ -153,14 +153,16 @@ def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
     query = short_query(request)
     if not query:
-        return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
+        with acting_as(caller_of(request)):
+            return render(request, "memory/live.html")
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     project = without_nul(request.GET.get("project", ""))[: LONGEST_PROJECT + 1]
     requested = HistoryRequest(query=query, max_results=LIVE_RESULTS, project=project)
     history = search_history(requested, user=person_of(request), now=timezone.now())
     shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
-    return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
+    with acting_as(caller_of(request)):
+        return render(request, "memory/live.html", context)
 
 
 def short_query(request: HttpRequest) -> str:
@@ -226,12 +228,9 @@ def _page(
         "place": "search",
     }
     project = form.cleaned_data.get("project", "") if form.is_valid() else ""
-
-    def shown() -> HttpResponse:
+    with acting_as(caller_of(request)):
         found = context | within_choices(person_of(request), project)
         return render(request, PAGE, found, status=status) if is_part else show(request, PAGE, status=status, **found)
-
-    return read_as(caller_of(request), shown)
 
 
 def _groups(history: History, *, by_day: bool) -> list[Group]:

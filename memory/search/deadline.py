@@ -5,7 +5,7 @@ The database itself cancels a statement that would take longer.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from math import inf
 from threading import BoundedSemaphore
 from time import monotonic
@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
 from core.errors import Unavailable
-from core.isolation.acting import read_as
+from core.isolation.acting import acting_as
 from core.text import gettext_noop as _
 from intake.models import User
 
@@ -62,25 +62,12 @@ def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     places = _places(_most_at_once())
     if not places.acquire(timeout=WAIT_SECONDS):
         raise Unavailable(TOO_MANY_SEARCHES)
+    is_alone = not connection.in_atomic_block
     try:
-        done = read_as(user, partial(_in_time, work, seconds, is_alone=not connection.in_atomic_block))
+        with acting_as(user), _limited(seconds) if is_alone else at_most(seconds):
+            return work()
     finally:
         places.release()
-    if isinstance(done, OutOfTime):
-        raise done
-    return done
-
-
-def _in_time(work: Callable[[], T], seconds: float, *, is_alone: bool) -> T | OutOfTime:
-    """Returns `OutOfTime`, because `read_as` would repeat on the primary what raises an error of the database."""
-    try:
-        with _limited(seconds) if is_alone else at_most(seconds):
-            return work()
-    except OutOfTime as error:
-        if is_alone:
-            # The cancelled statement has ended the transaction for PostgreSQL.
-            transaction.set_rollback(True)
-        return error
 
 
 def _most_at_once() -> int:

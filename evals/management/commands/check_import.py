@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from imports.reading.expectations import as_expectation, differences, read_all
+from evals.expectations import as_expectation, differences, read_all
 from recollect_cli.client import printable
 
 

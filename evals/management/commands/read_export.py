@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from imports.reading.expectations import as_expectation, read_all
+from evals.expectations import as_expectation, read_all
 from recollect_cli.client import printable
 
 

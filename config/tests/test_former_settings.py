@@ -1,0 +1,39 @@
+"""A setting of an earlier version that is still set is named with the way out, and nothing starts without it."""
+
+import asyncio
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+
+from config import asgi
+from memory.tasks import refuse_unless_a_worker_in_the_database
+
+SENTINELS = "redis+sentinel://:password@one:26379,two:26379/primary"
+
+
+def found():
+    return [(one.id, one.msg, one.hint) for one in run_checks() if one.id in ("core.E007", "core.W007")]
+
+
+@pytest.mark.parametrize("name", ["DATABASE_REPLICA_URL", "DATABASE_REPLICA_STALENESS_SECONDS", "REDIS_URL"])
+def test_a_replica_or_sentinels_are_an_error_with_the_way_out_and_nothing_starts(name, monkeypatch, settings):
+    assert found() == []
+    if name == "REDIS_URL":
+        settings.REDIS_URL = SENTINELS
+    else:
+        monkeypatch.setenv(name, "2")
+    ((id_, message, hint),) = found()
+    assert (id_, name in message) == ("core.E007", True)
+    assert f"A proxy's {'REDIS_URL' if name == 'REDIS_URL' else 'DATABASE_URL'} does both" in hint
+    with pytest.raises(ImproperlyConfigured, match=f"core.E007: {name}"):
+        asyncio.run(asgi.lifespan(None).__aenter__())
+    with pytest.raises(SystemExit, match=f"The worker cannot start: core.E007: {name}"):
+        refuse_unless_a_worker_in_the_database()
+
+
+def test_a_setting_that_protected_nothing_is_a_warning_and_an_empty_one_nothing(monkeypatch):
+    monkeypatch.setenv("DATABASE_REPLICA_URL", "")
+    assert found() == []
+    monkeypatch.setenv("TURN_ABANDONED_SECONDS_FILE", "/run/secrets/it")
+    assert [id_ for id_, _, _ in found()] == ["core.W007"]
