@@ -129,9 +129,7 @@ def small_for_a_finger(page, finger):
     return small
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=[pytest.mark.medium] * (part == "five")) for part in PARTS]
-)
+@pytest.mark.parametrize("part", [pytest.param(part, marks=[pytest.mark.medium] * (part == "five")) for part in PARTS])
 def test_every_page_is_accessible_and_stands_still_and_a_finger_hits_its_controls(open_page, alice, part):
     user = User.objects.create_superuser("root@example.com", house.PASSWORD) if part == "staff" else alice.user
     paths_of = {user: [*pages(alice, PARTS[part]), *EMPTY.get(part, [])]}

@@ -54,9 +54,7 @@ def test_something_is_kept_and_all_of_it_is_small():
     assert all(path.stat().st_size < LARGEST for path in FOLDER.iterdir())
 
 
-@pytest.mark.parametrize(
-    "path", [*EARLIER, pytest.param(LAST, marks=pytest.mark.medium)], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [*EARLIER, pytest.param(LAST, marks=pytest.mark.medium)], ids=lambda path: path.name)
 def test_a_database_of_an_earlier_version_is_migrated(empty_servers, path):
     servers = empty_servers
     command = [program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={servers.urls['DATABASE_OWNER_URL']}"]

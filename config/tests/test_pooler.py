@@ -20,7 +20,7 @@ from config.stack.servers import EmbeddedPostgres
 from core.isolation.checks import parameters
 from intake.tests.factories import a_person, a_turn
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 SECONDS = 20
 DEPLOY = Path(__file__).parents[2] / "deploy"
