@@ -218,8 +218,9 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
             data = {"text": text}
         case ToolCalled(id=id_, name=name, input=input_):
             data = {"call": [id_, name, input_]}
-        case ToolReturned(id=id_, summary=summary, is_error=is_error, stored=stored, place=place):
-            data = {"result": [id_, {"summary": summary, **kept(summary)}, is_error, stored, place]}
+        case ToolReturned(id=id_, summary=summary, is_error=is_error, stored=stored, place=place, found=found):
+            told = {"summary": summary, "found": found, **kept(summary)}
+            data = {"result": [id_, told, is_error, stored, place]}
     return {_FIELD: json.dumps(data, separators=(",", ":"))}
 
 
@@ -239,7 +240,8 @@ def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
             return parsed, ToolCalled(id_, name, input_)
         case {"result": [id_, {"summary": str()} as told, is_error, stored, place]}:
             summary = restored(told, "summary")
-            return parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place)
+            found = told.get("found")
+            return parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place, found=found)
     raise ValueError("not an event")
 
 
