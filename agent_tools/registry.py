@@ -2,8 +2,9 @@
 that stops with its caller.
 
 Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
-one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI
-(strict), Anthropic and Gemini all accept, so the limits that it cannot express are in the descriptions.
+one text for a list. Each value with one possible meaning is accepted, but in a field that is read `as_sent`. The schema
+keeps to what OpenAI (strict), Anthropic and Gemini all accept, so the limits that it cannot express are in the
+descriptions.
 """
 
 import json
