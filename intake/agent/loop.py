@@ -156,7 +156,7 @@ def _tokens_of_part(part: Any) -> int:
 
 def _as_data(result: ToolReturn[str], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
     """The model reads the result between markers, as much as fits; people read the same, and our own code the data."""
-    text = result.return_value
+    text = str(result.return_value)
     text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
     return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "found": text})
 

@@ -219,8 +219,8 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
         case ToolCalled(id=id_, name=name, input=input_):
             data = {"call": [id_, name, input_]}
         case ToolReturned(id=id_, summary=summary, is_error=is_error, stored=stored, place=place, found=found):
-            told = {"summary": summary, "found": found, **kept(summary)}
-            data = {"result": [id_, told, is_error, stored, place]}
+            shown = {"summary": summary, "found": found, **kept(summary)}
+            data = {"result": [id_, shown, is_error, stored, place]}
     return {_FIELD: json.dumps(data, separators=(",", ":"))}
 
 

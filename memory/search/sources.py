@@ -229,8 +229,10 @@ class HistoryQuestion:
     @cached_property
     def hits(self) -> list[Hit]:
         """The texts that are related or contain the query, in no order, each with its relevance."""
+        known = {hit.key for hit in self.related}
+        # Only now it is known which of them are echoes.
         answering = self.answering
-        found = self.related + answering.beside({hit.key for hit in self.related}, self.parsed)
+        found = self.related + answering.beside(known, self.parsed)
         return [
             hit._replace(
                 relevance=self.relevances[hit.key],
