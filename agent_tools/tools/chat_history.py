@@ -73,7 +73,7 @@ class SearchChatHistoryInput(Input):
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=500),
-        Field(description=f"What to look for, in natural language. For `hybrid`: {OPERATORS}"),
+        Field(description=f"What to look for. In `hybrid`: {OPERATORS}"),
     ]
     limit: Annotated[int, Field(ge=1, le=20, description="How many results at most.")] = 5
     mode: Annotated[

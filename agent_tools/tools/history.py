@@ -128,9 +128,7 @@ class SearchHistoryInput(Input):
             "daily logs alone; `sessions`: the titles and the messages of conversations."
         ),
     ] = "all"
-    date_from: Annotated[OptionalDay, Field(description="Nothing before this day, YYYY-MM-DD; alone, up to today.")] = (
-        None
-    )
+    date_from: Annotated[OptionalDay, Field(description="From this day on, YYYY-MM-DD; alone until today.")] = None
     date_to: Annotated[OptionalDay, Field(description="Nothing after this day, YYYY-MM-DD.")] = None
     max_results: Annotated[
         int,
