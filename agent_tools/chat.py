@@ -14,12 +14,9 @@ from pydantic_ai.exceptions import ToolFailed
 from agent_tools.registry import StoredByCall, Tool, run_in_thread, schema_without
 from agent_tools.tools import registry
 from agent_tools.tools.context import get_context
-from agent_tools.tools.conversations import fair_limit
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from core.isolation.acting import Caller, acting_as
 from core.responses import as_recollect_error
-from core.text import ELLIPSIS, cut
-from core.validation import Output
 from intake.agent.context import ChatDeps
 from intake.models import User
 
@@ -29,8 +26,6 @@ logger = logging.getLogger(__name__)
 OWN_SESSION = "excludeSession"
 # Arguments that the chat's model does not see. Its person is there to ask, so it need not propose.
 NOT_OF_THE_CHAT = frozenset({OWN_SESSION, "propose"})
-# The characters of all texts of one result together: some 6,000 tokens, so that a model has room for several.
-CHARACTERS = 24_000
 
 FOR_A_PERSON = """\
 Your tools look into what this person said and kept here.
@@ -43,9 +38,9 @@ Your tools look into what this person said and kept here.
 - `save_memory`, `append_daily_log`: when the person asks for something to be remembered or noted. They see what you
   stored, and can undo it; say in a few words that you did.
 Search before you answer whenever the question is about something they may have told you before, or when it would make
-the answer better. Say when they said it if you use it. If nothing fits, say so; never invent a memory. Where a result
-says `nothingRelevant`, what follows is only the nearest: take it that they never said it. If a call is refused, correct
-it by what the refusal says, or answer without it."""
+the answer better. Say when they said it if you use it. If nothing fits, say so; never invent a memory. Where a
+result's note says that nothing was found about it, what precedes is only the nearest: take it that they never said it.
+If a call is refused, correct it by what the refusal says, or answer without it."""
 
 FOR_A_VISITOR = """\
 You are talking to a visitor who has not logged in. Of their earlier chats you have what this prompt shows of them, and
@@ -101,7 +96,7 @@ def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], 
 
 
 def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
-    async def call(ctx: RunContext[ChatDeps], **data: Any) -> ToolReturn[dict[str, Any]]:
+    async def call(ctx: RunContext[ChatDeps], **data: Any) -> ToolReturn[str]:
         try:
             return await run_in_thread(partial(_call, tool, data | _beside_itself(tool, ctx.deps), caller))
         except Exception as error:
@@ -124,7 +119,7 @@ def _beside_itself(tool: Tool[Any, Any], deps: ChatDeps) -> dict[str, Any]:
     return {OWN_SESSION: str(deps.conversation_id)} if is_known else {}
 
 
-def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
+def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[str]:
     if "rerank" in tool.input_model.model_fields:
         # A model's answer takes seconds, so reranking is worth some tenths of one.
         data = {"rerank": True, **data}
@@ -134,11 +129,11 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
     with acting_as(caller) if user and not tool.acts_itself else nullcontext():
         output = tool.call(data, user=user)
         with acting_as(caller) if user else nullcontext():
-            metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
+            metadata: dict[str, Any] = {"summary": tool.summarise(output, user), "data": output.as_data()}
     kept: StoredByCall | None = None if tool.kept is None else tool.kept(tool.read(data), output)
     if kept is not None:
         metadata |= {"stored": kept.text, "place": kept.place}
-    return ToolReturn(_for_reading(output), metadata=metadata)
+    return ToolReturn(tool.text_of(output), metadata=metadata)
 
 
 def _as_retry(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
@@ -163,47 +158,3 @@ def _sentence(error: RecollectError) -> str:
     }
     fields = [f"{field}: {' '.join(complaints)}" for field, complaints in others.items() if complaints]
     return " ".join([f"{error.code}: {error.detail}", *fields])
-
-
-def _for_reading(output: Output) -> dict[str, Any]:
-    """Without the `text` that repeats the same, and with long texts cut so that all together fit.
-
-    A field of another name that is only published as `text` repeats nothing: that of a file.
-    """
-    data = output.as_data()
-    if len(data) > 1 and "text" in type(output).model_fields:
-        data = {name: value for name, value in data.items() if name != "text"}
-    return shortened(data, characters=CHARACTERS)
-
-
-def shortened(data: dict[str, Any], *, characters: int) -> dict[str, Any]:
-    """With the longest texts cut to one length, so that all texts together have no more characters."""
-    if len(json.dumps(data, ensure_ascii=False)) <= characters:
-        return data
-    limit = fair_limit(_lengths(data), budget=characters)
-    cut: dict[str, Any] = _cut(data, limit)
-    return cut
-
-
-def _lengths(value: Any) -> list[int]:
-    match value:
-        case str():
-            return [len(value)]
-        case dict():
-            return [length for each in value.values() for length in _lengths(each)]
-        case list():
-            return [length for each in value for length in _lengths(each)]
-        case _:
-            return []
-
-
-def _cut(value: Any, limit: int) -> Any:
-    match value:
-        case str():
-            return value if len(value) <= limit else cut(value, limit) + ELLIPSIS
-        case dict():
-            return {name: _cut(each, limit) for name, each in value.items()}
-        case list():
-            return [_cut(each, limit) for each in value]
-        case _:
-            return value

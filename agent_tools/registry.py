@@ -2,9 +2,9 @@
 that stops with its caller.
 
 Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
-one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI
-(strict), Anthropic and Gemini all accept, so a limit that it cannot express is in a description or only in a
-refusal.
+one text for a list. Each value with one possible meaning is accepted, but in a field that is read `as_sent`. The schema
+keeps to what OpenAI (strict), Anthropic and Gemini all accept, so a limit that it cannot express is in a description or
+only in a refusal.
 """
 
 import json
@@ -51,13 +51,6 @@ SYNONYMS = (
 )
 # The fields of inputs that name a project.
 PROJECT_FIELDS = ("project", "project_id")
-# Other names that clients use for a value of an enumeration.
-VALUES = {
-    "sessions": ("session", "messages", "message", "conversations", "conversation", "chats", "chat"),
-    "memory": ("memories",),
-    "daily_log": ("daily_logs",),
-}
-MEANT = {word: value for value, words in VALUES.items() for word in words}
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 A_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 A_TIME_OF_DAY = re.compile(r"[Tt ]\d{1,2}:[0-9:.,]{2,16}(?:[Zz]|[+-][0-9:]{2,6})?", re.ASCII)
@@ -80,7 +73,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
     Markdown.
 
-    Over MCP a model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Structured
+    A model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Over MCP structured
     content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
     stores data also has `kept(input, output)`, which describes what it stored, if anything, and
     `undo(input, place, user, now)`.
@@ -123,6 +116,11 @@ class Tool(Generic[AnyInput, AnyOutput]):
     def read(self, data: Any) -> AnyInput:
         """The arguments as this tool's input. Raises `InvalidInput`."""
         return validate(self.input_model, arguments(self.input_model, data))
+
+    def text_of(self, output: AnyOutput) -> str:
+        """The output as a model reads it, over MCP and in the chat."""
+        text = self.as_text(output) if self.as_text is not None else getattr(output, "text", None)
+        return text if isinstance(text, str) else json.dumps(output.as_data(), ensure_ascii=False)
 
     @property
     def scope(self) -> TokenScope:
@@ -249,10 +247,11 @@ def arguments(model: type[BaseModel], data: Any) -> Any:
     schema = _plain(model, "validation")
     fields, required = schema.get("properties", {}), schema.get("required", [])
     named = _named(data, fields)
+    strict: frozenset[str] = getattr(model, "as_sent", frozenset())
     return {
-        name: _read(value, fields[name]) if name in fields else value
+        name: _read(value, fields[name]) if name in fields and name not in strict else value
         for name, value in named.items()
-        if name in required or not _is_left_out(value)
+        if name in required or not (value is None if name in strict else _is_left_out(value))
     }
 
 
@@ -293,11 +292,8 @@ def _read(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _choice(value: Any, choices: list[str]) -> Any:
-    if not isinstance(value, str) or value in choices:
-        return value
-    folded = value.strip().lower().replace("-", "_").replace(" ", "_")
-    meant = folded if folded in choices else MEANT.get(folded)
-    return meant if meant in choices else value
+    folded = value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+    return folded if folded in choices else value
 
 
 def _day(value: Any) -> Any:
@@ -341,26 +337,23 @@ def _text(value: Any) -> Any:
 
 
 def _list(value: Any) -> Any:
-    """One text or number is a list of one, and a list written as JSON is that list, without what is left out."""
+    """One text is a list of one, and a list written as JSON is that list, without what is left out."""
     if isinstance(value, list):
-        return [_text(each) for each in value if not _is_left_out(each)]
-    alone = _text(value)
-    if not isinstance(alone, str):
+        return [each for each in value if not _is_left_out(each)]
+    if not isinstance(value, str):
         return value
-    listed = _json_list(alone)
-    return [alone] if listed is None else listed
+    listed = _json_list(value)
+    return [value] if listed is None else listed
 
 
-def _json_list(text: str) -> list[str] | None:
-    """The texts of a list in JSON, or None for anything else."""
+def _json_list(text: str) -> list[Any] | None:
+    """A list in JSON, or None for anything else."""
     if not text.lstrip().startswith("[") or len(text) > LONGEST_LIST:
         return None
     try:
-        read = json.loads(text)
+        return list(_list(json.loads(text)))
     except (ValueError, RecursionError):
         return None
-    listed = _list(read)
-    return listed if all(isinstance(each, str) for each in listed) else None
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {

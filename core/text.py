@@ -415,8 +415,8 @@ def restored(row: Mapping[str, Any], name: str) -> str:
 
 
 def without_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as programs get it."""
-    return {name: value for name, value in row.items() if name != "sentence"}
+    """The row as programs get it, without what is for pages alone."""
+    return {name: value for name, value in row.items() if name not in ("sentence", "found")}
 
 
 def as_json(value: Value) -> Any:

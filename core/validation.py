@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import IO, Annotated, Any, Generic, Self, TypeVar
+from typing import IO, Annotated, Any, ClassVar, Generic, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
@@ -117,9 +117,13 @@ def _is_ipv6(host: str) -> bool:
 
 
 class Input(BaseModel):
-    """The base of request bodies and queries: unknown fields are refused."""
+    """The base of request bodies and queries: unknown fields are refused.
+
+    `as_sent`: the fields of a tool's arguments that are not read leniently, because a specification says what they are.
+    """
 
     model_config = ConfigDict(extra="forbid")
+    as_sent: ClassVar[frozenset[str]] = frozenset()
 
 
 class Shape(BaseModel):

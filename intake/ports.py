@@ -51,9 +51,6 @@ class ChatTools(Protocol):
     def described(self, caller: Caller, *, uses_memory: bool, may_save: bool) -> str:
         """The same toolset as text, much as a model reads it: by it its tokens are counted."""
 
-    def shortened(self, data: dict[str, Any], *, characters: int) -> dict[str, Any]:
-        """A tool's result with its longest texts cut, so that all together have no more characters."""
-
     def undo(self, user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
         """Undo the data that the call `name(data)` stored at `place`.
 

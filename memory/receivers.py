@@ -17,7 +17,7 @@ from django.utils import timezone
 from intake.accounts import activity
 from intake.chats.arranging import label_changed
 from intake.chats.changes import turns_saved
-from intake.chats.deleting import turns_deleted
+from intake.chats.deleting import turns_deleted, withdraw_results
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
 from memory.backends.embedders import EmbedderError, configured_embedders, require_active
@@ -77,6 +77,7 @@ def _forget_attachments(user_id: int, conversation_id: UUID, numbers: list[int] 
 def forget_attachment(instance: Attachment, **kwargs: Any) -> None:
     if instance.conversation_id is not None:
         index.forget(Place(instance.user_id, Corpus.ATTACHMENT, instance.pk))
+        withdraw_results(instance.user_id, instance.pk)
 
 
 @receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
@@ -90,6 +91,7 @@ def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], *
 def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
         index.forget(document_place(instance))
+        withdraw_results(instance.user_id, instance.pk)
 
 
 @receiver(pre_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
@@ -103,6 +105,7 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
             mine.filter(pk=instance.pk).update(replaces=None)
             mine.filter(replaces=instance.pk).update(replaces=older)
         index.forget(record_place(instance))
+        withdraw_results(instance.user_id, instance.pk)
 
 
 @receiver(label_changed, dispatch_uid="memory.move_label")

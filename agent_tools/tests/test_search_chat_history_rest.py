@@ -290,7 +290,8 @@ def test_the_days_that_the_query_named_are_said(api, alice, monkeypatch):
     monkeypatch.setattr("agent_tools.tools.chat_history.timezone.now", lambda: NOW + timedelta(days=1))
     a_turn(alice, "I adopted a cat named Miso")
     index.embed_pending()
-    answer = call(api, {"query": "cat, yesterday"}).json()
+    assert "interpreted" not in call(api, {"query": "cat, yesterday"}).json()
+    answer = call(api, {"query": "cat, yesterday", "mode": "hybrid"}).json()
     assert answer["interpreted"] == {"from": "2026-03-01", "to": "2026-03-01", "text": "yesterday"}
     assert answer["totalFound"] == 1
-    assert "interpreted" not in call(api, {"query": "cat, three weeks ago"}).json()
+    assert "interpreted" not in call(api, {"query": "cat, three weeks ago", "mode": "hybrid"}).json()

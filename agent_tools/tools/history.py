@@ -51,8 +51,9 @@ from intake.models import User
 from memory.search.chat_history import WORDS_ALONE
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS, History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
-from memory.search.literal import PIECES_LEFT_OUT, PLAIN_WORDS
+from memory.search.literal import PIECES_LEFT_OUT
 from memory.search.sources import HistoryScope
+from memory.search.texts import SEARCHED_LENGTH
 
 # --- The input of `search_history`, whose errors have the contract's wording ---
 
@@ -108,6 +109,7 @@ OptionalDay = Annotated[date | None, BeforeValidator(_a_date)]
 
 class SearchHistoryInput(Input):
     model_config = ConfigDict(json_schema_extra=_requires_the_query, validate_default=True)
+    as_sent = frozenset({"scope", "date_from", "date_to"})
 
     query: Annotated[
         str,
@@ -122,7 +124,7 @@ class SearchHistoryInput(Input):
         BeforeValidator(_a_scope),
         Field(description="memory: MEMORY.md, daily logs, saved memories. sessions: conversations. all: files too."),
     ] = "all"
-    date_from: Annotated[OptionalDay, Field(description="First day, YYYY-MM-DD.")] = None
+    date_from: Annotated[OptionalDay, Field(description="First day, YYYY-MM-DD; alone until today.")] = None
     date_to: Annotated[OptionalDay, Field(description="Last day, YYYY-MM-DD.")] = None
     max_results: Annotated[
         int,
@@ -206,20 +208,22 @@ class SearchHistoryOutput(Output):
 
 def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
     if user is None:
-        return _output(requested, History(results=[], unfinished=[], pending=0), user=None, note=NO_CALLER)
+        return _output(requested, History(results=[], unfinished=[], pending=0), today=date.min, note=NO_CALLER)
+    now = timezone.now()
+    today = user.local_time(now).date()
     request = HistoryRequest(
         query=requested.query,
         scope=HistoryScope(requested.scope),
         date_from=requested.date_from,
-        date_to=requested.date_to,
+        date_to=today if requested.date_from and requested.date_to is None else requested.date_to,
         max_results=requested.max_results,
         rerank=requested.rerank,
         project=requested.project or "",
         exclude_session=requested.exclude_session or "",
         include_replaced=requested.include_replaced,
     )
-    history = search(request, user=user, now=timezone.now())
-    return _output(requested, history, user=user, note="; ".join(_left_out(history)) or None)
+    history = search(request, user=user, now=now)
+    return _output(requested, history, today=today, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -251,10 +255,7 @@ def _place(result: HistoryResult) -> str:
     return "MEMORY.md"
 
 
-def _output(
-    requested: SearchHistoryInput, history: History, *, user: User | None, note: str | None
-) -> SearchHistoryOutput:
-    today = user.local_time(timezone.now()).date() if user else date.min
+def _output(requested: SearchHistoryInput, history: History, *, today: date, note: str | None) -> SearchHistoryOutput:
     results = [_result(found, today) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
     notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
@@ -350,8 +351,10 @@ def _left_out(history: History) -> Iterator[str]:
         yield WORDS_ALONE
     if history.left_out:
         yield PIECES_LEFT_OUT.format(", ".join(history.left_out))
-    if history.query is not None and history.query.malformed:
-        yield PLAIN_WORDS.format(", ".join(history.query.malformed))
+    if history.query is not None:
+        yield from history.query.notes
+        if len(history.query.to_embed) > SEARCHED_LENGTH:
+            yield f"only the first {SEARCHED_LENGTH:,} characters of the query were searched"
     yield from history.lacking
 
 

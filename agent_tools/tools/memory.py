@@ -73,6 +73,8 @@ Labels = Annotated[list[Label], Field(max_length=MAX_TAGS)]
 
 
 class SearchMemoryInput(Input):
+    as_sent = frozenset({"query", "project_id"})
+
     query: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),

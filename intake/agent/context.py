@@ -172,7 +172,7 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`summary` is a line of Markdown for people, with links to the results.
+    """`summary` is a line of Markdown for people, with links to the results; `found` the text that the model reads.
 
     `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
     """
@@ -182,6 +182,7 @@ class ToolReturned:
     is_error: bool = False
     stored: str | None = None
     place: dict[str, Any] | None = None
+    found: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,45 +65,6 @@ from intake.agent.models import TOKENS_OF_A_MESSAGE, chat_model, cut_middle, mod
 from intake.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow, circumstances, introduction
 from intake.ports import chat_tools
 
-# --- Formats a tool's result as plain text for the model, with every field by its name ---
-# Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.
-
-INDENT = "  "
-
-
-def as_text(data: Any) -> str:
-    """`data` is any JSON value."""
-    return "\n".join(_lines(data))
-
-
-def _lines(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            for name, each in value.items():
-                first, *others = _inline(each) or ["", *(INDENT + line for line in _lines(each))]
-                yield f"{name}: {first}".rstrip()
-                yield from others
-        case list():
-            for each in value:
-                first, *others = list(_lines(each)) or [""]
-                yield f"- {first}"
-                yield from (INDENT + line for line in others)
-        case str():
-            lines = value.splitlines() or [""]
-            yield from lines if len(lines) == 1 else [f"| {line}" for line in lines]
-        case _:
-            yield json.dumps(value)
-
-
-def _inline(value: Any) -> list[str] | None:
-    """The text that fits on the line of its name; None for text that goes below it."""
-    if isinstance(value, str):
-        return None if len(value.splitlines()) > 1 else [value]
-    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | str) for each in value)):
-        return None
-    return [json.dumps(value)]
-
-
 # --- Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data ---
 
 # How often one call may be corrected before the model loses its tool.
@@ -115,7 +76,6 @@ NO_OBJECT = "validation_error: The input must be a JSON object."
 NOT_AGAIN = "That is enough tries: do without it."
 # A result that would have to be shorter, in tokens, is none.
 LEAST_FOR_A_RESULT = 100
-TRIES_TO_FIT = 4
 
 
 class RepeatedCall(Exception):
@@ -194,23 +154,11 @@ def _tokens_of_part(part: Any) -> int:
     return total
 
 
-def _as_data(result: ToolReturn[Any], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
-    """The model reads the result between markers, as much as fits; our own code reads it whole from the metadata."""
-    data = result.return_value
-    text = as_text(data) if room is None else _fitting(data, room - LEAST_FOR_A_RESULT // 2)
-    return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "data": data})
-
-
-def _fitting(data: Any, tokens: int) -> str:
-    """Rather a little of each result than some results alone."""
-    text = as_text(data)
-    characters = len(text)
-    for _try in range(TRIES_TO_FIT):
-        if (counted := tokens_of(text)) <= tokens or not isinstance(data, dict):
-            break
-        characters = characters * tokens // counted
-        text = as_text(chat_tools.get().shortened(data, characters=characters))
-    return cut_middle(text, tokens)
+def _as_data(result: ToolReturn[str], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
+    """The model reads the result between markers, as much as fits; people read the same, and our own code the data."""
+    text = str(result.return_value)
+    text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
+    return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "found": text})
 
 
 # --- Produces one answer ---
@@ -220,6 +168,7 @@ logger = logging.getLogger(__name__)
 # Of a call, in characters: each is rendered at every view of its chat, and translated.
 LONGEST_SUMMARY = 4_000
 LONGEST_INPUT = 150_000
+LONGEST_FOUND = 8_000
 
 
 async def answer(
@@ -421,6 +370,10 @@ def _returned(id_: str, part: Any) -> ToolReturned:
         summary if len(summary) <= LONGEST_SUMMARY else capped(summary, LONGEST_SUMMARY),
         stored=outcome.get("stored"),
         place=outcome.get("place"),
+        # Of a call that stores something the stored text is shown.
+        found=None
+        if "stored" in outcome or "found" not in outcome
+        else pg_text(capped(outcome["found"], LONGEST_FOUND)),
     )
 
 

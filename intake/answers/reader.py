@@ -122,8 +122,10 @@ def as_data(error: RecollectError) -> dict[str, Any]:
 
 
 def kept_result(event: ToolReturned) -> dict[str, Any]:
-    """The parts of a result that a turn keeps: the stored text for people, and the place for undoing it."""
+    """The parts of a result that a turn keeps: the found or stored text for people, and the place for undoing it."""
     result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error, **kept(event.summary)}
+    if event.found is not None:
+        result["found"] = event.found
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result
@@ -147,6 +149,7 @@ def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
             is_error=call.get("is_error", False),
             stored=call.get("stored"),
             place=None if "undone_at" in call else call.get("place"),
+            found=call.get("found"),
         )
         events.append(returned)
     return events
@@ -160,6 +163,7 @@ def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool, language: 
     data: dict[str, Any] = {"id": event.id, "summary": event.summary}
     if with_html:
         data["html"] = str(render_summary(in_language(event.summary, language)))
+        data |= {} if event.found is None else {"found": event.found}
     if event.is_error:
         data["isError"] = True
     if event.place is not None:

@@ -329,16 +329,18 @@ DELETED = _("a deleted chat")
 
 
 def _withdraw_quotes(caller: Caller, *paths: str) -> None:
-    """Remove deleted text from the caller's other turns: recall mode's quotes, and links with its title.
+    """Remove deleted text from the caller's other turns: recall mode's quotes, links with its title, and the results of
+    tools that show any of these chats.
 
     Text that a language model wrote about it belongs to the turn in which it was written, and stays.
     """
     with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
-    # The common prefix of many paths, because all turns are searched.
-    common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
+    ids = {_A_CHAT.findall(path)[-1] for path in paths}
+    # The common prefix of many, because all turns are searched.
+    common = commonprefix([*ids])  # noqa: RUF071 - by characters, as it is looked for
     quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
     for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
-        text = turn.assistant_message
+        text, shows_any = turn.assistant_message, _withdraw_found(turn, ids)
         quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
         for path in quoted:
             for call in turn.tool_calls:
@@ -348,11 +350,30 @@ def _withdraw_quotes(caller: Caller, *paths: str) -> None:
                     call["sentence"] = without_links_in(call["sentence"], path)
             if turn.is_recall:
                 text = _without_quotes(text, path)
-        if quoted:
+        if quoted or shows_any:
             # Not `save`: the indexed text has not changed.
             Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
 
 
+def withdraw_results(user_id: int, id_: UUID) -> None:
+    """Remove the results of tools that show a deleted note, memory or file of this id from the user's turns."""
+    with_calls = Turn.objects.filter(user=user_id).annotate(calls=Cast("tool_calls", TextField()))
+    showing = with_calls.filter(calls__contains=str(id_)).order_by("pk")
+    for turn in showing.select_for_update(of=("self",)).iterator(chunk_size=100):
+        if _withdraw_found(turn, {str(id_)}):
+            Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls)
+
+
+def _withdraw_found(turn: Turn, ids: Collection[str]) -> bool:
+    """Remove the results of its calls that show any of these ids; returns whether there were any."""
+    showing = [call for call in turn.tool_calls if any(id_ in str(call.get("found")) for id_ in ids)]
+    for call in showing:
+        del call["found"]
+    return bool(showing)
+
+
+# The id of a chat in its path.
+_A_CHAT = re.compile(r"/c/([^/]+)/")
 # A quote of recall mode: its line with the day and the link, then the words.
 _QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n  > [^\n]*\n\n", re.MULTILINE)
 _LABEL_SIGN = re.compile(r"\\.|[\[\]\n]")

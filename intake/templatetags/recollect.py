@@ -273,6 +273,7 @@ def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
         "called": as_called(call),
         "summary": summary,
         "stored": call.get("stored"),
+        "found": call.get("found"),
         "undo_path": undo_path,
         "is_error": is_error,
         "is_undone": bool(call.get("undone_at")),

@@ -223,8 +223,12 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
         passages = zip(of_text, passages_of(text, (row.span for row in of_text), embedder), strict=True)
         current = {row: passage for row, passage in passages if _is_current(row, text.user_id, passage)}
         if len(current) < len(of_text):
-            with about(text.user_id):
-                refresh(text.key, embedder=embedder, now=timezone.now())
+            try:
+                with about(text.user_id):
+                    refresh(text.key, embedder=embedder, now=timezone.now())
+            except Exception as error:  # a text that cannot be indexed must not stop the others
+                logger.error("The text of rows %s cannot be indexed", [row.pk for row in of_text], exc_info=error)
+                count_failure([row for row in of_text if row not in current], error, now=timezone.now())
         batch |= current
     gone = [(row.user_id, row.pk) for of_text in by_key.values() for row in of_text]
     for some in _by_node(Embedding.objects.all(), gone) if gone else ():

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from celery import current_app
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from core.citus.routing import about
@@ -132,18 +132,26 @@ class Passage:
 
 
 def index(entry: Entry, *, now: datetime) -> None:
-    """Index texts, even if no model is available to embed them.
+    """Index texts, even if no model is available to embed them. A fault in it costs the save nothing: the texts are
+    queued for a worker, which tries again, counts its attempts and finally quarantines them.
 
     Must run in the transaction that saves them, so that every saved text is indexed sooner or later.
     """
-    changed = terms.add(entry)
     try:
-        _write_passages(entry, changed, embedder=get_embedder(), now=now)
-    except EmbedderError:
-        # The text is saved and can be found by its words; `index_missing` queues it when the model works again.
-        logger.exception("A text was saved without being queued for indexing")
-        if changed:
-            vectors.delete(Embedding.objects.at(entry.place))
+        with transaction.atomic():
+            changed = terms.add(entry)
+            try:
+                _write_passages(entry, changed, embedder=get_embedder(), now=now)
+            except EmbedderError:
+                # The text is saved and can be found by its words; `index_missing` queues it when the model works again.
+                logger.exception("A text was saved without being queued for indexing")
+                if changed:
+                    vectors.delete(Embedding.objects.at(entry.place))
+    except Exception as error:
+        # Without the message, which may quote the text.
+        logger.error("A text of %s was saved without its index (%s)", entry.place.source_id, type(error).__name__)
+        vectors.delete(Embedding.objects.at(entry.place))
+        _queue(entry.texts, now=now)
 
 
 def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
@@ -153,7 +161,16 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
     makes the rows of the text's passages (`refresh`), because cutting takes as long as everything else here.
     """
     texts = [text for entry in entries for text in entry.texts]
-    terms.add_many(texts)
+    try:
+        with transaction.atomic():
+            terms.add_many(texts)
+    except Exception as error:
+        logger.error("%d texts were saved without their terms (%s)", len(texts), type(error).__name__)
+    _queue(texts, now=now)
+
+
+def _queue(texts: Sequence[Text], *, now: datetime) -> None:
+    """A pending row without cutting rules for each text."""
     try:
         embedder = get_embedder()
         model = EmbeddingModel.named(embedder.name, embedder.dimensions)
@@ -206,9 +223,14 @@ def enqueue_missing(*, now: datetime) -> int:
 def _enqueue_missing(reader: Reader, *, embedder: Embedder, now: datetime) -> int:
     indexed = 0
     for user_id, pk in _unknown(reader, embedder).values_list("user_id", "pk").iterator(chunk_size=500):
-        with transaction.atomic(), about(user_id):
-            for row in _locked(reader.rows().filter(pk=pk)):
-                indexed += enqueue(reader.entry(row), embedder=embedder, now=now)
+        try:
+            with transaction.atomic(), about(user_id):
+                for row in _locked(reader.rows().filter(pk=pk)):
+                    indexed += enqueue(reader.entry(row), embedder=embedder, now=now)
+        except (EmbedderError, DatabaseError):
+            raise
+        except Exception as error:  # a text that cannot be indexed must not stop the others
+            logger.error("The text %s cannot be indexed", pk, exc_info=error)
     return indexed
 
 

@@ -121,6 +121,9 @@ class Scope:
     def is_dated(self) -> bool:
         return self.since is not None or self.until is not None
 
+    def has_day_of(self, at: datetime) -> bool:
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
     @property
     def today(self) -> date:
         return self.user.local_time(timezone.now()).date()
@@ -171,8 +174,8 @@ class Hit(NamedTuple):
     `user_lexical` and `assistant_lexical` the scores of each side alone; 0 without any of the terms. `distance` is the
     cosine distance of its nearest passage, and `user_distance` that of its first one, with the user's text; None
     without a vector. Of a note both are the same, and its length is that of its nearest passage, often one line.
-    `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the requested text; `score`, 0 to 1, also
-    counts its source and age.
+    `relevance`, 0 to 1 and on one scale for all sources, is how likely it is the requested text. `score`, 0 to 1, also
+    counts its source and age, and orders a list of all sources; `printed` is what that list says of it.
 
     `shares_terms`: it contains one of the query's terms, or the query itself; otherwise only its meaning found it.
     `has_only`: it is the user's only text with one of the query's terms. `is_exact`: it contains an exact piece.
@@ -192,6 +195,7 @@ class Hit(NamedTuple):
     user_distance: float | None = None
     relevance: float = 0.0
     score: float = 0.0
+    printed: float = 0.0
     source: str = ""
     shares_terms: bool = False
     has_only: bool = False

@@ -116,7 +116,8 @@ def within_choices(user: User, project: str) -> dict[str, Any]:
 
 def chips(query: Query) -> list[tuple[str, str]]:
     """Each operator of the query in words, and the query without it."""
-    return [(_in_words(parse_query(each)), without_operator(query.written, each)) for each in query.operators]
+    # An exclusion needs a word before it.
+    return [(_in_words(parse_query(f"x {each}")), without_operator(query.written, each)) for each in query.operators]
 
 
 def _in_words(operator: Query) -> str:

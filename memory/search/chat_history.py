@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from math import inf
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -47,7 +46,6 @@ from memory.search.hybrid import (
 from memory.search.literal import (
     NO_TIME_FOR_PIECES,
     PIECES_LEFT_OUT,
-    PLAIN_WORDS,
     LiteralHits,
     Narrowing,
     find_literal,
@@ -86,8 +84,8 @@ class ChatHistory:
 
     `pending`: the number of the user's turns without a vector, which only their terms can find.
     `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
-    `has_nothing_relevant`: the results are only the nearest texts, or no text has a quotation; in semantic mode only
-    the latter is known. `notes`: sentences about what was left out, in English.
+    `has_nothing_relevant`: the results are only the nearest texts, or no text has a quotation; not known in semantic
+    mode. `notes`: sentences about how the query was read and what was left out, in English.
     """
 
     matches: list[Hit]
@@ -114,9 +112,10 @@ def search_chat_history(
 
     `rerank` reorders the best results of a hybrid search, if there is a reranker and it is in time.
 
-    Turns of a month or a day that a query names are preferred; one that names only a time gets its turns in order.
-    Without `now` only dates of the calendar are read, because only the caller knows the meaning of "yesterday". A
-    semantic search has nothing to weigh a date against: it is searched among the days alone.
+    A semantic search is the specification's: the distance of the query as it was sent. The others read operators, exact
+    pieces and days in it. Turns of a month or a day that a query names are preferred; one that names only a time gets
+    its turns in order. Without `now` only dates of the calendar are read, because only the caller knows the meaning of
+    "yesterday".
 
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`), a hybrid search goes by terms alone and says so.
@@ -149,51 +148,44 @@ class _Search:
         return searching(self.user, work, seconds=self.deadline.left * share)
 
     def run(self, written: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
-        query = parse_query(written)
-        scope, window = dated(Scope(self.user, (Corpus.CHAT,)), query), None
+        everywhere = Scope(self.user, (Corpus.CHAT,))
         if self.project or self.exclude_session or binding_of(self.user):
-            limit = partial(limited, scope, project=self.project)
-            scope = self._step(lambda: limit(exclude_session=self.exclude_session))
+            limit = partial(limited, everywhere, project=self.project)
+            everywhere = self._step(lambda: limit(exclude_session=self.exclude_session))
+        if self.mode is SearchMode.SEMANTIC:
+            embedder, vector = embedded(written, needs_vector=True)
+            nearest = self._step(lambda: _by_meaning(everywhere, embedder, vector, limit=self.limit))
+            return replace(nearest, matches=_with_later(nearest.matches, written))
+        query = parse_query(written)
+        scope, window = dated(everywhere, query), None
         if now is not None and not query.is_dated:
-            is_hard = self.mode is not SearchMode.HYBRID
-            scope, window = self._step(lambda: in_window(scope, query, now=now, is_hard=is_hard))
+            scope, window = self._step(lambda: in_window(everywhere, query, now=now))
         query = query.preferring(window)
         query = query if window is None else query.about(window.topic)
         embedder, vector = embedded(query.to_embed, needs_vector=self.mode is not SearchMode.HYBRID)
-        if self.mode is SearchMode.SEMANTIC and vector is not None and not query.operators:
-            nearest = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
-            matches = _with_later(nearest.matches, query.text)
-            return replace(nearest, matches=matches, window=window, notes=(*_notes(query), *nearest.notes))
-        is_ranked = self.mode is SearchMode.HYBRID and bool(window is None or window.topic)
-        notes = [*_notes(query), *([] if vector is not None else [WORDS_ALONE])]
-        literal = self._literal(scope, query, notes) if is_ranked or query.quotations else LiteralHits()
-        question = _Question(scope, query, vector, embedder, literal)
-        found, passages = self._step(lambda: self._candidates(question, is_ranked=is_ranked, rerank=rerank))
+        is_hybrid, names_time_alone = self.mode is SearchMode.HYBRID, window is not None and not window.topic
+        notes = [*query.notes, *([] if vector is not None else [WORDS_ALONE])]
+        literal = self._literal(scope, query, everywhere, notes) if is_hybrid else LiteralHits()
+        question = _Question(scope, query, vector, embedder, literal, everywhere)
+        found, passages = self._step(lambda: self._candidates(question, rerank=rerank and not names_time_alone))
         notes += lacking(query, found)
         literal = literal.without(_echoes(found))
         hits, is_reranked = found.hits, False
         if passages:
             hits, is_reranked = _reranked(query.text, hits, passages)
-        is_nothing = is_ranked and not literal.hits and is_nearest_only(hits, found.calibration)
-        hits = self._in_order(hits, query, literal, window)
+        is_nothing = is_hybrid and not literal.hits and is_nearest_only(hits, found.calibration)
+        if query.is_listing or names_time_alone:
+            hits = in_order_of_time(hits, scope, newest_first=query.is_listing)
+        else:
+            hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
         shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
-        has_nothing = (is_nothing and not query.is_listing) or found.lacks_quotation
+        has_nothing = (is_nothing and not (query.is_listing or names_time_alone)) or found.lacks_quotation
         shown = _with_later(shown, query.text)
         return ChatHistory(shown, found.pending, window, is_reranked, has_nothing, tuple(notes))
 
-    def _in_order(self, hits: list[Hit], query: Query, literal: LiteralHits, window: TimeWindow | None) -> list[Hit]:
-        """Of a time alone, in the order in which they were said; what fits the operators alone, the newest first."""
-        if query.is_listing:
-            return sorted(hits, key=lambda hit: hit.at, reverse=True)
-        if self.mode is SearchMode.SEMANTIC:
-            return sorted(hits, key=lambda hit: inf if hit.distance is None else hit.distance)
-        if window is not None and not window.topic:
-            return sorted(hits, key=lambda hit: hit.at)
-        return sorted(hits, key=lambda hit: -literal.exact[hit.key])
-
-    def _literal(self, scope: Scope, query: Query, notes: list[str]) -> LiteralHits:
+    def _literal(self, scope: Scope, query: Query, everywhere: Scope, notes: list[str]) -> LiteralHits:
         try:
-            literal = self._step(lambda: find_literal(scope, query), share=0.5)
+            literal = self._step(lambda: find_literal(scope, query, everywhere=everywhere), share=0.5)
         except OutOfTime:
             notes.append(NO_TIME_FOR_PIECES)
             return LiteralHits()
@@ -201,14 +193,12 @@ class _Search:
             notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
         return literal
 
-    def _candidates(self, question: "_Question", *, is_ranked: bool, rerank: bool) -> tuple[Found, dict[Key, str]]:
+    def _candidates(self, question: "_Question", *, rerank: bool) -> tuple[Found, dict[Key, str]]:
         """The hits in their first order, and for the best of them the passages that a reranker reads."""
-        scope, query, vector, embedder, literal = question
+        scope, query, vector, embedder, literal, _ = question
         if self.mode is SearchMode.LEXICAL:
             return by_terms(scope, query=query.text, vector=vector, embedder=embedder), {}
         found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
-        if not is_ranked:
-            return found, {}
         question = question._replace(literal=literal.without(_echoes(found)))
         if question.literal.hits:
             found = found._replace(hits=_literal_first(question, found.hits))
@@ -222,6 +212,7 @@ class _Question(NamedTuple):
     vector: Vector | None
     embedder: Embedder
     literal: LiteralHits
+    everywhere: Scope
 
 
 def search_conversations(
@@ -253,27 +244,22 @@ def search_conversations(
         raise SearchFailed(_("Search failed: it took too long.")) from error
 
 
-def _notes(query: Query) -> tuple[str, ...]:
-    return (PLAIN_WORDS.format(", ".join(query.malformed)),) if query.malformed else ()
-
-
 def _echoes(found: Found) -> set[Key]:
     return {hit.key for hit in found.hits if hit.is_echo}
 
 
 def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
     """The literal matches among the others, with their distances; a narrowed search has those that fit already."""
-    scope, query, vector, embedder, literal = question
-    known = {hit.key for hit in hits}
+    _, query, vector, embedder, literal, everywhere = question
     others: list[Hit] = []
-    if not query.narrows:
+    if beside := literal.beside({hit.key for hit in hits}, query):
         others, *_ = vectors.distances(
-            scope,
+            everywhere,
             model=embedder.name,
             vector=usable(vector),
             passages=0,
             further=further_of(embedder),
-            hits=[hit for key, hit in literal.hits.items() if key not in known],
+            hits=beside,
         )
     every = hits + others
     relevances = with_literal(
@@ -311,9 +297,9 @@ def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple
     return again + others, bool(again)
 
 
-def in_window(scope: Scope, query: Query, *, now: datetime, is_hard: bool = False) -> tuple[Scope, TimeWindow | None]:
+def in_window(scope: Scope, query: Query, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
     """The days that the query itself names, if the scope has texts of them; and the scope, narrowed to them if the
-    query names nothing else, or if `is_hard`: otherwise their texts are only preferred.
+    query names nothing else: otherwise their texts are only preferred.
 
     A time within quotation marks is text.
     """
@@ -324,7 +310,13 @@ def in_window(scope: Scope, query: Query, *, now: datetime, is_hard: bool = Fals
     narrowed = replace(scope, since=since, until=until)
     if not IndexedText.objects.in_scope(narrowed).exists():
         return scope, None
-    return narrowed if is_hard or not window.topic else scope, window
+    return scope if window.topic else narrowed, window
+
+
+def in_order_of_time(hits: Sequence[Hit], scope: Scope, *, newest_first: bool) -> list[Hit]:
+    """Those outside the days of the scope, which only contain the query as it was sent, come last."""
+    in_order = sorted(hits, key=lambda hit: hit.at, reverse=newest_first)
+    return sorted(in_order, key=lambda hit: not scope.has_day_of(hit.at))
 
 
 def dated(scope: Scope, query: Query) -> Scope:
@@ -392,8 +384,8 @@ def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
     return dict(rows.values_list("pk", "project"))
 
 
-def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> ChatHistory:
-    if not vector.any():
+def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector | None, *, limit: int) -> ChatHistory:
+    if vector is None or not vector.any():
         return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
     hits, pending = vectors.nearest(
         scope,

@@ -195,16 +195,19 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 
 def rank(hits: "Iterable[Hit]", *, weights: Mapping[str, float], rate: float, now: datetime) -> "list[Hit]":
-    """The hits with their score, the best first; of equals the earlier one. `rate` is the decay per day, 0 for none."""
+    """The hits with their score, the best first; of equals the earlier one. `rate` is the decay per day, 0 for none.
+
+    `printed` is the specification's product: the share of the source's best, the weight and the decay.
+    """
     hits = list(hits)
     bests = _bests(hits)
     is_any_common = any(not (hit.is_exact or hit.has_only) for hit in hits)
     scored = []
     for hit in hits:
-        score = (hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source]
-        if not (hit.has_only and is_any_common):
-            score *= max(MOST_AGED, decay(hit.at, now=now, rate=rate))
-        scored.append(hit._replace(score=score))
+        share, weight = hit.relevance / bests[hit.source], weights[hit.source]
+        aged = max(MOST_AGED, decay(hit.at, now=now, rate=rate))
+        score = share**SHARPNESS * weight * (1.0 if hit.has_only and is_any_common else aged)
+        scored.append(hit._replace(score=score, printed=share * weight * aged))
     return with_exact_first(scored)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
+from math import inf
 from typing import TypeVar
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from memory.search.chat_history import (
     LOOKED_FOR_VERSIONS,
     NOT_CHOSEN,
     dated,
+    in_order_of_time,
     in_window,
     limited,
     projects_of,
@@ -126,7 +128,8 @@ class HistoryRequest:
 class HistoryMatch:
     """`excerpt` is one text; `pieces` are the same by segment, for a page that shows them separately.
 
-    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age. `is_far`:
+    `score`: its share of its source's best relevance, by its source's weight and its age; it never rises in a list.
+    `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age. `is_far`:
     its meaning is beyond the model's `Calibration.near`. `later`: the turn in which its user says otherwise.
     """
 
@@ -330,7 +333,7 @@ def _ranked(
     hits = _chosen_first(asked.user, hits)
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
     if asked.wants_everything:
-        return sorted(ranked, key=lambda hit: hit.at, reverse=asked.parsed.is_listing), {}
+        return in_order_of_time(ranked, asked.scope, newest_first=asked.parsed.is_listing), {}
     if not rerank:
         return ranked, {}
     texts = _read(ranked[:LOOKED_AT], asked, sources)
@@ -385,11 +388,11 @@ def _asked(
 ) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = parse_query(without_nul(request.query))
     since, until = moments_of(request.date_from, request.date_to, user.zone)
-    everything = Scope(user, CORPORA_IN[request.scope], since, until, includes_replaced=request.include_replaced)
-    scope, window = dated(everything, query), None
+    everywhere = Scope(user, CORPORA_IN[request.scope], since, until, includes_replaced=request.include_replaced)
     if request.project or request.exclude_session or binding_of(user):
-        limit = partial(limited, project=request.project, is_open=request.is_open)
-        scope = _reading(user, deadline, lambda: limit(scope, exclude_session=request.exclude_session))
+        limit = partial(limited, everywhere, project=request.project, is_open=request.is_open)
+        everywhere = _reading(user, deadline, lambda: limit(exclude_session=request.exclude_session))
+    scope, window = dated(everywhere, query), None
     if request.reads_time and not scope.is_dated:
         scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
         query = query.preferring(window)
@@ -399,6 +402,7 @@ def _asked(
     asked = HistoryQuestion(
         parsed=query,
         scope=scope,
+        everywhere=everywhere,
         vector=vector,
         embedder=embedder,
         wants_everything=query.is_listing or (window is not None and not window.topic),
@@ -485,7 +489,8 @@ def _shown(
 ) -> Iterator[tuple[HistoryMatch, str, Hit, Stated | None]]:
     """Each with its words for the comparison and its hit, and a turn with its user's message; without deleted texts."""
     # If the query names only a time, its words are in no text.
-    inflections = Inflections("" if asked.wants_everything else asked.query, exact=asked.parsed.quotations)
+    lowest = inf
+    inflections = Inflections("" if asked.wants_everything else asked.query, exact=asked.exact)
     for start in range(0, len(ranked), at_once):
         batch = ranked[start : start + at_once]
         texts = _read(batch, asked, sources)
@@ -499,7 +504,8 @@ def _shown(
                 # Of a message only the matching sides are shown.
                 excerpt, pieces = show(matching(segments, matcher) if is_message else segments, matcher)
                 far = asked.is_far(hit)
-                match = HistoryMatch(reference, hit.score, hit.relevance, excerpt, pieces, is_far=far)
+                lowest = min(lowest, hit.printed)
+                match = HistoryMatch(reference, lowest, hit.relevance, excerpt, pieces, is_far=far)
                 yield match, own_words(pieces), hit, stated
 
 

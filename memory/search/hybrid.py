@@ -144,7 +144,7 @@ def find_related(
     found = by_terms_and_meaning(
         scope, query=query.text, vector=vector, embedder=embedder, times=query.times, narrowing=narrowing
     )
-    if query.quotations and not found.hits:
+    if query.quotations and not (found.hits or literal.as_sent):
         query = query.without_quotations()
         nearest = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
         return nearest._replace(lacks_quotation=True)

@@ -33,20 +33,21 @@ PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECE
 NO_TEXT_HAS = "No text has {} word for word"
 THESE_ARE_NEAREST = ": these are the nearest"
 NO_CHAT_HAS = "No chat has {} in its title"
-PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
 
 
 @dataclass(frozen=True)
 class LiteralHits:
     """`whole`: the texts with the whole query, at most a hundred, the newest first. `pieces`: the same for each of its
-    exact pieces. `left_out`: the exact pieces that were not searched.
+    exact pieces. `left_out`: the exact pieces that were not searched. `as_sent`: the texts of any day with the query as
+    it was sent, where more than its words was read in it; they are in `whole` too.
     """
 
     whole: Sequence[Hit] = ()
     pieces: Sequence[Sequence[Hit]] = ()
     left_out: Sequence[str] = ()
     is_whole_exact: bool = False
+    as_sent: Collection[Key] = ()
 
     @property
     def lists(self) -> tuple[Sequence[Hit], ...]:
@@ -63,6 +64,14 @@ class LiteralHits:
         whole, *pieces = ([hit for hit in found if hit.key not in keys] for found in self.lists)
         return replace(self, whole=whole, pieces=pieces)
 
+    def beside(self, known: Collection[Key], query: Query) -> list[Hit]:
+        """Those that are results though neither terms nor meaning found them: in a narrowed search only those that
+        contain the query as it was sent, because the others do not fit.
+        """
+        return [
+            hit for key, hit in self.hits.items() if key not in known and (key in self.as_sent or not query.narrows)
+        ]
+
     @cached_property
     def exact(self) -> Counter[Key]:
         """How many exact pieces each text contains: quoted text, identifiers, or the whole query if few contain it."""
@@ -70,8 +79,10 @@ class LiteralHits:
         return Counter(hit.key for found in (*self.pieces, self.whole if is_exact else ()) for hit in found)
 
 
-def find_literal(scope: Scope, query: Query) -> LiteralHits:
-    """One scan; a second one if the query has accents, ligatures or indices, for the texts that have them too."""
+def find_literal(scope: Scope, query: Query, *, everywhere: Scope) -> LiteralHits:
+    """One scan; a second one if the query has accents, ligatures or indices, for the texts that have them too; and one
+    of `everywhere`, the scope before the days that the query names, if more than its words was read in the query.
+    """
     searched, left_out = searched_pieces(query)
     wholes = [piece for piece in (query.written if query.quotes_only else "", query.text) if piece]
     pieces = list(dict.fromkeys([*wholes, *searched]))
@@ -81,8 +92,17 @@ def find_literal(scope: Scope, query: Query) -> LiteralHits:
     if written(query.text) != fold(query.text):
         (as_written,) = containing(scope, texts=[query.text], limit=LITERAL, as_written=True, speaker=query.speaker)
         whole = as_written or whole
+    as_sent: Sequence[Hit] = ()
+    if query.sent not in wholes or scope != everywhere:
+        (as_sent,) = containing(everywhere, texts=[query.sent], limit=LITERAL)
     others = [found[piece] for piece in searched if piece != query.text]
-    return LiteralHits(whole, others, left_out, is_whole_exact=query.text in searched)
+    return LiteralHits(
+        as_sent or whole,
+        others,
+        left_out,
+        is_whole_exact=query.text in searched,
+        as_sent={hit.key for hit in as_sent},
+    )
 
 
 def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
@@ -150,7 +170,7 @@ class Narrowing:
             return False
         sides = [fold(said), fold(answered)]
         return all(_has(words, sides) for words in self.query.quotations) and not any(
-            _has(words, sides) for words in self.query.excluded
+            _has(words, sides, is_option=False) for words in self.query.excluded
         )
 
 
@@ -188,17 +208,20 @@ def _is_by(speaker: Speaker | None, hit: Hit) -> bool:
     return True
 
 
-def _has(words: str, sides: Sequence[str]) -> bool:
-    """Whether a folded side has exactly these words; in scripts without spaces their ends are not marked."""
+def _has(words: str, sides: Sequence[str], *, is_option: bool = True) -> bool:
+    """Whether a folded side has exactly these words; in scripts without spaces their ends are not marked. Unless
+    `is_option`, only where they are not a command's option, with a hyphen before them.
+    """
     piece = fold(words)
-    return bool(piece) and any(_has_words(piece, side) for side in sides)
+    return bool(piece) and any(_has_words(piece, side, is_option=is_option) for side in sides)
 
 
-def _has_words(piece: str, side: str) -> bool:
+def _has_words(piece: str, side: str, *, is_option: bool) -> bool:
     start = side.find(piece)
     while start >= 0:
         end = start + len(piece)
-        if not (_is_one_word(side[start - 1 : start] + piece[0]) or _is_one_word(piece[-1] + side[end : end + 1])):
+        is_one = _is_one_word(side[start - 1 : start] + piece[0]) or _is_one_word(piece[-1] + side[end : end + 1])
+        if not is_one and (is_option or f" {side[:start]}"[-2:] != " -"):
             return True
         start = side.find(piece, start + 1)
     return False

@@ -9,14 +9,15 @@
 | `before:2026-03-01`, `after:2026-03-01` | texts of earlier days; texts of that day and later ones |
 | `has:code` | texts with code |
 
-An operator without a meaning, such as `before:soon`, stays in the text as plain words, and is named in `malformed`.
+An operator without a meaning, such as `before:soon`, stays in the text as plain words, and so does `-word` if nothing
+or a command's option stands before it: `malformed` names both.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal
+from typing import Any, Literal
 
 from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, preferred_times
 
@@ -24,6 +25,9 @@ from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, pre
 MOST_PIECES = 8
 
 FIRST_YEAR = 1900
+
+READ_AS = "read as: {}; in quotation marks it is searched as written"
+PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
 
 _QUOTATION = r'"[^"]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»'
 _MARKS = '"“”„«»'
@@ -43,14 +47,16 @@ Speaker = Literal["me", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`text`: the words to search, with those in quotation marks; `written`: the whole query. `operators`: as they are
-    written, in their order. `malformed`: what looks like an operator and is read as plain words.
+    """`text`: the words to search, with those in quotation marks; `written`: the same with its operators. `sent`: the
+    whole query: a text that contains it is found, whatever was read in it. `operators`: as they are written, in their
+    order. `malformed`: what looks like an operator and is read as plain words.
 
     `before` is the first day that is left out, `after` the first that is not. `times`: those that are preferred.
     """
 
     text: str
     written: str = ""
+    sent: str = ""
     quotations: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     speaker: Speaker | None = None
@@ -70,6 +76,17 @@ class Query:
     def narrows(self) -> bool:
         """Whether a text must fulfil more than its date to be found."""
         return bool(self.quotations or self.excluded or self.titles or self.speaker or self.has_code)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that name what was read as an operator, but quotations, and what was not; in English."""
+        read = [
+            f'without "{_unquoted(each[1:])}"' if each.startswith("-") else each
+            for each in self.operators
+            if each[0] not in _MARKS
+        ]
+        named = ((READ_AS, read), (PLAIN_WORDS, self.malformed))
+        return tuple(sentence.format(", ".join(words)) for sentence, words in named if words)
 
     @property
     def to_embed(self) -> str:
@@ -103,50 +120,44 @@ class Query:
 
 def parse_query(query: str) -> Query:
     """Never fails: what cannot be read is plain words."""
-    kept: list[str] = []
-    end = 0
-    parsed = Query("")
+    query = query.strip()
+    parsed, kept, end = Query("", query, query), "", 0
     for token in _TOKEN.finditer(query):
-        kept.append(query[end : token.start()])
+        kept += query[end : token.start()]
         end = token.end()
-        read = _read(parsed, token)
+        before = query[: token.start()].split()[-1:] or ["-"]
+        # Of a command's options the first has a word before it, like an exclusion; the others have that option.
+        is_option = token["excluded"] and before[0].startswith("-") and before[0] not in parsed.operators
+        read = None if is_option else _read(parsed, token)
         if read is not None:
             parsed = replace(read, operators=(*read.operators, token[0]))
-            kept.append(f" {token['quotation'].strip(_MARKS)} " if token["quotation"] else " ")
+            kept += f" {token['quotation'].strip(_MARKS)} " if token["quotation"] else " "
         else:
-            kept.append(token[0])
+            kept += token[0]
             if not token["quotation"]:
                 parsed = replace(parsed, malformed=(*parsed.malformed, token[0]))
-    text = "".join([*kept, query[end:]])
-    return replace(parsed, text=" ".join(text.split()) if parsed.operators else query.strip(), written=query.strip())
+    text = kept + query[end:]
+    return replace(parsed, text=" ".join(text.split()) if parsed.operators else query)
 
 
 def _read(parsed: Query, token: re.Match[str]) -> Query | None:
     """With what the operator says; None if it says nothing."""
-    words = _unquoted(token["quotation"] or token["excluded"] or token["value"])
-    if not words or (token["name"] and token[0].startswith("-")):
+    value = _unquoted(token["quotation"] or token["excluded"] or token["value"])
+    if not value or (token["name"] and token[0].startswith("-")):
         return None
-    if token["quotation"]:
-        return replace(parsed, quotations=(*parsed.quotations, words))
-    if token["excluded"]:
-        return replace(parsed, excluded=(*parsed.excluded, words))
-    return _narrowed(parsed, token["name"].lower(), words)
-
-
-def _narrowed(parsed: Query, name: str, value: str) -> Query | None:
-    day = _day(value)
-    match name, value.lower():
-        case "from", ("me" | "assistant") as speaker:
-            return replace(parsed, speaker="me" if speaker == "me" else "assistant")
-        case "in", _:
-            return replace(parsed, titles=(*parsed.titles, value))
-        case "has", "code":
-            return replace(parsed, has_code=True)
-        case "before", _ if day:
-            return replace(parsed, before=day)
-        case "after", _ if day:
-            return replace(parsed, after=day)
-    return None
+    name = (token["name"] or ("quotation" if token["quotation"] else "exclusion")).lower()
+    word, day = value.lower(), _day(value)
+    says: dict[str, dict[str, Any] | None] = {
+        "quotation": {"quotations": (*parsed.quotations, value)},
+        "exclusion": {"excluded": (*parsed.excluded, value)},
+        "in": {"titles": (*parsed.titles, value)},
+        "from": {"speaker": word} if word in ("me", "assistant") else None,
+        "has": {"has_code": True} if word == "code" else None,
+        "before": {"before": day} if day else None,
+        "after": {"after": day} if day else None,
+    }
+    changes = says[name]
+    return None if changes is None else replace(parsed, **changes)
 
 
 def _unquoted(value: str) -> str:

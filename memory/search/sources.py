@@ -81,12 +81,14 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 class HistoryQuestion:
     """A request in the form for every source: the query, the user's texts and days, the query's vector and the model.
 
-    `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
-    endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
+    `everywhere`: the scope before the days that the query names. `wants_everything`: it names only a time, so
+    everything of that time is relevant. `vector` is None while the model's endpoint is left alone. Sources share the
+    scans; one that ran out of time is not repeated for the next source.
     """
 
     parsed: Query
     scope: Scope
+    everywhere: Scope
     vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
@@ -99,7 +101,14 @@ class HistoryQuestion:
     @property
     def sought(self) -> str:
         """The piece of a text that is shown first: a quotation, or the whole query."""
-        return self.parsed.quotations[0] if self.parsed.quotations else self.query
+        return next(iter(self.exact), self.query)
+
+    @property
+    def exact(self) -> Sequence[str]:
+        """The pieces that are marked in a text as they stand: its quotations, or the query as it was sent."""
+        literal = self._done.get("literal")
+        is_sent = isinstance(literal, LiteralHits) and literal.as_sent
+        return (self.parsed.sent,) if is_sent else self.parsed.quotations
 
     @property
     def user(self) -> User:
@@ -139,7 +148,10 @@ class HistoryQuestion:
         """The same question, asked of the user's files."""
         if self.scope.corpora == (Corpus.ATTACHMENT,):
             return self
-        return replace(self, scope=replace(self.scope, corpora=(Corpus.ATTACHMENT,)))
+        of_files = (Corpus.ATTACHMENT,)
+        return replace(
+            self, scope=replace(self.scope, corpora=of_files), everywhere=replace(self.everywhere, corpora=of_files)
+        )
 
     @property
     def has_nothing_near(self) -> bool:
@@ -193,13 +205,14 @@ class HistoryQuestion:
     def relevances(self) -> dict[Key, float]:
         """For every related text, and every text with the literal query."""
         related = {hit.key: hit.relevance for hit in self.related}
-        literal = self.answering.hits
-        return with_literal(related, [key for key in literal if key in related or not self.parsed.narrows])
+        answering = self.answering
+        beside = [hit.key for hit in answering.beside(related, self.parsed)]
+        return with_literal(related, [*(key for key in answering.hits if key in related), *beside])
 
     @property
     def literal(self) -> LiteralHits:
         """The texts of every kind in scope that contain the whole query literally, or its exact pieces."""
-        return self._once("literal", lambda: find_literal(self.scope, self.parsed))
+        return self._once("literal", lambda: find_literal(self.scope, self.parsed, everywhere=self.everywhere))
 
     @property
     def answering(self) -> LiteralHits:
@@ -217,8 +230,9 @@ class HistoryQuestion:
     def hits(self) -> list[Hit]:
         """The texts that are related or contain the query, in no order, each with its relevance."""
         known = {hit.key for hit in self.related}
+        # Only now it is known which of them are echoes.
         answering = self.answering
-        found = self.related + [hit for key, hit in answering.hits.items() if key in self.relevances.keys() - known]
+        found = self.related + answering.beside(known, self.parsed)
         return [
             hit._replace(
                 relevance=self.relevances[hit.key],
@@ -390,11 +404,6 @@ def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
     return Reference(kind=Kind.MESSAGE, day=day, conversation_id=key[0], turn_number=key[1], session=session)
 
 
-def _has_files(asked: HistoryQuestion) -> bool:
-    """No file is in a chat's title, and none is an answer."""
-    return asked.has_files and not asked.parsed.titles and asked.parsed.speaker != "assistant"
-
-
 def _find_files(asked: HistoryQuestion) -> list[Hit]:
     """The parts of files, ranked among themselves as messages and notes are."""
     return [hit._replace(source=ATTACHMENTS.name) for hit in asked.of_files.hits]
@@ -504,28 +513,11 @@ SELECT id, raw, last_active_at, title
 
 
 def _find_sessions(asked: HistoryQuestion) -> list[Hit]:
-    piece = " ".join(asked.query.split())
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _FIND.format(preview=_PREVIEW, turns=_TURNS, hidden=HIDDEN_SOURCES),
-            {
-                **asked.scope.parameters(),
-                "configuration": configurations()[0],
-                "query": searchable(asked.query),
-                "piece": piece if len(piece) <= LONGEST else "",
-                "titles": TITLES,
-                "previews": PREVIEWS,
-                "preview_length": PREVIEW_LENGTH,
-                "weighed": WEIGHED,
-                "best": BEST,
-            },
-        )
-        rows = [
-            # A question that gave a chat its title is no answer either.
-            (id_, float(raw) * (ECHO if repeats(asked.query, title) else 1.0), at)
-            for id_, raw, at, title in cursor.fetchall()
-        ]
-    rows = _fitting(rows, asked)
+    rows = _fitting(_rows_like(asked.query, asked.scope), asked)
+    if asked.parsed.sent != asked.query or asked.scope != asked.everywhere:
+        known = {row[0] for row in rows}
+        as_sent = _rows_like(asked.parsed.sent, asked.everywhere, has_it_whole=True)
+        rows += [row for row in as_sent if row[0] not in known]
     titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
     literal = asked.literal_in_time
     is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
@@ -541,6 +533,31 @@ def _find_sessions(asked: HistoryQuestion) -> list[Hit]:
         )
         for id_, raw, at in rows
     ]
+
+
+def _rows_like(query: str, scope: Scope, *, has_it_whole: bool = False) -> list[tuple[UUID, float, datetime]]:
+    """The best conversations by the query's words, each with its measure; `has_it_whole`: only those with all of it."""
+    piece = " ".join(query.split())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _FIND.format(preview=_PREVIEW, turns=_TURNS, hidden=HIDDEN_SOURCES),
+            {
+                **scope.parameters(),
+                "configuration": configurations()[0],
+                "query": "" if has_it_whole else searchable(query),
+                "piece": piece if len(piece) <= LONGEST else "",
+                "titles": TITLES,
+                "previews": PREVIEWS,
+                "preview_length": PREVIEW_LENGTH,
+                "weighed": WEIGHED,
+                "best": BEST,
+            },
+        )
+        return [
+            # A question that gave a chat its title is no answer either.
+            (id_, float(raw) * (ECHO if repeats(query, title) else 1.0), at)
+            for id_, raw, at, title in cursor.fetchall()
+        ]
 
 
 def _read_sessions(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
@@ -604,4 +621,4 @@ def _whole_words(preview: str) -> str:
 MEMORIES = HistorySource("memory", _find_notes, _read_notes)
 MESSAGES = HistorySource("messages", _find_messages, _read_messages)
 SESSIONS = HistorySource("sessions", _find_sessions, _read_sessions)
-ATTACHMENTS = HistorySource("attachments", _find_files, _read_files, _has_files)
+ATTACHMENTS = HistorySource("attachments", _find_files, _read_files, lambda asked: asked.has_files)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
@@ -23,7 +23,7 @@ from memory.backends.embedders import (
     get_embedder,
     using,
 )
-from memory.index import worker
+from memory.index import terms, worker
 from memory.index.worker import hold
 from memory.models import Embedding, EmbeddingModel, IndexedText
 from memory.tests.indexed import words
@@ -106,6 +106,52 @@ def test_a_turn_is_recorded_and_found_by_its_words_while_there_is_no_model(monke
     assert "cat" in words()
     assert index.enqueue_missing(now=timezone.now()) == 1
     assert places(Embedding.objects) == [(conversation.pk, 1)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("place", ["memory.index.terms.add", "memory.index.writer.cut"])
+def test_a_fault_in_indexing_costs_the_turn_nothing_and_is_made_good_by_a_worker(monkeypatch, caplog, place):
+    conversation = Conversation.objects.create(user=a_person())
+
+    def fail(*_):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT secret FROM no_such_table")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, fail)
+        turn = record(conversation, "I adopted a cat")
+        again = Turn.objects.get(pk=turn.pk)
+        again.assistant_message = "Which one?"
+        again.save()
+    (row,) = Embedding.objects.all()
+    assert (row.state, row.cutting_rules, row.chunk_index) == ("waiting", 0, turn.turn_number)
+    assert "saved without its index (ProgrammingError)" in caplog.text and "secret" not in caplog.text
+    index.embed_pending()
+    assert {each.state for each in Embedding.objects.all()} == {"embedded"}
+    assert "cat" in words()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_text_that_can_never_be_indexed_is_quarantined_and_stops_no_other(monkeypatch, settings):
+    settings.EMBEDDING_MAX_ATTEMPTS = 2
+    conversation = Conversation.objects.create(user=a_person())
+    add = terms.add
+
+    def fail(entry):
+        if any("hopeless" in text.said for text in entry.texts):
+            raise ValueError("hopeless")
+        return add(entry)
+
+    monkeypatch.setattr("memory.index.terms.add", fail)
+    record(conversation, "This is hopeless")
+    record(conversation, "I adopted a cat")
+    index.embed_pending()
+    Embedding.objects.waiting().update(next_attempt_at=timezone.now())
+    index.embed_pending()
+    states = dict(Embedding.objects.values_list("chunk_index", "quarantined_at"))
+    assert (states[1] is None, states[2]) == (False, None)
+    assert Embedding.objects.get(chunk_index=1).last_error == "ValueError"
+    assert index.enqueue_missing(now=timezone.now()) == 0
 
 
 @pytest.mark.django_db(transaction=True)

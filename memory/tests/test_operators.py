@@ -1,12 +1,12 @@
 """Operators in a query: read by one parser, fulfilled by every result, on every surface."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from intake.chats.services import save_exchange
 from intake.models import Conversation
-from intake.tests.factories import NOW, a_person
+from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, records
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
@@ -43,10 +43,14 @@ NOTHING = {name: getattr(Query(""), name) for name in Query.__slots__}
         ("in: has:tea after:2026-02-30", {"malformed": ("in:", "has:tea", "after:2026-02-30")}),
         ("-5 degrees - and --flag -v x-ray http://in:80", {"text": "-5 degrees - and --flag -v x-ray http://in:80"}),
         ('an open " mark', {"text": 'an open " mark'}),
+        ("rm -rf", {"text": "rm", "excluded": ("rf",)}),
+        ("-rf /tmp", {"malformed": ("-rf",)}),
+        ("git log --oneline -graph", {"malformed": ("-graph",)}),
+        ("roof -leak -tight", {"text": "roof", "excluded": ("leak", "tight")}),
     ],
 )
 def test_a_query_is_read_so(query, says):
-    found = {name: value for name, value in read(query).items() if name not in ("written", "operators")}
+    found = {name: value for name, value in read(query).items() if name not in ("written", "sent", "operators")}
     if "malformed" in says:
         assert found.pop("text") == query
     assert found == says
@@ -89,12 +93,8 @@ def of_tiles():
 
 def by_chats(user, query):
     found = search_chat_history(user=user, query=query, limit=20, mode=SearchMode.HYBRID, now=NOW)
-    return found.has_nothing_relevant, found.notes, [hit.key[0] for hit in found.matches]
-
-
-def by_meaning(user, query):
-    found = search_chat_history(user=user, query=query, limit=20, mode=SearchMode.SEMANTIC, now=NOW)
-    return found.has_nothing_relevant, found.notes, [hit.key[0] for hit in found.matches]
+    notes = [note for note in found.notes if not note.startswith("read as: ")]
+    return found.has_nothing_relevant, notes, [hit.key[0] for hit in found.matches]
 
 
 def by_history(user, query):
@@ -104,7 +104,7 @@ def by_history(user, query):
     return found.has_nothing_relevant, notes, keys
 
 
-@pytest.fixture(params=[by_chats, by_meaning, by_history])
+@pytest.fixture(params=[by_chats, by_history])
 def ask(request, of_tiles):
     """The names of the turns that are found, in their order, and what the answer says about the query."""
     titles = dict(Conversation.objects.values_list("pk", "title"))
@@ -155,6 +155,43 @@ def test_half_a_word_is_found_on_the_side_of_the_speaker(of_tiles, query, names)
     assert [titles[each].removeprefix("About ") for each in by_history(of_tiles, query)[2]] == names
 
 
+@pytest.mark.parametrize("query", ["tiles -heavy", "before:2026-01-02", '"old tiles"'])
+def test_a_semantic_search_reads_neither_operators_nor_quotations(of_tiles, query):
+    found = search_chat_history(user=of_tiles, query=query, limit=20, mode=SearchMode.SEMANTIC, now=NOW)
+    assert (len(found.matches), found.notes, found.window) == (len(TURNS), (), None)
+
+
+@pytest.mark.parametrize(
+    ("query", "note"),
+    [
+        ("roof -leak", 'without "leak"'),
+        ('from:me in:"About code" tiles', 'from:me, in:"About code"'),
+        ("before:2020-01-01", "before:2020-01-01"),
+        ("has:code roof", "has:code"),
+        ("yesterday", None),
+    ],
+)
+@pytest.mark.django_db(transaction=True)
+def test_a_text_that_contains_the_whole_query_is_found_whatever_was_read_in_it(query, note):
+    alice = a_person()
+    kept = a_turn(alice, f"I leak: {query}", said_at=datetime(2025, 6, 1, tzinfo=UTC))
+    a_turn(alice, "The roof", said_at=NOW - timedelta(days=1))
+    documents.append(user=alice, day=NOW.date(), text=f"I noted {query} and leak", now=NOW)
+    Conversation.objects.create(user=alice, title=f"How to type {query} so that it is a leak", last_active_at=NOW)
+    index.embed_pending()
+    chats = search_chat_history(user=alice, query=query, limit=20, mode=SearchMode.HYBRID, now=NOW)
+    history = search_history(HistoryRequest(query=query, max_results=20), user=alice, now=NOW)
+    assert kept.conversation_id in [hit.key[0] for hit in chats.matches]
+    assert {"message", "daily_log", "session"} <= {each.reference.kind.value for each in history.results}
+    said = () if note is None else (f"read as: {note}; in quotation marks it is searched as written",)
+    assert chats.notes == history.query.notes == said
+
+
+def test_an_option_in_a_text_is_not_the_word_that_is_excluded():
+    narrowing = Narrowing(Query("", excluded=("xzf",)), None, None)
+    assert narrowing.fits("Unpack it with tar -xzf backup.tar") and not narrowing.fits("xzf is a flag")
+
+
 def test_operators_alone_list_what_fits_the_newest_first(ask):
     assert ask("after:2026-01-02 before:2026-01-05")[0] == ["code", "reversed", "turned"]
 
@@ -182,7 +219,7 @@ def test_a_time_within_quotation_marks_is_text(ask):
 @pytest.mark.django_db(transaction=True)
 def test_where_there_is_no_text_none_is_called_the_nearest():
     alice = a_person()
-    for search in (by_chats, by_meaning, by_history):
+    for search in (by_chats, by_history):
         _, notes, found = search(alice, '"old tiles"')
         assert (found, list(notes)) == ([], ['No text has "old tiles" word for word'])
 

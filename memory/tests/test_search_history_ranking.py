@@ -40,6 +40,17 @@ def test_the_relevances_of_a_source_are_divided_by_its_best():
     assert scores(best, other) == {best: 0.6, other: pytest.approx(0.6 * 0.25**SHARPNESS)}
 
 
+def test_the_printed_score_is_relevance_by_best_times_weight_times_decay():
+    best, other, exact = (
+        a_hit("messages", 0.8),
+        a_hit("messages", 0.7, NOW - timedelta(days=10)),
+        a_hit("sessions", 0.8),
+    )
+    ranked = rank([best, other, exact._replace(is_exact=True)], weights=WEIGHTS, rate=0.01, now=NOW)
+    printed = {hit.key: hit.printed for hit in ranked}
+    assert printed == {best.key: 0.6, other.key: pytest.approx(0.7 / 0.8 * 0.6 * exp(-0.1)), exact.key: 0.5}
+
+
 def test_a_source_that_has_nothing_relevant_gets_no_1():
     message, note = a_hit("messages", 0.8), a_hit("memory", 0.1)
     assert scores(message, note) == {message: 0.6, note: pytest.approx(0.25**SHARPNESS)}
@@ -110,7 +121,7 @@ def test_every_hit_comes_once_with_a_score_from_0_to_the_weight_of_its_source(se
     ]
     ranked = rank(hits, weights=WEIGHTS, rate=0.01, now=NOW)
     assert all(0 <= hit.score <= WEIGHTS[hit.source] for hit in ranked)
-    assert sorted(hits) == sorted(hit._replace(score=0.0) for hit in ranked)
+    assert sorted(hits) == sorted(hit._replace(score=0.0, printed=0.0) for hit in ranked)
 
 
 # -- Overlap ----------------------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ export class Turn {
     this.announce(doing(name, input));
   }
 
-  finishStep({ id, html, isError, stored, undo }) {
+  finishStep({ id, html, isError, stored, undo, found }) {
     const step = this.#step(id);
     if (!step) return;
     step.classList.remove("running");
@@ -196,6 +196,8 @@ export class Turn {
     part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
     part(step, "brief").textContent = stored && !isError ? "" : inBrief(part(step, "summary").textContent, isError);
     step.classList.toggle("failed", Boolean(isError));
+    part(step, "found").hidden = !found;
+    part(step, "found").textContent = found ?? "";
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
       offerUndo(step, { stored, undo });
