@@ -350,6 +350,7 @@ def test_without_a_language_model_what_was_said_on_the_days_that_are_named_is_qu
     assert "Miso" not in answer
 
 
+@pytest.mark.medium
 def test_without_a_language_model_a_short_question_is_about_what_was_said_just_before(person, log_in):
     turn = a_turn(person, "The contract in Freiburg brings a bonus of 2,500 euros")
     for number in range(12):

@@ -51,6 +51,7 @@ class NoSchema(Input):
     query: Annotated[str, Field(description="What to look for.", json_schema_extra={"type": "words"})]
 
 
+@pytest.mark.medium
 def test_the_tools_there_are_have_no_fault():
     assert list(problems_of(registry)) == []
     assert not [message for message in run_checks() if str(message.id).startswith("agent_tools.")]

@@ -91,6 +91,7 @@ def test_a_session_begins_with_notes_records_conversations_and_the_log(api, alic
     assert given["nothing"] is False
 
 
+@pytest.mark.medium
 def test_the_budget_is_kept_and_no_line_is_longer_than_two_hundred_characters(api, alice):
     with acting_as(alice):
         for number in range(40):
@@ -122,6 +123,7 @@ def test_a_session_of_a_project_gets_nothing_of_another_one(api, alice):
         assert "about the garden" not in text
 
 
+@pytest.mark.medium
 def test_a_prompt_in_a_project_recalls_nothing_of_another_one(api, alice):
     two_projects(alice)
     about = {"for": "prompt", "query": "the orders in Postgres"}
@@ -168,6 +170,7 @@ def test_a_recalled_question_has_its_answer_beside_it_in_other_words(api, alice)
     assert all(len(line.rpartition(" [")[0] or line) <= 200 for line in given["text"].splitlines())
 
 
+@pytest.mark.medium
 def test_a_long_answer_gives_way_to_the_budget_and_its_message_stays(api, alice):
     a_turn(alice, "Why do payments from Belgium fail?", "The gateway writes amounts with a comma. " * 20)
     index.embed_pending()
@@ -188,6 +191,7 @@ def test_a_prompt_without_words_to_look_for_is_not_searched(api, alice, monkeypa
         assert context(api, **{"for": "prompt", "query": prompt})["nothing"] is True
 
 
+@pytest.mark.medium
 def test_nobody_elses_texts_are_in_it(api, alice):
     bob = a_person("bob@example.com")
     with acting_as(bob):

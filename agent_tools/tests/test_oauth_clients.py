@@ -135,6 +135,7 @@ def test_a_refresh_that_runs_while_its_grant_is_revoked_leaves_no_tokens(monkeyp
     assert not AccessToken.objects.exists() and not RefreshToken.objects.filter(revoked=None).exists()
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_two_sessions_that_refresh_at_once_stay_connected_for_ten_hours(clock):
     """They share their storage: each reads what the last one wrote, and both refresh before their token expires."""
@@ -485,6 +486,7 @@ def wrong_requests():
     yield refresh(client_id, narrow), "invalid_grant", "deactivated"
 
 
+@pytest.mark.medium
 def test_every_error_of_the_token_endpoint_says_what_is_wrong():
     for answer, error, words in wrong_requests():
         told = answer.json()

@@ -225,6 +225,7 @@ def test_a_closed_project_is_found_only_from_inside(alice, closed, search, monke
         assert closed["outside"] not in inside.text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("search", [name for name in SEARCHES if "sessions" not in name and "session" not in name])
 def test_everything_but_a_project_is_searched_by_a_hyphen_before_its_name(alice, closed, search, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
@@ -237,6 +238,7 @@ def test_everything_but_a_project_is_searched_by_a_hyphen_before_its_name(alice,
     assert [word for word in INSIDE if word in left.text] == []
 
 
+@pytest.mark.medium
 def test_home_timeline_map_and_lists_leave_out_a_closed_project(alice, closed, client, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     draw(alice)

@@ -74,4 +74,4 @@ def test_tools_say_which_words_are_no_operators_and_what_no_text_has(tool, data)
 
     assert answer.nothing_relevant is True and answer.results
     assert "Read as plain words" in answer.note and 'No text has "purple tiles" word for word' in answer.note
-    assert "-word" in registry.get(tool).input_schema["properties"]["query"]["description"]
+    assert "-word" in registry.get("search_history").input_schema["properties"]["query"]["description"]

@@ -326,6 +326,7 @@ def score_fault(text: str) -> str | None:
     return f"scores above their weight {above} or rising {rises}" if above or rises else None
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("place", [over_rest, over_mcp, in_the_chat])
 def test_every_row_of_the_specifications_holds_at_every_place(request, people, place):

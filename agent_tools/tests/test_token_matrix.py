@@ -204,6 +204,7 @@ def test_what_is_no_good_token_starts_no_stdio_server(alice, why, monkeypatch):
         assert reason in str(refused.value)
 
 
+@pytest.mark.medium
 def test_a_stdio_server_without_a_good_token_ends_with_status_1_and_says_why(alice):
     with running("not-a-token") as process:
         out, err = process.communicate(timeout=120)

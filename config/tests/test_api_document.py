@@ -16,6 +16,7 @@ from config import urls
 SCHEMA = "/api/v1/schema/"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("query", "accept", "media_type"),
     [
@@ -43,6 +44,7 @@ def test_a_format_that_there_is_not_is_named():
     assert answer.json()["errors"] == {"format": ["This is one of json, yaml."]}
 
 
+@pytest.mark.medium
 def test_a_client_that_has_it_is_told_so_and_a_cache_may_keep_it():
     first = Client().get(SCHEMA)
     assert first["Cache-Control"] == "public, no-cache"

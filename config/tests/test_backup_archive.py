@@ -29,6 +29,7 @@ def encrypted():
     return written("correct horse")
 
 
+@pytest.mark.medium
 def test_the_manifest_and_the_dump_come_back_as_they_went_in(encrypted):
     assert read(written()) == (MANIFEST, DUMP)
     assert read(encrypted, "correct horse") == (MANIFEST, DUMP)
@@ -83,11 +84,13 @@ def test_a_backup_that_was_cut_off_is_refused(share):
         backup.read_manifest(io.BytesIO(content[: int(len(content) * share)]), passphrase=None)
 
 
+@pytest.mark.medium
 def test_an_encrypted_backup_that_was_cut_off_is_refused(encrypted):
     with pytest.raises(CommandError):
         backup.read_manifest(io.BytesIO(encrypted[: len(encrypted) // 2]), passphrase="correct horse")
 
 
+@pytest.mark.medium
 def test_a_wrong_passphrase_and_none_get_a_sentence(encrypted):
     with pytest.raises(CommandError, match="does not open"):
         backup.read_manifest(io.BytesIO(encrypted), passphrase="battery staple")

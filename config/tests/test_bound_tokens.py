@@ -97,11 +97,13 @@ def walk(alice, who, *, methods=("GET", "POST", "PUT", "PATCH", "DELETE")):
     return wrong, shown
 
 
+@pytest.mark.medium
 def test_a_bound_token_learns_and_changes_nothing_of_another_project(alice):
     wrong, shown = walk(alice, Bound(alice, ELSEWHERE))
     assert (wrong, shown) == ([], set())
 
 
+@pytest.mark.medium
 def test_a_bound_token_sees_its_own_project_by_every_tool_and_endpoint_of_it(alice):
     _, shown = walk(alice, Bound(alice, alice.things.project), methods=("GET", "POST"))
     for tool in ("search_chat_history", "search_history", "search_memory", "get_context", "get_conversation"):
@@ -144,6 +146,7 @@ def policies_that_forget_the_project():
         alter_policies(lambda _, condition: condition)
 
 
+@pytest.mark.medium
 def test_with_the_applications_filters_gone_the_policies_keep_to_the_project(alice, no_filters):
     _, shown = walk(alice, Bound(alice, ELSEWHERE), methods=("GET", "POST"))
     assert shown == set()
@@ -390,6 +393,7 @@ def test_texts_that_are_elsewhere_are_neither_the_same_nor_nearly_the_same(alice
         assert "alreadySaved" not in saved and alice.things.record not in str(saved), saved
 
 
+@pytest.mark.medium
 def test_no_spelling_and_no_mode_of_a_search_shows_a_word_of_another_project(alice, outsider):
     index.embed_pending()
     for query in (
@@ -501,6 +505,7 @@ def mcp_told(served, secret):
                 yield name, post(served.address, secret, CALL, {"name": name, "arguments": arguments}).text.lower()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("secret_of", [by_token, by_oauth])
 def test_over_mcp_a_bound_caller_is_shown_its_project_and_no_other(served, secret_of):
     a_turn(served.alice.user, "Only the label")
@@ -511,6 +516,7 @@ def test_over_mcp_a_bound_caller_is_shown_its_project_and_no_other(served, secre
     assert shown >= {"search_chat_history", "search_history", "get_conversation", "search_memory", "search", "fetch"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("secret_of", [by_token, by_oauth])
 def test_over_mcp_the_policies_alone_keep_a_bound_caller_to_its_project(served, secret_of, no_filters):
     a_turn(served.alice.user, "Only the label")
@@ -518,6 +524,7 @@ def test_over_mcp_the_policies_alone_keep_a_bound_caller_to_its_project(served, 
     assert [(name, text) for name, text in mcp_told(served, secret_of(served, ELSEWHERE)) if WORD in text] == []
 
 
+@pytest.mark.medium
 def test_over_mcp_a_bound_agent_without_policies_opens_chats_by_id(served):
     a_turn(served.alice.user, "Only the label")
     Conversation.objects.filter(title="Only the label").update(project=ELSEWHERE)
@@ -528,6 +535,7 @@ def test_over_mcp_a_bound_agent_without_policies_opens_chats_by_id(served):
     assert "search_chat_history" not in shown
 
 
+@pytest.mark.medium
 def test_streams_of_a_bound_token_are_of_its_project(served, new_client):
     things, client = served.alice.things, new_client()
     headers = {}

@@ -44,6 +44,7 @@ def system_of(request):
     return "\n".join(message["content"] for message in request["messages"] if message["role"] == "system")
 
 
+@pytest.mark.medium
 def test_each_model_is_asked_at_its_own_server_with_its_own_key_in_its_own_protocol(models, person, log_in):
     client = log_in(person)
     models["fast"].follow(Say(("Fast.",)), Say(("A title",)))
@@ -115,6 +116,7 @@ def test_a_process_asks_what_models_there_are_before_its_first_transaction(
     assert language_models._lists
 
 
+@pytest.mark.medium
 def test_a_person_has_a_default_and_a_chat_whose_model_is_gone_is_answered_by_it(models, person, log_in, settings):
     client = log_in(person)
     page = client.submit("/settings/account/answers/", model="house/llama", how_to_answer="In verse.")

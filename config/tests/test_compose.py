@@ -111,6 +111,7 @@ def test_secrets_are_neither_committed_nor_built_into_the_image():
     assert "secrets" not in copied
 
 
+@pytest.mark.medium
 def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists():
     stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
     assert [stage.partition("\n")[0].rpartition(" ")[2] for stage in stages] == ["base", "single", "server"]

@@ -103,12 +103,14 @@ def test_a_whole_installation_has_its_versions_and_no_problem(examined, all_queu
     assert all(queue in facts["Workers"] for queue in doctor._queues())
 
 
+@pytest.mark.medium
 def test_queues_that_no_worker_reads_are_named_with_what_to_do(examined):
     ((what, remedy),) = examined().problems
     assert what.startswith("No worker reads the queues celery, housekeeping, imports, people")
     assert "make up" in remedy
 
 
+@pytest.mark.medium
 def test_it_exits_with_1_when_something_is_wrong(transactional_db, capsys):
     with as_the_application(), pytest.raises(SystemExit) as ended:
         call_command("doctor")
@@ -116,6 +118,7 @@ def test_it_exits_with_1_when_something_is_wrong(transactional_db, capsys):
     assert "\n1. No worker reads the queues" in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_texts_that_wait_for_long_are_a_problem_and_stay_unread(examined):
     a_turn(a_person("alice"), "I adopted a cat named Miso")
     assert Embedding.objects.waiting().count() == 1
@@ -126,6 +129,7 @@ def test_texts_that_wait_for_long_are_a_problem_and_stay_unread(examined):
     assert not re.search("Miso|alice", report.as_text())
 
 
+@pytest.mark.medium
 def test_a_migration_that_is_not_applied_is_named(examined, settings, tmp_path, monkeypatch):
     package = tmp_path / "migrations_of_tomorrow"
     package.mkdir()
@@ -140,11 +144,13 @@ def test_a_migration_that_is_not_applied_is_named(examined, settings, tmp_path, 
     assert "evals.0001_tomorrow is not applied." in whats(report)
 
 
+@pytest.mark.medium
 def test_a_full_disk_is_said_before_uploads_are_refused(examined, settings):
     settings.IMPORTS_FREE_BYTES = 10**18
     assert any("less than IMPORTS_FREE_BYTES" in what for what in whats(examined()))
 
 
+@pytest.mark.medium
 def test_a_model_that_did_not_make_the_index_is_a_problem(examined, settings, monkeypatch):
     monkeypatch.setenv("EMBEDDING_MODEL_DIR", "/home/alice/weights")
     settings.EMBEDDER = project.BUILT_IN_MODEL | {
@@ -155,6 +161,7 @@ def test_a_model_that_did_not_make_the_index_is_a_problem(examined, settings, mo
     assert "alice" not in report.as_text()
 
 
+@pytest.mark.medium
 def test_an_index_of_the_other_built_in_model_is_named_with_the_command_that_switches(examined, settings, monkeypatch):
     monkeypatch.setattr("memory.backends.embedders.ACTIVE_NAME_SECONDS", 0.0)
     fake = "memory.backends.embedders.FakeEmbedder"

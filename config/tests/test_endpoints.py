@@ -57,6 +57,7 @@ def behind_a_proxy(settings):
     settings.LOGIN_HEADER, settings.LOGIN_HEADER_FROM = "Remote-Email", ["192.0.2.7"]
 
 
+@pytest.mark.medium
 def test_a_header_of_a_proxy_opens_an_account_from_its_address(matrix, settings):
     """From another address it opens none: in the walk of the whole matrix nobody sends it."""
     behind_a_proxy(settings)
@@ -139,6 +140,7 @@ def test_nobody_learns_anything_of_somebody_else_and_visitors_are_let_in_as_nobo
     assert not [line for word in ("rumpelstiltskin", "kwyjibo", "zebedee") for line in logged.about(word)]
 
 
+@pytest.mark.medium
 def test_what_a_visitor_said_is_theirs_alone(matrix):
     visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("mumbletypeg"))
     theirs = {

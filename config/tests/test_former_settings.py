@@ -16,6 +16,7 @@ def found():
     return [(one.id, one.msg, one.hint) for one in run_checks() if one.id in ("core.E007", "core.W007")]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["DATABASE_REPLICA_URL", "DATABASE_REPLICA_STALENESS_SECONDS", "REDIS_URL"])
 def test_a_replica_or_sentinels_are_an_error_with_the_way_out_and_nothing_starts(name, monkeypatch, settings):
     assert found() == []
@@ -32,6 +33,7 @@ def test_a_replica_or_sentinels_are_an_error_with_the_way_out_and_nothing_starts
         refuse_unless_a_worker_in_the_database()
 
 
+@pytest.mark.medium
 def test_a_setting_that_protected_nothing_is_a_warning_and_an_empty_one_nothing(monkeypatch):
     monkeypatch.setenv("DATABASE_REPLICA_URL", "")
     assert found() == []

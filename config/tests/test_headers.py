@@ -209,6 +209,7 @@ from config.asgi import _make_sure_of_the_database as go; go()
 """
 
 
+@pytest.mark.medium
 def test_production_without_a_mail_server_refuses_to_start():
     """Its log would hold links. The command says so, and so does the web process."""
     done = in_production("-c", START_WITHOUT_MAIL, without="EMAIL_HOST")
@@ -224,12 +225,14 @@ def test_an_address_of_the_site_that_is_none_is_refused(address, settings):
     assert [error.id for error in run_checks()] == ["intake.E004"]
 
 
+@pytest.mark.medium
 def test_production_passes_djangos_own_check_and_insists_on_https_and_its_own_name():
     done = in_production("-c", ASK_IN_PRODUCTION)
     assert "as it should be" in done.stdout, done.stderr
     assert "no issues" in done.stdout
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["SECRET_KEY", "ALLOWED_HOSTS"])
 def test_production_has_no_default_for_what_is_secret_or_its_own(name):
     done = in_production("manage.py", "check", without=name)

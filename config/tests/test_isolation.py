@@ -112,6 +112,7 @@ def of_every_table(check, models=PERSONAL):
     return wrong
 
 
+@pytest.mark.medium
 def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(alice, bob):
     rows_everywhere(alice, bob)
     visitor = a_visitor()
@@ -130,6 +131,7 @@ def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(al
     assert of_every_table(check) == []
 
 
+@pytest.mark.medium
 def test_nobody_changes_deletes_or_takes_somebody_elses_rows_or_gives_away_their_own(alice, bob):
     rows_everywhere(alice, bob)
 
@@ -338,6 +340,7 @@ def test_staff_are_refused_every_table_that_holds_words(alice):
     assert of_every_table(check, [model for model in PERSONAL if model not in (Embedding, VectorBlock)]) == []
 
 
+@pytest.mark.medium
 def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alice, bob):
     rows_everywhere(alice, bob)
     with acting_as_staff():

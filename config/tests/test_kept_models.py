@@ -115,6 +115,7 @@ def test_a_kept_key_goes_to_no_other_server(staff):
     assert (offered(SOMEBODY)[0].base_url, offered(SOMEBODY)[0].api_key) == ("https://evil.example/v1", "sk-another")
 
 
+@pytest.mark.medium
 def test_with_another_secret_key_the_page_says_what_to_enter_again(staff, settings):
     key = add(staff, api_key=SECRET)
     former, person = settings.SECRET_KEY, User.objects.get()

@@ -49,6 +49,7 @@ def is_marked(text):
     return re.search(r"^pytestmark = (?:\[\s*)?pytest\.mark\.extended\b", text, re.MULTILINE) is not None
 
 
+@pytest.mark.medium
 def test_a_module_that_starts_servers_or_measures_is_marked_extended():
     """The whole module, or each of its tests that does."""
     starting = {name for name, text in MODULES.items() if STARTS.search(text) or "/test_browser" in name}

@@ -34,6 +34,7 @@ def test_a_page_that_reads_from_the_right_says_so(client, settings):
     assert re.search('<html lang="ar"[^>]* dir="rtl"', client.get("/offline/", headers={"accept-language": "ar"}).text)
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 def test_the_language_that_a_person_chose_wins_over_the_browsers(client, alice):
     client.force_login(alice)

@@ -91,6 +91,7 @@ def test_the_walk_knows_every_route():
     assert {route.pattern for route in walking.routes()} == set(ENDPOINTS)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("who", [nobody, a_wrong_token, somebody])
 def test_every_endpoint_refuses_somebody_who_asks_too_often(once_an_hour, who):
     assert list(unlimited(who)) == []

@@ -160,6 +160,7 @@ def at(where: str) -> tuple[str, str, Any]:
     raise AssertionError(f"{where} is in the document and not in the matrix")
 
 
+@pytest.mark.medium
 def test_every_body_is_refused_by_the_character_that_is_too_much(alice):
     client = session_of(alice)
     accepted = []
@@ -208,6 +209,7 @@ def test_every_parameter_is_refused_by_the_character_that_is_too_much(alice, pla
     assert accepted == []
 
 
+@pytest.mark.medium
 def test_an_endless_id_is_one_that_there_is_not(alice):
     client = Client(headers={"authorization": f"Bearer {alice.secret}"})
     for method, path, operation in operations():

@@ -94,6 +94,7 @@ def test_a_deleted_conversation_leaves_nothing(alice):
     assert Embedding.objects.exists()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("table", ["intake_conversation_turns", "intake_conversations", "users"])
 def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within_a_day(alice, table):
     for _ in range(SLOTS):

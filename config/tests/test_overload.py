@@ -82,6 +82,7 @@ def own_views(new_client):
         yield new_client()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("address", ["/loop", "/api/v1/loop", "/sleep"])
 def test_a_request_ends_at_its_deadline_and_so_does_its_thread(own_views, settings, address, person, log_in):
     client = log_in(person)

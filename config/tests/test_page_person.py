@@ -36,6 +36,7 @@ def page_person(browser: Client) -> str:
     return re.search(r'data-for="(\w+)"', browser.get("/").text)[1]
 
 
+@pytest.mark.medium
 def test_no_endpoint_takes_a_write_of_a_page_that_was_made_for_another():
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     visitors = [a_visitor(), a_visitor()]

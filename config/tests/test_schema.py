@@ -30,6 +30,7 @@ def test_an_account_is_deleted_by_its_password(schema):
     assert body["content"]["application/json"]["schema"]["required"] == ["password"]
 
 
+@pytest.mark.medium
 def test_the_events_of_an_answer_are_those_that_are_described(schema, visitor, language_model):
     language_model(Say(("Hello.",)))
     answer = schema["paths"]["/api/v1/intake/chat"]["post"]["responses"]["200"]

@@ -54,6 +54,7 @@ def counts(user, tables=REMOVABLE):
         return found
 
 
+@pytest.mark.medium
 def test_a_token_that_may_not_read_gets_no_word_that_it_did_not_send(alice):
     # A token with fewer scopes is refused where this one is answered, and is answered nowhere else.
     secret = secret_of(alice, [TokenScope.WRITE, TokenScope.DELETE, TokenScope.CHAT])
@@ -67,6 +68,7 @@ def test_a_token_that_may_not_read_gets_no_word_that_it_did_not_send(alice):
     assert not told, "\n".join(told)
 
 
+@pytest.mark.medium
 def test_what_removes_something_needs_the_scope_delete(alice):
     secret = secret_of(alice, [scope for scope in TokenScope if scope not in (TokenScope.DELETE, TokenScope.SEARCH)])
     before, removed = counts(alice.user), []
@@ -102,6 +104,7 @@ def test_what_a_token_appends_belongs_to_its_project_unless_the_call_names_one(a
     assert dict(found) == {"s1": "me/app", "s2": "me/other"}
 
 
+@pytest.mark.medium
 def test_a_token_that_captures_does_that_alone_and_gets_no_word(alice):
     secret = secret_of(alice, [TokenScope.CAPTURE])
     told, before = {}, counts(alice.user)

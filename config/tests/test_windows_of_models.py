@@ -61,6 +61,7 @@ def ollama(tokens):
     return {"/api/ps": {"models": [{"name": "scripted", "model": "scripted", "context_length": tokens}]}}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("window", "said"),
     [(4_096, {"others": ollama(4_096)}), (128_000, {"row": {"max_model_len": 128_000}})],
@@ -88,6 +89,7 @@ def test_the_first_line_of_a_paste_and_the_first_message_of_60_are_known(person,
     assert left_out + turn.usage.get("sent", 60) == 60
 
 
+@pytest.mark.medium
 def test_a_prompt_says_what_is_left_out_and_shows_what_the_question_is_about(person, log_in, serve, spans):
     model = serve(reading(12_000, spans, row={"max_model_len": 12_000}))
     conversation = a_turn(person, "Let us begin", "Gladly.").conversation
@@ -116,6 +118,7 @@ def test_a_prompt_says_what_is_left_out_and_shows_what_the_question_is_about(per
     assert other.pk != conversation.pk
 
 
+@pytest.mark.medium
 def test_a_visitor_is_told_how_many_messages_are_left_out_and_nothing_is_searched(visitor, serve, spans):
     model = serve(reading(4_096, spans, others=ollama(4_096)))
     begun = visitor.events("My boat is called Kittiwake")[0].data["conversationId"]
@@ -143,6 +146,7 @@ def test_a_message_that_alone_exceeds_the_window_is_told_as_that_and_not_sent(vi
     assert max(model.lengths) <= 4_096
 
 
+@pytest.mark.medium
 def test_the_results_of_tools_leave_room_in_the_window(person, log_in, serve, spans):
     letters = [
         a_turn(person, f"Harbour {number}", "The harbour master wrote a long letter about moorings. " * 300)

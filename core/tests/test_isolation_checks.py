@@ -74,6 +74,7 @@ def test_a_worker_that_logs_in_as_the_application_is_refused_and_the_other_way_r
         refuse_unless_isolated(ROLES.web)
 
 
+@pytest.mark.medium
 def test_the_command_says_the_same():
     with as_the_application():
         call_command("check", databases=["default"])
@@ -173,6 +174,7 @@ def test_a_policy_or_right_that_a_new_table_lacks_is_applied_and_no_other_time(l
     assert not [query["sql"] for query in asked if "CREATE POLICY" in query["sql"]]
 
 
+@pytest.mark.medium
 @has_bound_callers
 @pytest.mark.django_db(transaction=True)
 def test_a_migration_that_is_undone_and_applied_again_leaves_the_policies():

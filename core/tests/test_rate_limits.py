@@ -230,6 +230,7 @@ def test_registering_is_limited_by_address(settings):
     assert Client(REMOTE_ADDR="192.0.2.9").post(REGISTER, {"email": "x"}).status_code == 200
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 @pytest.mark.parametrize("endpoint", ["page", "api"])
 def test_a_stolen_session_cannot_try_passwords_for_ever(settings, endpoint):

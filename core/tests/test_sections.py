@@ -29,6 +29,7 @@ def test_a_section_reads_as_markdown():
     assert written == '<!-- turn {"status": "complete"} -->\n## You, today\n\nHello\nthere\n\n<!-- end {} -->\n'
 
 
+@pytest.mark.medium
 @UNHURRIED
 @given(
     st.lists(
@@ -42,6 +43,7 @@ def test_sections_are_read_back_to_the_letter(sections):
     assert list(read_sections("# A title\n\n" + text)) == written
 
 
+@pytest.mark.medium
 @UNHURRIED
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), VALUES, max_size=5))
 def test_front_matter_is_read_back_and_is_yaml(fields):

@@ -33,6 +33,7 @@ def made_up(count, weights, *, dataset="made up", seed=1):
     return asked
 
 
+@pytest.mark.medium
 def test_the_weights_that_made_the_wanted_likely_are_found_again():
     weights = RankingWeights(6.0, *[0.0] * (SIZE - 2), 3.0)
     found = ranking_fit.fit(made_up(2000, weights))

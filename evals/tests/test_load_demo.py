@@ -37,6 +37,7 @@ def test_within_a_conversation_time_goes_forward(the_demo):
         assert (conversation.started_at, conversation.last_active_at) == (times[0], times[-1])
 
 
+@pytest.mark.medium
 def test_the_password_is_printed_once_and_works(capsys):
     call_command("load_demo")
     password = capsys.readouterr().out.split("with the password ")[1].split()[0]

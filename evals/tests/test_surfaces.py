@@ -60,6 +60,7 @@ def question(category, text, *gold, **more):
     return {**common, "category": category, "text": text, "gold": list(gold), **more}
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contracts_names(
     copied_scratch, a_life, tmp_path, capsys

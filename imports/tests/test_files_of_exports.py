@@ -271,6 +271,7 @@ def importer(alice):
     return Importer(client)
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_files_of_an_export_come_in_once_and_undoing_removes_them(alice, importer, tmp_path):
     data = a_chatgpt_export(tmp_path / "x.zip").read_bytes()
@@ -346,6 +347,7 @@ def test_a_damaged_file_is_listed_and_everything_else_comes_in(alice, importer, 
     assert sorted(Attachment.objects.values_list("name", flat=True)) == ["1f0b.webp", "lease.pdf"]
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_a_longer_export_brings_new_files_and_undoing_it_takes_only_these(alice, importer, tmp_path):
     first = chatgpt(

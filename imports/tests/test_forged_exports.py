@@ -63,6 +63,7 @@ def items_of(tmp_path, conversation):
     return list(read(path))
 
 
+@pytest.mark.medium
 @settings(
     deadline=None,
     max_examples=15,

@@ -130,6 +130,7 @@ def test_only_what_was_chosen_comes_in(importer, alice):
     assert set(Conversation.objects.values_list("external_id", flat=True)) == {"conversation-1", "conversation-2"}
 
 
+@pytest.mark.medium
 def test_an_undone_import_leaves_the_database_as_it_was(importer, alice):
     a_turn(alice, "I was here before")
     importer.bring(export(conversations=1, turns=1))
@@ -168,6 +169,7 @@ def answers(user):
     return list(Turn.objects.for_user(user).values_list("assistant_message", flat=True))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("order", "in_between"),
     [("210", ["0.\n\n1.", ""]), ("012", ["0.\n\n1.\n\n2."] * 2), ("102", ["0.\n\n1.\n\n2."] * 2)],
@@ -243,6 +245,7 @@ def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here
     assert list(lines) == [("import_started", 1), ("import_undone", 2)], "one line for all that was deleted"
 
 
+@pytest.mark.medium
 def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):
     data = export(conversations=10, turns=3)
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
@@ -482,6 +485,7 @@ def test_a_session_needs_its_csrf_token(alice):
     )
 
 
+@pytest.mark.medium
 def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     files = {
         "workspace/MEMORY.md": "# Memory\n\nLikes rye.\n",
@@ -511,6 +515,7 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     assert everything() == before
 
 
+@pytest.mark.medium
 def test_a_memory_that_has_no_room_any_more_is_listed_with_its_place_and_the_rest_comes_in(importer, alice):
     with acting_as(alice):
         documents.append(user=alice, day=None, text="x" * (MAX_DOCUMENT_LENGTH - 10), now=timezone.now())
@@ -559,6 +564,7 @@ def test_each_chunk_is_refused_once_the_disk_is_nearly_full(importer, settings):
     assert importer.put(id_, data, first=0, total=len(data)).status_code == 200
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("step", ["reading", "storing", "undoing"])
 def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, settings, monkeypatch, step):
     settings.IMPORTS_TURN_SECONDS = 0.0
@@ -595,6 +601,7 @@ def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, set
     assert not ImportJob.objects.filter(due_at__lte=timezone.now()).exists()
 
 
+@pytest.mark.medium
 def test_imports_that_take_turns_each_store_everything(importer, alice, settings, monkeypatch):
     settings.IMPORTS_TURN_SECONDS = 0.0
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
@@ -624,6 +631,7 @@ def claude_code_session(questions):
     return zipped({"projects/-a/s.jsonl": "\n".join(lines) + "\n"})
 
 
+@pytest.mark.medium
 def test_importing_again_mends_texts_that_came_in_with_envelopes(importer, alice, monkeypatch):
     questions = [
         "<system-reminder>be careful</system-reminder>\nPaint the penstock",

@@ -217,6 +217,7 @@ def test_followers_of_a_deleted_message_are_no_versions(texts):
     ]
 
 
+@pytest.mark.medium
 def test_librechat_reads_more_files_than_five_hundred(folder):
     def one(number):
         message = {"messageId": "m", "isCreatedByUser": True, "text": f"text {number}"}

@@ -125,6 +125,7 @@ def test_everything_comes_back_from_each_form_of_the_export(tmp_path, alice, nam
     assert record.id == MemoryRecord.objects.get().pk
 
 
+@pytest.mark.medium
 @UNHURRIED
 @given(CONVERSATIONS, st.lists(SAID.filter(str.strip), max_size=2), SAID)
 def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_factory, kept, contents, memory):
@@ -334,6 +335,7 @@ def test_a_cut_off_export_gives_what_stands_before_the_cut(tmp_path, alice):
     assert "ends early" in end.reason
 
 
+@pytest.mark.medium
 def test_values_nested_beyond_measure_are_left_out(tmp_path):
     deep = "[" * 100_000 + "]" * 100_000
     text = json.dumps(

@@ -126,6 +126,7 @@ def delete_all(user):
         Project.objects.for_user(user).delete()
 
 
+@pytest.mark.medium
 def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer):
     """So do both kinds of zip, which bring the files too: below."""
     before = exported(alice)
@@ -149,6 +150,7 @@ def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
     assert exported(alice) == before
 
 
+@pytest.mark.medium
 def test_it_comes_to_another_account_too_and_twice_is_once(alice):
     data = b"".join(exporting.markdown_zip(user=alice, now=NOW))
     bob = a_person("bob@example.com")
@@ -280,6 +282,7 @@ def found(user):
     return [(each.reference.file, each.reference.place) for each in results if each.reference.file]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("form", ["zip", "markdown"])
 def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files, form):
     before = exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)
@@ -293,6 +296,7 @@ def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_fil
     assert (exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)) == before
 
 
+@pytest.mark.medium
 def test_files_come_to_another_account_too_once_and_with_other_ids(with_files):
     """Markdown brings the same files by the same names, as the test above shows."""
     data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
@@ -308,6 +312,7 @@ def test_files_come_to_another_account_too_once_and_with_other_ids(with_files):
     assert len(ids) == 10
 
 
+@pytest.mark.medium
 def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_files):
     data = b"".join(exporting.account_as_json(user=with_files, now=NOW))
     delete_all(with_files)
@@ -316,6 +321,7 @@ def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_fi
     assert Turn.objects.get(user_message="Keep these").attachment_count == 0
 
 
+@pytest.mark.medium
 def test_undoing_takes_the_files_of_an_export_with_it(with_files):
     data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     delete_all(with_files)
@@ -325,6 +331,7 @@ def test_undoing_takes_the_files_of_an_export_with_it(with_files):
     assert not (Attachment.objects.exists() or AttachmentPiece.objects.exists() or AttachmentText.objects.exists())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_renamed", [True, False])
 def test_undoing_an_import_takes_its_projects_and_their_lines_back(alice, is_renamed):
     data = b"".join(exporting.account_as_json(user=alice, now=NOW))

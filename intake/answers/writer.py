@@ -12,7 +12,7 @@ In every case the text written so far is saved.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -341,7 +341,9 @@ class AnswerWriter:
             deps, asked, beginning, turns = await as_caller(self.caller, self._fitted, deps)
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
         self.log.set_sent(not_sent=len(asked.left_out), sent=asked.sent)
-        compared = await asyncio.to_thread(memory.get().compared, question=self._turn.user_message, turns=turns)
+        compared: Sequence[tuple[float, Turn]] = ()
+        if turns:
+            compared = await asyncio.to_thread(memory.get().compared, question=self._turn.user_message, turns=turns)
         if asked.deps.model is None:
             return replace(asked, deps=replace(asked.deps, compared=compared))
         passages = [*prompt.passages_of(compared, self._turn), *await self._recalled(asked)]

@@ -202,6 +202,7 @@ def test_all_who_read_along_hear_that_it_was_stopped(person, log_in, there, lang
     assert (last.name, last.data["status"]) == ("done", "interrupted")
 
 
+@pytest.mark.medium
 def test_an_answer_is_nobody_elses_to_follow_or_to_stop(person, stranger, log_in, visitor, new_client, language_model):
     language_model(AT_LENGTH)
     owner = log_in(person)
@@ -278,6 +279,7 @@ def test_a_retry_is_another_attempt_and_its_readers_begin_anew(person, log_in, t
     assert text_of(events) == "The whole."
 
 
+@pytest.mark.medium
 def test_no_text_of_a_chat_stands_in_redis_and_a_deleted_one_stands_nowhere(person, log_in, language_model):
     language_model(Say(tuple(f"kwyjibo{n} " for n in range(400)), seconds_apart=0.05))
     client = log_in(person)

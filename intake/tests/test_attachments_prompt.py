@@ -108,6 +108,7 @@ def test_the_model_is_told_what_it_cannot_read(alices, person, language_model, s
     assert words in prompt_of(model)[0]
 
 
+@pytest.mark.medium
 def test_pictures_go_scaled_down_to_a_model_that_sees_and_by_name_to_others(alices, person, language_model, settings):
     large = io.BytesIO()
     Image.new("RGB", (3000, 1500), (1, 2, 3)).save(large, "PNG")
@@ -212,6 +213,7 @@ def statements(monkeypatch):
     return seen
 
 
+@pytest.mark.medium
 def test_a_turn_without_files_asks_nothing_about_files_and_a_turn_with_some_little(
     alices, person, language_model, statements, settings
 ):

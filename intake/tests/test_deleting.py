@@ -336,6 +336,7 @@ def test_a_visitor_deletes_their_own_chat_and_no_other(alice):
     assert list(Conversation.objects.all()) == [other]
 
 
+@pytest.mark.medium
 def test_the_account_page_sets_the_time_zone(alice):
     client = browser_of(alice)
     path = reverse("intake:account")
@@ -363,6 +364,7 @@ def test_an_account_is_deleted_in_the_browser_with_the_password_only(alice):
     assert not User.objects.exists()
 
 
+@pytest.mark.medium
 def test_a_gap_in_the_numbers_takes_no_room_on_a_page(alice):
     conversation = a_long_conversation(alice, 120)
     conversation.turns.filter(turn_number=81).update(parent_number=30)

@@ -138,6 +138,7 @@ def logged_in(password: str) -> Client:
     return browser
 
 
+@pytest.mark.medium
 def test_the_session_that_proves_keeps_itself_and_what_it_made():
     browser, _ = registered()
     browser.post(TOKENS, {"name": "Mine", "scopes": ["search"], "days": "7"})

@@ -88,6 +88,7 @@ def test_a_session_by_password_ends_when_the_header_names_another_person():
     assert User.objects.get(pk=person_in(client)).email == "stranger@example.com"
 
 
+@pytest.mark.medium
 def test_a_session_by_header_is_none_without_the_header_or_the_proxy():
     proved(ALICE)
     for address, email in ((PROXY, None), (ELSEWHERE, ALICE), (ELSEWHERE, None)):
@@ -159,6 +160,7 @@ def test_a_person_who_is_switched_off_stays_out():
     assert ask(Client(), ALICE).status_code == 302
 
 
+@pytest.mark.medium
 def test_what_a_visitor_wrote_comes_along_to_a_new_and_to_an_old_account():
     for person in (None, proved(ALICE)):
         visitor, client = a_visitor(), Client()

@@ -362,6 +362,7 @@ def test_a_stream_of_folded_thoughts_ends_like_the_whole():
     assert "".join(shown) == render(text)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("piece", ["<sup>", "==a ", "<details>\n", "<think>\n", "$a ", "\\$", "> [!NOTE]\n\n", "<br>"])
 def test_elements_are_drawn_in_time_that_grows_with_the_text(piece):
     def takes(count):

@@ -28,6 +28,7 @@ def anyone(request, visitor, log_in, person):
     return visitor if request.param == "visitor" else log_in(person)
 
 
+@pytest.mark.medium
 def test_recall_mode_quotes_the_open_chat_and_neither_the_question_nor_its_echo(anyone):
     here = begin(anyone, KEY)
     for question in (QUESTION, QUESTION.lower(), "Where's the spare key?"):
@@ -45,6 +46,7 @@ def test_recall_mode_quotes_the_open_chat_beside_other_chats_the_more_relevant_f
     assert answer.index("neighbour") < answer.index("shed") if "shed" in answer else "neighbour" in answer
 
 
+@pytest.mark.medium
 def test_recall_mode_quotes_a_temporary_chat_and_one_without_memory(person, log_in):
     client = log_in(person)
     assert KEY in answer_to(client, QUESTION, **begin(client, KEY, temporary=True))
@@ -87,6 +89,7 @@ def test_a_visitors_model_is_given_what_they_said_in_another_chat(visitor, new_c
     assert "stone" not in system
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_temporary", [False, True])
 def test_a_model_is_given_what_its_window_leaves_out_though_it_is_in_no_index(
     visitor, person, log_in, language_model, settings, is_temporary

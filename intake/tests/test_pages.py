@@ -158,6 +158,7 @@ IN_THE_SHELL = [
 STAFF_PAGES = ["staff_index", *(f"intake:staff_{name}" for name in ("settings", "models", "people", "usage"))]
 
 
+@pytest.mark.medium
 def test_every_page_of_a_registered_user_is_beside_the_list_of_chats(client, alice):
     chat = a_turn(alice, "Where is the key?").conversation
     for name in ("conversation_outline", "rename_conversation", "delete_conversation"):

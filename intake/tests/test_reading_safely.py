@@ -50,6 +50,7 @@ def test_a_process_that_takes_too_long_is_ended(monkeypatch):
     assert sentence_of() == "The file could not be read in 1 seconds."
 
 
+@pytest.mark.medium
 def test_a_process_that_computes_for_too_long_is_ended_by_its_limit(monkeypatch):
     in_child(
         monkeypatch,
@@ -95,6 +96,7 @@ def test_a_process_that_dies_or_talks_nonsense_costs_a_sentence(monkeypatch, pro
     assert sentence_of() == "The file could not be read."
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not OPEN_FILES.exists(), reason="The system does not list them.")
 def test_no_open_file_is_left():
     before = len(list(OPEN_FILES.iterdir()))

@@ -83,6 +83,7 @@ def test_a_chat_that_was_renamed_meanwhile_keeps_its_name(person, log_in, langua
     assert (conversation.title, conversation.titled_by) == ("Mine", TitledBy.PERSON)
 
 
+@pytest.mark.medium
 def test_nobody_is_asked_for_a_title_where_it_is_turned_off(person, log_in, language_model, settings):
     model = language_model(Say(("One.",)), Say(("Two.",)), Say(("Three.",)))
     client = log_in(person)

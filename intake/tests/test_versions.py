@@ -152,6 +152,7 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
     }
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("as_alice")
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_is_done_to_a_tree_it_stays_one_and_every_page_shows_one_path(alice, seed):

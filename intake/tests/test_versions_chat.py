@@ -54,6 +54,7 @@ def test_an_edited_message_is_a_version_in_its_place_and_the_model_hears_only_wh
     assert heard(model, 2) == [("user", "First"), ("assistant", "Answer 1."), ("user", "Second, better")]
 
 
+@pytest.mark.medium
 def test_the_next_message_follows_the_version_that_was_chosen(alice, person, language_model):
     model = language_model(*[Say((f"Answer {number}.",)) for number in (1, 2, 3)])
     alice.events("First")

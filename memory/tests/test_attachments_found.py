@@ -83,6 +83,7 @@ def test_nobody_finds_the_files_of_another(alice):
     assert found(a_person("bob@example.com"), "deposit") == []
 
 
+@pytest.mark.medium
 def test_what_was_said_is_ranked_as_without_the_files(alice):
     for number in range(12):
         a_turn(alice, f"The deposit for flat {number} is {number}00", "Noted, and the lease begins in June.")

@@ -198,6 +198,7 @@ UNBROKEN = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", UNBROKEN)
 def test_a_long_text_without_any_boundary_is_cut_too(name):
     text, end, found = UNBROKEN[name], 0, 0
@@ -211,6 +212,7 @@ def test_a_long_text_without_any_boundary_is_cut_too(name):
     assert found > 100
 
 
+@pytest.mark.medium
 def test_no_more_than_a_page_of_tokens_is_held():
     tracemalloc.start()
     for _ in turn_spans("?", UNBROKEN["Chinese"][:100_000], token_offsets=characters, max_tokens=254):

@@ -33,6 +33,7 @@ def nearest_to_query(user, *, limit):
     return stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=limit, further=0.0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("packed", [0, 7, 10, 203, 500])
 def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(alice, packed):
     vectors, others = directions(500, seed=1), directions(500, seed=2)
@@ -50,6 +51,7 @@ def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(a
         assert [places[hit.key[0]] + hit.key[1] - 1 for hit in hits] == ranking[:limit], limit
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("oldest", ["nearest", "farthest", "all alike"])
 def test_the_order_is_exact_however_unlike_the_others_the_oldest_are(alice, oldest):
     vectors = directions(500, seed=1)

@@ -105,6 +105,7 @@ def test_appending_to_an_emptied_log_begins_it():
     assert append(alice, "next").content == "next\n"
 
 
+@pytest.mark.medium
 def test_a_full_document_refuses_what_is_too_much_and_keeps_the_rest():
     alice = a_person()
     create(alice, "x" * (MAX_DOCUMENT_LENGTH - 10), DAY)
@@ -175,6 +176,7 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
     assert set(words()) == {"writer", won.content[-1]}
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_twenty_appends_at_once_all_survive_also_the_one_that_makes_the_log():
     alice = a_person()

@@ -96,6 +96,7 @@ NO_ANSWERS = ["", "I do not know which worktop you chose.", "I found nothing abo
 
 
 # Each by itself, and all of them among five.
+@pytest.mark.medium
 @pytest.mark.parametrize("answers", [*([answer] for answer in NO_ANSWERS), [*NO_ANSWERS, *NO_ANSWERS[1:]]])
 def test_a_question_that_nobody_answered_is_below_what_answers_it(alice, answers):
     fact = a_turn(alice, FACT, "Oil it twice before the sink is cut out.")
@@ -105,6 +106,7 @@ def test_a_question_that_nobody_answered_is_below_what_answers_it(alice, answers
     assert first(alice) == [fact.conversation_id] * 2
 
 
+@pytest.mark.medium
 def test_an_answer_for_which_the_memory_was_searched_is_below_what_it_found(alice):
     fact = a_turn(alice, FACT, "Oil it twice before the sink is cut out.")
     asked = a_turn(alice, "The worktop, once more?", "You take the oak worktop from the sawmill, 40 mm thick.")
@@ -113,12 +115,14 @@ def test_an_answer_for_which_the_memory_was_searched_is_below_what_it_found(alic
     assert first(alice, "the oak worktop from the sawmill") == [fact.conversation_id] * 2
 
 
+@pytest.mark.medium
 def test_an_answered_question_is_found_if_nothing_else_answers_it(alice):
     asked = a_turn(alice, "Which oil is good for an oak worktop?", "Hard wax oil, twice, with a day between the coats.")
     index.embed_pending()
     assert first(alice, "which oil is good for an oak worktop") == [asked.conversation_id] * 2
 
 
+@pytest.mark.medium
 def test_a_question_with_a_short_answer_in_other_words_is_above_what_has_nothing_to_do_with_it(alice):
     asked = a_turn(alice, "Is Debian 12 still supported in 2029?", "Until June 2028.")
     index.embed_pending()
@@ -133,6 +137,7 @@ def test_of_an_answered_question_the_answer_is_shown(alice):
     assert shown.excerpt.text == "Assistant: Your worktop is the one of oak."
 
 
+@pytest.mark.medium
 def test_a_question_with_the_query_word_for_word_is_no_exact_match(alice):
     fact = a_turn(alice, "The shed opens with 7391.", "Noted.")
     for _ in range(2):

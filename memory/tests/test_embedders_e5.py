@@ -75,6 +75,7 @@ def test_without_what_all_vectors_share_unrelated_texts_are_far_apart(embedder):
     assert max(unrelated) < 0.25
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("text", "count"),
     [
@@ -101,6 +102,7 @@ def test_the_nearest_passage_is_found_across_languages(both):
     assert np.argmax(english @ both.embed_query(JAPANESE)) == 2
 
 
+@pytest.mark.medium
 def test_the_quantised_graph_is_close_to_the_exact_one(embedder, exact):
     texts = [*PASSAGES, GERMAN, "User: I moved to Lisbon in May.\nAssistant: How do you like it there?", "word " * 200]
     differences = exact(texts) - np.load(E5_MEAN)
@@ -141,6 +143,7 @@ def test_only_as_many_tokens_are_placed_as_are_asked_for(embedder):
     assert 5 <= len(embedder.token_offsets("word " * 1_000, 5)) < 10
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("text", ["", " \n", "\x00", "😀😀", "half a pair \ud83d", "a" * 32_000, "é" * 300])
 def test_any_text_has_a_finite_vector(both, text):
     assert np.isfinite(both.embed_query(text)).all()

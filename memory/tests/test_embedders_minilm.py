@@ -52,6 +52,7 @@ def test_float_graph_gives_the_publishers_answers(exact):
     assert cat @ movie == pytest.approx(-0.025, abs=0.0006)
 
 
+@pytest.mark.medium
 def test_int8_stays_close_to_the_publishers_answers(embedder):
     cat, guitar, movie = embedder.embed_documents([CAT, GUITAR, MOVIE])
 
@@ -164,6 +165,7 @@ def test_words_cut_one_by_one_are_those_of_the_text_cut_whole(embedder, seed):
     assert embedder.token_offsets(text) == embedder._encode(text).offsets
 
 
+@pytest.mark.medium
 def test_every_character_is_cut_as_in_a_text_cut_whole(embedder):
     for character in map(chr, (*range(0x3000), *range(0xFE00, 0x10400))):
         text = f"ab{character}cd {character} 12{character},"
@@ -243,6 +245,7 @@ def flip_a_bit(path):
     path.write_bytes(graph)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
 def test_damaged_cache_is_made_anew(embedder, cache_dir, tmp_path, damage):
     embedder.warm_up()
@@ -258,6 +261,7 @@ def test_damaged_cache_is_made_anew(embedder, cache_dir, tmp_path, damage):
     assert not list(cached.parent.glob("*.part"))
 
 
+@pytest.mark.medium
 def test_cache_folder_that_cannot_be_written_does_not_matter(embedder, tmp_path, caplog):
     file = tmp_path / "file"
     file.write_text("in the way")
@@ -308,6 +312,7 @@ def test_missing_package_is_named_with_the_way_out(monkeypatch, cache_dir):
         MiniLMEmbedder(cache_dir=cache_dir).embed_query(CAT)
 
 
+@pytest.mark.medium
 def test_graph_that_comes_out_different_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(on_device.GRAPH_SHA256, on_device.MINILM_GRAPH, "0" * 64)
 

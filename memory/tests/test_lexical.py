@@ -70,6 +70,7 @@ def test_scores_equal_the_reference_wherever_the_terms_are(flushed):
         assert [hit.lexical for hit in found] == sorted((hit.lexical for hit in found), reverse=True), query
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(2))
 def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_deleting_and_purging(seed, monkeypatch):
     """Small blocks and segments, so that each of them is cut, merged and left alone."""

@@ -180,6 +180,7 @@ def test_a_text_of_300_passages_is_one_hit_and_crowds_nobody_out(crowded, limit)
     assert [hit.key for hit in hits] == [(long, 1), *others][:limit]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", [SearchMode.SEMANTIC, SearchMode.HYBRID])
 def test_a_text_of_300_passages_leaves_the_others_among_the_candidates(mode):
     alice = a_person()
@@ -291,6 +292,7 @@ def test_the_reranker_reads_the_passage_that_was_found(monkeypatch, settings):
 # -- By its words ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("filler", "fact", "query"),
     [
@@ -312,6 +314,7 @@ def test_as_many_different_words_as_a_text_can_have_are_kept():
     assert len(search(alice, "zebra", mode=SearchMode.LEXICAL)) == 1
 
 
+@pytest.mark.medium
 def test_a_change_at_the_end_of_a_long_text_is_indexed():
     alice = a_person()
     turn = a_turn(alice, "What is it?", "Of words. " * 40_000)

@@ -180,6 +180,7 @@ def test_index_missing_packs_what_was_embedded_before_there_were_blocks(alice):
     assert_in_step()
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
     fill(alice, directions(200, seed=1))

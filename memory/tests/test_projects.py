@@ -94,6 +94,7 @@ def test_no_source_at_all_has_nothing(alice):
 # -- The searches -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_embedded", [True, False])
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_a_search_of_a_project_finds_its_turns_below_many_others(alice, mode, is_embedded):
@@ -107,6 +108,7 @@ def test_a_search_of_a_project_finds_its_turns_below_many_others(alice, mode, is
     assert {hit.project for hit in found.matches} == {"me/app"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", list(SearchMode))
 @pytest.mark.parametrize("name", ["id", "external id"])
 def test_a_session_is_left_out_of_its_own_search(alice, mode, name):

@@ -39,6 +39,7 @@ def test_the_built_in_model_prefers_the_text_that_answers_the_question(model):
     assert answer > 0 > max(others)
 
 
+@pytest.mark.medium
 def test_it_reads_any_text_however_long_or_broken(model):
     texts = ["word " * 50_000, "\ud800 half a pair", "\0", "東京" * 500]
     assert len(model.scores("query " * 5_000, texts, seconds=60)) == len(texts)
@@ -252,6 +253,7 @@ def a_memory():
     return user, turn
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
@@ -267,6 +269,7 @@ def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(a_memory, s
     assert all(0 <= relevance <= 1 for relevance in relevances)
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 def test_reranking_puts_the_answer_first_in_search_history_among_notes_too(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
@@ -296,6 +299,7 @@ def test_without_a_reranker_or_when_it_fails_the_first_order_stands(a_memory, se
     assert "Lisbon" not in caplog.text
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 def test_what_is_quoted_stays_first_whatever_the_reranker_thinks(a_memory, settings):
     settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60

@@ -92,6 +92,7 @@ def test_of_very_many_conversations_the_latest_are_searched(monkeypatch):
     assert titles_found(alice, "topic") == ["Topic a", "Topic b", "Topic c"]
 
 
+@pytest.mark.medium
 @pytest.mark.django_db
 def test_conversations_are_found_by_the_index_of_their_owner_and_time():
     alice, bob = a_person(), a_person("bob@example.com")

@@ -295,6 +295,7 @@ def test_without_a_next_model_the_command_says_what_to_do():
         call_command("switch_embedding_model")
 
 
+@pytest.mark.medium
 def test_the_built_in_model_takes_the_place_of_another(settings, alice):
     """Two models that have nothing in common: sizes, tokens, meaning."""
     settings.EMBEDDER_NEXT = {

@@ -122,6 +122,7 @@ def test_the_words_of_time_are_told_from_the_topic(query, words, topic):
     assert (window.words, window.topic) == (words, topic)
 
 
+@pytest.mark.medium
 def test_no_window_begins_after_today_or_ends_after_it_on_any_day_of_four_years():
     queries = ["this week", "what was at Christmas", "last winter", "in May what did I say", "on 29 February what was"]
     for number in range(4 * 366):

@@ -108,6 +108,7 @@ def test_a_deleted_conversation_takes_its_words_along():
     assert words() == {}
 
 
+@pytest.mark.medium
 def test_deleting_a_person_deletes_their_words_in_a_few_statements(django_assert_max_num_queries):
     alice, bob = a_person(), a_person("bob@example.com")
     conversation = a_turn(alice, "Forget me").conversation
@@ -171,6 +172,7 @@ def test_texts_of_older_rules_are_indexed_again_and_once():
     assert index.enqueue_missing(now=NOW) == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "message",
     ["cat " * 400_000, "x" * 500_000, "\U0001f600" * 300_000, "b" * 5000 + " cat", "\\x00 \\ ' \" %s %(a)s"],

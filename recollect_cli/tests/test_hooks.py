@@ -430,6 +430,7 @@ def test_a_wrong_token_at_a_real_server_leaves_no_trace(server, tmp_path):
     assert all_events(Machine(tmp_path, url=server)) == [""] * 5
 
 
+@pytest.mark.medium
 def test_a_disk_that_takes_nothing_leaves_no_trace(machine, fake):
     machine.state.parent.mkdir()
     machine.state.write_text("not a folder")

@@ -75,6 +75,7 @@ def refuse(texts):
     raise ValueError(f"cannot embed {texts}")
 
 
+@pytest.mark.medium
 def test_no_page_that_a_superuser_can_reach_shows_a_word_of_a_chat(client, superuser, alice, chat_with_a_secret):
     client.force_login(superuser)
     assert {row.last_error for row in Embedding.objects.all()} == {"", "ValueError"}
@@ -91,6 +92,7 @@ def test_no_page_that_a_superuser_can_reach_shows_a_word_of_a_chat(client, super
         assert SECRET not in page, url
 
 
+@pytest.mark.medium
 def test_the_admin_needs_no_inline_script_or_style(client, superuser, chat_with_a_secret):
     client.force_login(superuser)
     inline = re.compile(r"<style|\sstyle=|\son[a-z]+=\"|<script(?![^>]*\bsrc=)(?![^>]*application/json)")

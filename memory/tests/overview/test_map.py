@@ -73,6 +73,7 @@ def test_a_group_is_named_by_words_as_people_write_them_without_stop_words(talke
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.medium
 def test_what_comes_later_is_placed_and_nothing_else_moves_until_a_fifth_has_come(talker):
     draw(talker)
     before = places_of(talker)
@@ -219,6 +220,7 @@ def names_on(page):
     return {name for name in ("Garden", "Cello lessons") if f'data-name="{name}"' in page.get("/memory/map/").text}
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_a_model_names_the_groups_once_and_undo_brings_their_words_back(alice, language_model):
     talk(alice)
@@ -241,6 +243,7 @@ def test_a_model_names_the_groups_once_and_undo_brings_their_words_back(alice, l
     assert (names_on(page), len(model.requests)) == (set(), 1)
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 def test_names_by_a_model_go_with_a_deletion_and_with_a_new_layout(alice, language_model):
     page = client_of(alice)
@@ -260,6 +263,7 @@ def test_names_by_a_model_go_with_a_deletion_and_with_a_new_layout(alice, langua
         assert names_on(page) == set()
 
 
+@pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("step", [Say(("I cannot do that.",)), Refuse(400)])
 def test_groups_keep_their_words_when_the_model_does_not_name_them(alice, language_model, step):

@@ -152,6 +152,7 @@ def test_a_month_leads_to_its_chats_and_notes(alice, api, client):
     assert api.get("/api/v1/memory/timeline/2026-03/?skip=-1").status_code == 400
 
 
+@pytest.mark.medium
 def test_ten_years_have_a_column_for_each_month_and_years_to_jump_to(alice, client):
     a_history(alice, 450)
     draw(alice)

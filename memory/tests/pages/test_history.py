@@ -26,6 +26,7 @@ def test_memory_is_shown_as_it_reads_with_a_way_to_edit_it(client, alice):
     assert "<textarea" not in page
 
 
+@pytest.mark.medium
 def test_what_was_written_over_is_compared_and_comes_back(client, alice):
     documents.create(user=alice, day=None, content="- No nuts\n- Lives in Lisbon", now=NOW)
     assert "This is the first version" in page_of(client, HISTORY)
@@ -51,6 +52,7 @@ def test_what_was_written_over_is_compared_and_comes_back(client, alice):
         page_of(client, f"{HISTORY}?version={wrong}", status=404)
 
 
+@pytest.mark.medium
 def test_the_latest_versions_are_kept_and_go_with_their_document(alice):
     documents.create(user=alice, day=DAY, content="0", now=NOW)
     for number in range(1, KEPT + 3):

@@ -56,6 +56,7 @@ def test_what_is_no_note_is_not_there(client, note_id):
     assert client.get(f"/memory/notes/{note_id}/").status_code == 404
 
 
+@pytest.mark.medium
 def test_notes_are_listed_in_stretches_the_latest_first(client, alice):
     for number in range(documents.NOTES_PER_PAGE + 1):
         a_note(alice, title=f"Note {number:03}", at=NOW.replace(year=2000 + number % 20))

@@ -161,6 +161,7 @@ def test_only_a_todo_is_ticked(client, alice):
     assert records.list_records(user=alice).rows[0].done_at is None
 
 
+@pytest.mark.medium
 def test_records_and_notes_are_one_list_by_time_page_by_page(client, alice):
     for number in range(20):
         at = NOW + timedelta(minutes=number)

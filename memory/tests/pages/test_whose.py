@@ -25,6 +25,7 @@ pytestmark = pytest.mark.django_db
 PAGES = [MEMORY, LOGS, LOG, EDIT, RECORDS]
 
 
+@pytest.mark.medium
 def test_nobody_sees_or_touches_anybody_elses(client, alice):
     other = a_person("other@example.com")
     documents.create(user=other, day=None, content="my secret", now=NOW)
