@@ -13,7 +13,7 @@ from memory.search.echoes import ECHO, LONGEST_QUESTION, are_forms, repeats, tel
 # Of each side of a turn, the characters that are compared.
 READ = 8_000
 # A word of the answer alone counts so much of one that the user wrote.
-ANSWERED = 0.5
+ASSISTANT_SHARE = 0.5
 
 
 def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]]:
@@ -40,7 +40,7 @@ def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]
     found: dict[str, tuple[float, Turn]] = {}
     for turn, is_echo, (said, answered) in zip(turns, are_echoes, sides, strict=True):
         shared = sum(
-            weight * (1.0 if not mine.isdisjoint(said) else ANSWERED if not mine.isdisjoint(answered) else 0.0)
+            weight * (1.0 if not mine.isdisjoint(said) else ASSISTANT_SHARE if not mine.isdisjoint(answered) else 0.0)
             for weight, mine in zip(weights, forms, strict=True)
         )
         relevance = (ECHO if is_echo else 1.0) * (shared / sum(weights)) ** 2 if shared else 0.0
