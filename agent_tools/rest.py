@@ -36,13 +36,13 @@ from agent_tools.registry import Tool
 from agent_tools.tools import registry
 from core.errors import InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
+from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.text import LONGEST_PROJECT
 from core.validation import Input, Output, PlainText, validate
 from intake.accounts.identity import may_read, person_of
 from intake.accounts.sessions import refuse_without_recent_proof
 from intake.chats import idempotency
 from intake.models import User
-from intake.rest.shapes import A_KEY, KEY_SCHEMA, problems
 
 # --- `/api/v1/tokens/`: a user's own tokens, only for sessions: a token can neither create nor revoke tokens ---
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -18,12 +18,14 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.request import split_domain_port
 from drf_spectacular.utils import OpenApiParameter
 from psycopg.errors import DiskFull
+from pydantic import BaseModel, Field
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from core.errors import (
+    STATUSES,
     AuthenticationRequired,
     InvalidInput,
     NotFound,
@@ -233,3 +235,26 @@ def site_of(request: HttpRequest) -> str:
     name, port = split_domain_port(request.get_host())
     is_own = settings.TRUSTED_PROXIES == 0 and port and port == str(request.META.get("SERVER_PORT"))
     return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"
+
+
+class Problem(BaseModel):
+    """A failure (RFC 9457)."""
+
+    type: str
+    title: Annotated[str, Field(description="The status in words.")]
+    status: int
+    detail: Annotated[str, Field(description="A sentence for a person.")]
+    code: Annotated[str, Field(description="What went wrong, for a program.", examples=sorted(STATUSES))]
+    retryable: Annotated[bool, Field(description="Whether the same request may succeed later.")]
+    errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong with each field.")] = None
+
+
+def problems(*statuses: int) -> dict[tuple[int, str], Any]:
+    """For `extend_schema(responses=…)`. An endpoint with authentication may also answer 403 and 429."""
+    known = {403, 429} if HTTPStatus.UNAUTHORIZED in statuses else set()
+    return {(status, CONTENT_TYPE): Problem for status in sorted({*statuses, *known})}
+
+
+# The header that makes a repeated request harmless; each endpoint describes its effect.
+KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"}
+A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"

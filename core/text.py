@@ -9,10 +9,11 @@ a flag, a family.
 import json
 import math
 import re
+import secrets
 import unicodedata
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -441,3 +442,28 @@ def _from_json(value: Any) -> Value:
         case str() | int():
             return value
     raise ValueError("not a value of a sentence")
+
+
+@dataclass(frozen=True, slots=True)
+class UntrustedData:
+    """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
+    data.
+
+    Each answer has a new marker. Earlier text cannot know it, and it is removed from text that is written meanwhile.
+    """
+
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def opening(self) -> str:
+        return f"<data {self.mark}>"
+
+    @property
+    def closing(self) -> str:
+        return f"</data {self.mark}>"
+
+    def around(self, text: str) -> str:
+        # Repeated, because removing a marker may form a new one.
+        while self.mark in text:
+            text = text.replace(self.mark, "")
+        return f"{self.opening}\n{text}\n{self.closing}"

@@ -26,7 +26,9 @@ from rest_framework.viewsets import ViewSet
 from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
 from core.isolation.acting import acting_as
-from core.responses import KEEP_ALIVE, as_recollect_error
+from core.isolation.views import ActsAsCaller
+from core.responses import KEEP_ALIVE, as_recollect_error, problems
+from core.streaming import event_stream, streaming, user_by_token
 from core.text import page_language
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
@@ -45,10 +47,7 @@ from imports.storing.appending import AppendedSession, AppendOutput, append
 from imports.storing.queue import waiting_vectors
 from intake.accounts.identity import is_registered, person_of
 from intake.models import User
-from intake.rest.account import ActsAsCaller
-from intake.rest.shapes import problems
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
-from intake.web.chat import event_stream, streaming, user_by_token
 
 # The scopes by their names, because tokens belong to an app above this one.
 IMPORT_SCOPE = "import"

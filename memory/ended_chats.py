@@ -28,7 +28,7 @@ from django.db.models import F
 from core.errors import NotFound, QuotaExceeded, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.resilience import for_each, seconds_until
-from core.text import cut, pg_text, shortened, stored_label
+from core.text import UntrustedData, cut, pg_text, shortened, stored_label
 from intake.agent.language_models import LanguageModel, ask_servers, is_recall_mode, model_for, window_of
 from intake.chats import changes
 from intake.chats.tree import end_of, path_up
@@ -323,8 +323,6 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
 
 
 def _prompt(claim: Claim, records: Mapping[str, tuple[UUID, str]], *, user: User, now: datetime) -> str:
-    from intake.agent.context import UntrustedData
-
     untrusted = UntrustedData()
     chat = untrusted.around("\n\n".join(map(_as_text, claim.spoken)))
     kept = untrusted.around("\n".join(f"{label}: {text}" for label, (_, text) in records.items()))

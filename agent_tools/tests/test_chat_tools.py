@@ -14,7 +14,7 @@ from django.utils.html import escape
 from agent_tools.chat import FOR_THE_CHAT
 from agent_tools.tools import mcp_registry
 from core.isolation.acting import acting_as
-from intake.agent.context import UntrustedData
+from core.text import UntrustedData
 from intake.chats import services
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn

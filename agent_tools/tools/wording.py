@@ -46,7 +46,7 @@ def first_of(places: Sequence[str]) -> Value:
 
 
 # --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---
-# The chat's model gets results between markers that no text contains (`intake.agent.context.UntrustedData`), and
+# The chat's model gets results between markers that no text contains (`core.text.UntrustedData`), and
 # structured results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP
 # beside those.
 

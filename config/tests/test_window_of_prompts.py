@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from core.isolation.acting import Caller
+from core.text import UntrustedData
 from intake.agent import prompt
-from intake.agent.context import ChatDeps, UntrustedData
+from intake.agent.context import ChatDeps
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import cut_middle, tokens_of
 from intake.agent.prompt import ExceedsWindow

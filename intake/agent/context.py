@@ -3,7 +3,6 @@
 Everything in a file is data of unknown origin: it stands between the marks of `UntrustedData`, like what tools return.
 """
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -17,7 +16,7 @@ from pydantic_ai.messages import BinaryContent
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
-from core.text import cut
+from core.text import UntrustedData, cut
 from intake.agent.language_models import LanguageModel, model_for
 from intake.agent.models import tokens_of
 from intake.attachments import services
@@ -27,31 +26,6 @@ from intake.models.users import default_instructions
 from intake.ports import memory
 
 # --- The context of one answer: its user, its time and the user's notes; the model cannot set any of it ---
-
-
-@dataclass(frozen=True, slots=True)
-class UntrustedData:
-    """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
-    data.
-
-    Each answer has a new marker. Earlier text cannot know it, and it is removed from text that is written meanwhile.
-    """
-
-    mark: str = field(default_factory=lambda: secrets.token_hex(8))
-
-    @property
-    def opening(self) -> str:
-        return f"<data {self.mark}>"
-
-    @property
-    def closing(self) -> str:
-        return f"</data {self.mark}>"
-
-    def around(self, text: str) -> str:
-        # Repeated, because removing a marker may form a new one.
-        while self.mark in text:
-            text = text.replace(self.mark, "")
-        return f"{self.opening}\n{text}\n{self.closing}"
 
 
 @dataclass(frozen=True, slots=True)

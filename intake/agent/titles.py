@@ -7,8 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai.settings import ModelSettings, merge_model_settings
 
 from core.isolation.acting import Caller
-from core.text import pg_text
-from intake.agent.context import UntrustedData
+from core.text import UntrustedData, pg_text
 from intake.agent.language_models import LanguageModel
 from intake.agent.models import chat_model, model_settings
 from intake.chats.services import title_from, without_markup

@@ -1,8 +1,7 @@
-"""The API of the account: models, export, deletion; and the base of every view that acts as its caller."""
+"""The API of the account: models, export, deletion."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import wraps
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -14,13 +13,13 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from core import rate_limits
 from core.errors import InvalidInput
-from core.isolation.acting import Caller, acting_as
+from core.isolation.acting import acting_as
 from core.rate_limits import DEFAULT_LIMIT, StreamLease
+from core.responses import problems
 from core.text import LONGEST_PROJECT, in_language, page_language, project_label
 from core.validation import Output, text_limit, validate
 from intake.accounts import activity
@@ -32,33 +31,8 @@ from intake.chats import deleting, exporting
 from intake.chats.arranging import read_project
 from intake.models import Activity, Attachment, User
 from intake.models.conversations import label_of
-from intake.rest.shapes import AccountDeleted, PasswordConfirmation, problems
+from intake.rest.shapes import AccountDeleted, PasswordConfirmation
 from intake.revocation import check_of, while_authorized
-
-# --- The base of every DRF view of personal rows: after authentication, the handler acts as the caller ---
-
-Handler = Callable[..., Response]
-
-
-class ActsAsCaller(APIView):
-    """A handler returns plain data, because the response is rendered after the transaction has ended."""
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authentication, permissions and limits come first; then the handler gets access to the caller's rows."""
-        super().initial(request, *args, **kwargs)
-        method = (request.method or "").lower()
-        if hasattr(self, method):
-            setattr(self, method, _as(caller_of(request), getattr(self, method)))
-
-
-def _as(caller: Caller, handler: Handler) -> Handler:
-    @wraps(handler)
-    def acting(*args: Any, **kwargs: Any) -> Response:
-        with acting_as(caller):
-            return handler(*args, **kwargs)
-
-    return acting
-
 
 # --- `/api/v1/models/`: the language models that the caller may choose from, in JSON ---
 

@@ -28,13 +28,14 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
+from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.text import gettext_noop as _
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
 from intake.attachments import services
 from intake.chats import deleting, idempotency, quotas
 from intake.models import Attachment, User
 from intake.rest.account import download_of
-from intake.rest.shapes import A_KEY, KEY_SCHEMA, AttachmentOutput, problems
+from intake.rest.shapes import AttachmentOutput
 from intake.web.chat import admit
 
 # A file is a part of a message, so it takes the right to send one.

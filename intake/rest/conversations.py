@@ -18,6 +18,8 @@ from rest_framework.viewsets import ViewSet
 from core.errors import InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as
+from core.isolation.views import ActsAsCaller
+from core.responses import problems
 from core.text import LONGEST_PROJECT
 from core.validation import LONGEST_REFERENCE, Input, Output, checked, position_in_address, text_limit, validate
 from intake.accounts.identity import caller_of, person_of
@@ -35,7 +37,7 @@ from intake.chats.services import lock_conversation
 from intake.chats.tree import Tree
 from intake.models import Project
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, TITLE_LENGTH
-from intake.rest.account import ActsAsCaller, choice, download
+from intake.rest.account import choice, download
 from intake.rest.shapes import (
     ChangeOfConversation,
     ChosenOutput,
@@ -44,7 +46,6 @@ from intake.rest.shapes import (
     ConversationWithTurnsOutput,
     OneTurnOutput,
     UndoneOutput,
-    problems,
 )
 
 NOT_THERE = (401, 404, 429, 503)

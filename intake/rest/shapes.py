@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from http import HTTPStatus
 from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
 from core.errors import STATUSES
-from core.responses import CONTENT_TYPE
+from core.responses import A_KEY, CONTENT_TYPE, KEY_SCHEMA
 from core.text import without_values
 from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, text_limit
 from intake.agent.language_models import ChatOptions
@@ -238,18 +237,6 @@ def _origin(conversation: Conversation) -> TurnReference | None:
 # --- OpenAPI descriptions of the responses that all endpoints share ---
 
 
-class Problem(BaseModel):
-    """A failure (RFC 9457)."""
-
-    type: str
-    title: Annotated[str, Field(description="The status in words.")]
-    status: int
-    detail: Annotated[str, Field(description="A sentence for a person.")]
-    code: Annotated[str, Field(description="What went wrong, for a program.", examples=sorted(STATUSES))]
-    retryable: Annotated[bool, Field(description="Whether the same request may succeed later.")]
-    errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong with each field.")] = None
-
-
 class PasswordConfirmation(Input):
     password: Annotated[str, Field(max_length=LONGEST_PASSWORD, description="The account's password, to make sure.")]
 
@@ -261,16 +248,6 @@ class AccountDeleted(BaseModel):
     deleted: Annotated[dict[str, int], Field(description="Number of deleted rows by kind.")]
     also: Annotated[list[str], Field(description="What else is deleted, and what remains for a while.")]
 
-
-def problems(*statuses: int) -> dict[tuple[int, str], Any]:
-    """For `extend_schema(responses=…)`. An endpoint with authentication may also answer 403 and 429."""
-    known = {403, 429} if HTTPStatus.UNAUTHORIZED in statuses else set()
-    return {(status, CONTENT_TYPE): Problem for status in sorted({*statuses, *known})}
-
-
-# The header that makes a repeated request harmless; each endpoint describes its effect.
-KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"}
-A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"
 
 CHAT_PATH = "/api/v1/intake/chat"
 # It does not search, and overwrites nothing.

@@ -4,33 +4,29 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial, wraps
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import login
-from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.module_loading import import_string
-from django.views.decorators.csrf import csrf_exempt, csrf_protect
+from django.views.decorators.csrf import csrf_protect
 from pydantic import Field, model_validator
-from rest_framework.authentication import BaseAuthentication
-from rest_framework.request import Request
 
 from core import rate_limits, responses
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
 from core.rate_limits import StreamLease
-from core.responses import as_recollect_error, problem_response
+from core.streaming import event_stream, streaming, user_by_token
 from core.text import LONGEST_PROJECT, page_language, project_label
 from core.validation import LONGEST_REFERENCE, body_of, checked, parse_json, stated, text_limit, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of
@@ -47,10 +43,7 @@ from intake.models import Turn, User
 from intake.models.users import may_visitors_chat
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 
-AsyncView = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
-
 # --- Authenticates callers of streaming views: a token with its scopes, or a session (also a visitor's) with CSRF ---
-# Streaming views run on the event loop and are not DRF views. They refuse with the same responses.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +52,6 @@ class Admitted:
 
     caller: Caller
     is_authorized: IsAuthorized | None = None
-
-
-def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
-    """For an asynchronous view of one method, which checks its caller itself with `admit`.
-
-    An expected failure becomes a problem document, as of the other endpoints.
-    """
-    allowed = [*(["GET", "HEAD"] if method == "GET" else [method]), "OPTIONS"]
-
-    def decorate(view: AsyncView) -> AsyncView:
-        @wraps(view)
-        async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if request.method == "OPTIONS":
-                return HttpResponse(headers={"Allow": ", ".join(allowed)})
-            if request.method not in allowed:
-                error = InvalidInput(f'Method "{request.method}" not allowed.')
-                refused = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
-                refused["Allow"] = ", ".join(allowed)
-                return refused
-            try:
-                return await view(request, *args, **kwargs)
-            except Exception as error:
-                return await sync_to_async(refusal)(request, error)
-
-        return csrf_exempt(login_not_required(answer))
-
-    return decorate
 
 
 def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Admitted:
@@ -101,38 +67,6 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
             raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
     return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))
-
-
-def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:
-    """The lease is that of `rate_limits.begin_stream`, and ends with the response."""
-    response = StreamingHttpResponse(lease.over(events), content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    # Some proxies buffer a response; this header asks them not to.
-    response["X-Accel-Buffering"] = "no"
-    return response
-
-
-def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The problem document of an expected failure; raises any other. Counts refusals without a known caller."""
-    known = as_recollect_error(error)
-    if known is None:
-        raise error
-    if isinstance(known, AuthenticationRequired):
-        known = rate_limits.counted_refusal(known, address=rate_limits.client_address(request))
-    return problem_response(known, request)
-
-
-def user_by_token(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> tuple[Any, Any]:
-    """The user and their token, by the API's own authentication class, the first in the settings. Raises as `admit`."""
-    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
-    authenticator: type[BaseAuthentication] = import_string(names[0])
-    authenticated = authenticator().authenticate(Request(request))
-    if authenticated is None:
-        raise AuthenticationRequired
-    user, token = authenticated
-    if not set(scopes) & set(token.scopes):
-        raise InsufficientScope(lacking)
-    return user, token
 
 
 @csrf_protect

@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.responses import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
+from core.isolation.views import ActsAsCaller
+from core.responses import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of, problems
 from core.validation import (
     LIMIT,
     NO_DAY,
@@ -28,8 +29,6 @@ from core.validation import (
 )
 from intake.accounts.identity import may_read, person_of
 from intake.chats.arranging import project_named
-from intake.rest.account import ActsAsCaller
-from intake.rest.shapes import problems
 from memory import documents
 from memory.documents import NO_PROJECT_OF_ABOUT, DailyLogList, DocumentOutput
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay

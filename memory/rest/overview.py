@@ -11,10 +11,11 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import NotFound
+from core.isolation.views import ActsAsCaller
+from core.responses import problems
 from core.validation import Input, parse_day, validate_query
 from intake.accounts.identity import person_of
-from intake.rest.account import LABEL, LONGEST_LABEL, ActsAsCaller, project_in
-from intake.rest.shapes import problems
+from intake.rest.account import LABEL, LONGEST_LABEL, project_in
 from memory.overview import reading
 from memory.overview.reading import MapOutput, MapTextOutput, MonthListOutput, PointsOutput, TimelineOutput
 

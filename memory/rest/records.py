@@ -16,11 +16,10 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput
 from core.ids import parse_id
-from core.responses import ETAG, IF_MATCH, as_etag, precondition_of
+from core.isolation.views import ActsAsCaller
+from core.responses import ETAG, IF_MATCH, as_etag, precondition_of, problems
 from core.validation import LIMIT, LONGEST_REFERENCE, Input, PlainText, Position, validate, validate_query
 from intake.accounts.identity import person_of
-from intake.rest.account import ActsAsCaller
-from intake.rest.shapes import problems
 from memory import proposals, records
 from memory.models.documents import (
     MAX_LABEL_LENGTH,
