@@ -16,9 +16,9 @@ from agent_tools.oauth.connections import end_all_connections, move_bindings, no
 from intake.accounts import activity
 from intake.accounts.sessions import access_ended, made
 from intake.chats import idempotency
-from intake.chats.arranging import label_changed
 from intake.models import Activity, User
 from memory.models import MemoryRecord
+from memory.projects import label_changed
 
 
 @receiver(post_delete, sender=MemoryRecord, dispatch_uid="agent_tools.withdraw_record")

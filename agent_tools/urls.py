@@ -2,7 +2,6 @@
 
 from django.urls import URLPattern, path
 
-from agent_tools import pages
 from agent_tools.rest import TokenViewSet, ToolViewSet, viewset_of
 from agent_tools.tools import registry
 
@@ -24,16 +23,3 @@ def token_urls() -> list[URLPattern]:
         path("tokens/", TokenViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
         path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
     ]
-
-
-# --- The addresses of the pages about agents ---
-
-app_name = "agent_tools"
-
-urlpatterns = [
-    path("agents/", pages.agents, name="agents"),
-    path("tokens/", pages.tokens, name="tokens"),
-    # Any text, so that a malformed id gets the same answer as one that does not exist.
-    path("tokens/<str:token_id>/revoke/", pages.revoke, name="revoke_token"),
-    path("connections/<str:connection_id>/end/", pages.disconnect, name="end_connection"),
-]

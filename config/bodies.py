@@ -23,7 +23,7 @@ from core.responses import CONTENT_TYPE, problem, retry_after
 from core.text import PAGE_LANGUAGE, page_language
 from core.text import gettext_noop as _
 from intake.attachments.services import too_large
-from intake.web.middleware import page_for
+from intake.middleware import page_for
 
 logger = logging.getLogger(__name__)
 

@@ -20,15 +20,13 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from agent_tools import pages
 from agent_tools.urls import token_urls, tool_urls
+from chat.pages import account, agents
+from chat.urls import agent_pages, conversation_pages, import_pages, memory_pages
 from config.ops.endpoints import about, healthz, index_page, metrics, security_txt
 from core.errors import InvalidInput
 from core.rate_limits import RequestThrottle
 from imports.urls import import_urls
-from intake.web import account
-from intake.web.chat import answering, changed_chats, chat, stop_turn, turn_events
-from memory.urls import memory_urls
 
 # --- Serves the OpenAPI document at /api/v1/schema/, and shows it in a browser at /api/docs/ ---
 # The document changes only with the program. A process builds it once and sends the same bytes to every client; a
@@ -109,15 +107,8 @@ def read_api(request: HttpRequest) -> HttpResponse:
 # Agents' calls first: they are the most frequent, and paths are matched from the top.
 api_urls: list[URLPattern | URLResolver] = [
     *tool_urls(),
-    path("intake/chat", chat, name="chat"),
-    path("intake/events", changed_chats, name="changes"),
-    # Any text, so that a malformed id gets the same answer as one that does not exist.
-    path("intake/turns/<str:turn_id>/events", turn_events, name="turn_events"),
-    path("intake/turns/<str:turn_id>/stop", stop_turn, name="stop_turn"),
-    path("intake/answering", answering, name="answering"),
-    path("", include("intake.rest.urls")),
+    path("", include("chat.rest.urls")),
     *token_urls(),
-    *memory_urls(),
     *import_urls(),
     path("schema/", ApiDocumentView.as_view(), name="schema"),
 ]
@@ -125,10 +116,10 @@ api_urls: list[URLPattern | URLResolver] = [
 
 # --- The root URLs ---
 
-handler400 = "intake.web.middleware.bad_request"
-handler403 = "intake.web.middleware.permission_denied"
-handler404 = "intake.web.middleware.not_found"
-handler500 = "intake.web.middleware.server_error"
+handler400 = "intake.middleware.bad_request"
+handler403 = "intake.middleware.permission_denied"
+handler404 = "intake.middleware.not_found"
+handler500 = "intake.middleware.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
@@ -138,14 +129,14 @@ urlpatterns = [
     path(".well-known/security.txt", security_txt),
     path("api/v1/", include(api_urls)),
     path("api/docs/", read_api, name="read_api"),
-    path("settings/", include("agent_tools.urls")),
+    path("settings/", include((agent_pages, "agent_tools"))),
     path("", include("agent_tools.oauth.urls")),
     path("admin/", admin.site.urls),
-    path("memory/context/", pages.context, name="context"),
-    path("memory/context/change/", pages.change_context, name="change_context"),
-    path("", include("memory.urls")),
-    path("", include("imports.urls")),
-    path("", include("intake.urls")),
+    path("memory/context/", agents.context, name="context"),
+    path("memory/context/change/", agents.change_context, name="change_context"),
+    path("", include((memory_pages, "memory"))),
+    path("", include((import_pages, "imports"))),
+    path("", include((conversation_pages, "intake"))),
     path("", include("intake.accounts.routes")),
     # The names by which django-allauth looks for this product's own pages.
     path("login/", account.LoginView.as_view(), name="account_login"),

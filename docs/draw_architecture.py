@@ -11,14 +11,15 @@ from pathlib import Path
 import grimp
 
 PICTURE = Path(__file__).parent / "architecture.svg"
-ROWS = (("config", "evals"), ("agent_tools",), ("imports",), ("memory",), ("intake",), ("core",))
+ROWS = (("config", "evals"), ("chat",), ("agent_tools", "imports"), ("memory",), ("intake",), ("core",))
 ROLES = {
     "config": "settings, addresses, the embedded servers",
     "evals": "retrieval quality, benchmarks, reliability",
-    "agent_tools": "tools for agents: REST, MCP, the chat",
+    "chat": "the agent, its answers, the pages, their REST API",
+    "agent_tools": "tools for agents over REST and MCP",
     "imports": "history from other products",
     "memory": "embeddings, terms, search, notes",
-    "intake": "accounts, conversations, the chat",
+    "intake": "accounts, conversations, files, models",
     "core": "isolation, errors, validation, limits",
 }
 LEFT_OUT = {"tests", "migrations", "management", "apps", "urls", "templatetags", "testing"}

@@ -19,7 +19,7 @@ from evals.datasets.loading import embed_all, load_turns
 from evals.datasets.reading import TurnRow
 from evals.echo import BEGINNING
 from evals.vec02 import Verdict
-from intake.agent.language_models import is_recall_mode
+from intake.llm.language_models import is_recall_mode
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
 from memory import ended_chats, proposals, records
 
@@ -107,7 +107,7 @@ def _read(user: User, row: Row, *, is_scripted: bool) -> tuple[list[str], int]:
 
 
 def _scripted_tokens(prompt: str, written: str) -> tuple[int, int]:
-    from intake.agent.models import tokens_of
+    from intake.llm.models import tokens_of
 
     return tokens_of(ended_chats.INSTRUCTIONS + prompt), tokens_of(written)
 

@@ -17,14 +17,14 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from agent_tools.tools.chat_history import search_chat_history
 from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import search_memory
+from chat.agent.context import ChatDeps, TextWritten
+from chat.agent.loop import answer
+from chat.agent.recall import NOTHING_ABOUT_IT
 from core.isolation.acting import Caller
 from evals import metrics
 from evals.datasets.loading import LoadedLife, Report
 from evals.datasets.reading import Gold, Life, LifeQuery
 from evals.tables import columns, lines
-from intake.agent.context import ChatDeps, TextWritten
-from intake.agent.loop import answer
-from intake.agent.recall import NOTHING_ABOUT_IT
 from intake.models import User
 
 RECALL_AT = (1, 5, 10)

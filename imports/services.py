@@ -35,8 +35,8 @@ from imports.storing.contents import make_permanent
 from imports.storing.job import continued_since, finish
 from imports.storing.worker import counted_new
 from intake.accounts import activity
-from intake.chats import quotas
 from intake.models import Activity, User
+from memory import quotas
 
 PAGE = 30
 _NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from imports import pages, rest
+from imports import rest
 from imports.rest import import_events
 
 
@@ -33,14 +33,3 @@ def import_urls() -> list[URLPattern]:
             name="append_session",
         ),
     ]
-
-
-# --- The addresses of the import pages ---
-
-app_name = "imports"
-
-urlpatterns = [
-    path("import/", pages.home, name="home"),
-    # Any text, so that a malformed id gets the same answer as one that does not exist.
-    path("import/<str:import_id>/", pages.one, name="one"),
-]

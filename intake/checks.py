@@ -1,4 +1,4 @@
-"""Checks the settings of each language model (`LLM_MODELS`) and of email, and the parts that other apps register."""
+"""Checks the settings of each language model (`LLM_MODELS`) and of email."""
 
 import re
 from collections.abc import Iterator
@@ -9,9 +9,8 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from core.validation import strict_parts
-from intake import ports
 from intake.accounts.login_header import check_login_header
-from intake.agent.language_models import ANTHROPIC, as_tokens
+from intake.llm.language_models import ANTHROPIC, as_tokens
 from intake.models.conversations import MODEL_NAME_LENGTH
 
 THINKING = ("", "on", "off", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -56,19 +55,6 @@ def check_addresses(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             )
         )
     return found
-
-
-@register()
-def check_ports(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    return [
-        Error(
-            f"No app has registered intake.ports.{port.name}.",
-            hint="Register it in the AppConfig.ready() of an app in INSTALLED_APPS (intake/ports.py).",
-            id="intake.E005",
-        )
-        for port in (ports.chat_tools, ports.memory)
-        if port.load is None
-    ]
 
 
 def refuse_unless_reachable() -> None:

@@ -1,4 +1,4 @@
-"""Django's configuration of the app: loads its receivers and checks, and registers it with intake."""
+"""Django's configuration of the app: loads its receivers and checks."""
 
 from django.apps import AppConfig
 
@@ -7,7 +7,4 @@ class MemoryConfig(AppConfig):
     name = "memory"
 
     def ready(self) -> None:
-        from intake import ports
-        from memory import hooks, receivers  # noqa: F401
-
-        ports.memory.register(lambda: hooks)
+        from memory import receivers  # noqa: F401

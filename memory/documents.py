@@ -26,9 +26,8 @@ from core.text import Sentence, first_line
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
-from intake.chats import quotas
 from intake.models import Activity, User
-from memory import index
+from memory import index, quotas
 from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay

@@ -29,9 +29,9 @@ from core.errors import NotFound, QuotaExceeded, Unavailable
 from core.isolation.acting import Caller, acting_as
 from core.resilience import for_each, seconds_until
 from core.text import UntrustedData, cut, pg_text, shortened, stored_label
-from intake.agent.language_models import LanguageModel, ask_servers, is_recall_mode, model_for, window_of
 from intake.chats import changes
 from intake.chats.tree import end_of, path_up
+from intake.llm.language_models import LanguageModel, ask_servers, is_recall_mode, model_for, window_of
 from intake.models import AttachmentText, ChatPreferences, Conversation, Turn, User
 from memory import proposals
 from memory.models.documents import MAX_QUOTE_LENGTH
@@ -174,7 +174,7 @@ def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
 
 def _claim(user: User, *, now: datetime) -> Claim | None:
     """None if nothing is due, or the day's budget has no room for it."""
-    from intake.agent.models import TOKENS_OF_A_MESSAGE, tokens_of
+    from intake.llm.models import TOKENS_OF_A_MESSAGE, tokens_of
 
     conversation = _due(user, now=now).select_for_update(skip_locked=True).first()
     model = None if conversation is None else model_for(conversation, Caller(user_id=user.pk))
@@ -214,7 +214,7 @@ def _unread(conversation: Conversation) -> tuple[Turn | None, list[Turn]]:
 
 def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files: str) -> tuple[list[Spoken], int]:
     """The earliest turns that fit, one at least, and their tokens in our own count."""
-    from intake.agent.models import cut_middle, tokens_of
+    from intake.llm.models import cut_middle, tokens_of
 
     spoken: list[Spoken] = []
     used, foreign = 0, files
@@ -307,12 +307,12 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
     from pydantic_ai import Agent
     from pydantic_ai.settings import ModelSettings, merge_model_settings
 
-    from intake.agent.models import chat_model, close_connections, model_settings, tokens_of
+    from intake.llm.models import close_connections, language_model, model_settings, tokens_of
 
     limits = merge_model_settings(model_settings(model, temperature=0.0), ModelSettings(max_tokens=MOST_WRITTEN))
     try:
         async with asyncio.timeout(SECONDS):
-            agent = Agent(chat_model(Caller(user_id=user.pk), model), instructions=INSTRUCTIONS, model_settings=limits)
+            agent = Agent(language_model(model), instructions=INSTRUCTIONS, model_settings=limits)
             async with agent.run_stream(prompt) as result:
                 text = await result.get_output()
                 usage = result.usage
@@ -337,7 +337,7 @@ def _as_text(turn: Spoken) -> str:
 
 def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:
     """The kept records nearest to what was said, by a label that the model may name, within their tokens."""
-    from intake.agent.models import tokens_of
+    from intake.llm.models import tokens_of
 
     asked = "\n".join(turn.own for turn in claim.spoken)[:LONGEST_ASKED]
     try:

@@ -23,10 +23,9 @@ from core.isolation.acting import acting_as
 from core.resilience import is_in_transaction
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
-from intake.chats import quotas
 from intake.chats.arranging import project_named
 from intake.models import Turn, User
-from memory import records
+from memory import quotas, records
 from memory.backends.embedders import UNCALIBRATED, Embedder, EmbedderError, Vector, get_embedder
 from memory.models import MemoryRecord, Proposal
 from memory.models.documents import (

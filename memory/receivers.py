@@ -15,15 +15,17 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.accounts import activity
-from intake.chats.arranging import label_changed
+from intake.attachments.services import files_waiting
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted, withdraw_results
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index
 from memory.backends.embedders import EmbedderError, configured_embedders, require_active
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
+from memory.index.writer import Waker
 from memory.models import Corpus, EmbeddingModel, MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import Place
+from memory.projects import label_changed
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
@@ -71,6 +73,15 @@ def _forget_attachments(user_id: int, conversation_id: UUID, numbers: list[int] 
     files = files if numbers is None else files.filter(turn_number__in=numbers)
     for pk in files.order_by("pk").select_for_update().values_list("pk", flat=True):
         index.forget(Place(user_id, Corpus.ATTACHMENT, pk))
+
+
+_waker_of_readers = Waker("memory.read_attachments")
+
+
+@receiver(files_waiting, dispatch_uid="memory.read_attachments")
+def read_attachments(**kwargs: Any) -> None:
+    """A worker reads the files that wait, and indexes what it has read."""
+    _waker_of_readers.wake_worker()
 
 
 @receiver(pre_delete, sender=Attachment, dispatch_uid="memory.forget_attachment")

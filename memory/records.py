@@ -6,8 +6,10 @@ from hashlib import sha256
 from typing import Annotated, Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import IntegrityError, transaction
-from django.db.models.functions import Lower
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import JSONObject, Lower
 from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
@@ -16,10 +18,9 @@ from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
 from intake.accounts import activity
-from intake.chats import quotas
 from intake.chats.arranging import project_named
 from intake.models import Activity, Turn, User
-from memory import index
+from memory import index, quotas
 from memory.index.sources import record_entry
 from memory.models import MemoryRecord
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
@@ -326,3 +327,9 @@ def _get(user: User, record_id: UUID, *, is_locked: bool = False) -> MemoryRecor
         return (mine.select_for_update() if is_locked else mine).get(pk=record_id)
     except MemoryRecord.DoesNotExist:
         raise NotFound from None
+
+
+def kept_in_chat() -> Subquery:
+    """Of a conversation: what was kept from its turns, as a list of `{"turn": number, "id": text}`."""
+    kept = MemoryRecord.objects.filter(user_id=OuterRef("user_id"), source_conversation=OuterRef("pk"))
+    return ArraySubquery(kept.order_by("created_at").values(each=JSONObject(turn="source_turn", id="id")))

@@ -3,13 +3,14 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 
 SEND_BUFFER_BYTES = 64 * 1024
+T = TypeVar("T")
 
 
 @contextmanager
@@ -36,3 +37,11 @@ def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RuntimeError("The test server did not start.")
         time.sleep(0.01)
+
+
+def wait_until(condition: Callable[[], T], seconds: float = 5.0) -> T:
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+    return result

@@ -47,7 +47,7 @@ from core.isolation.policies import can_bind
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
 from intake.accounts.sessions import require_recent_proof
-from intake.chats.arranging import list_projects
+from memory.projects import list_projects
 
 LONGEST_VALUE = 2000
 MOST_RESOURCES = 5

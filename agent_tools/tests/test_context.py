@@ -11,7 +11,7 @@ from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import context as context_tool
 from agent_tools.tools.context import FRAME
 from core.isolation.acting import acting_as
-from intake.agent.models import tokens_of
+from intake.llm.models import tokens_of
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, index, records

@@ -15,7 +15,7 @@ from intake.chats import arranging, changes
 from intake.models import Conversation, Project, Turn
 from intake.models.conversations import label_of
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, index, records
+from memory import documents, index, projects, records
 from memory.models import MemoryDocument, MemoryRecord
 from memory.tests.attached import attach
 from memory.tests.overview.drawn import draw
@@ -53,9 +53,9 @@ def test_the_list_has_projects_and_labels_in_use_with_their_counts(alice):
     a_chat(alice)
     with acting_as(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
-        arranging.save_project(user=alice, name="House", colour="red")
-        arranging.save_project(user=alice, name="Empty")
-        found = arranging.list_projects(user=alice)
+        projects.save_project(user=alice, name="House", colour="red")
+        projects.save_project(user=alice, name="Empty")
+        found = projects.list_projects(user=alice)
     assert [(each.name, each.has_row, each.chats, each.kept) for each in found] == [
         ("Empty", True, 0, 0),
         ("House", True, 0, 1),
@@ -69,7 +69,7 @@ def test_another_name_takes_along_chats_records_documents_and_tokens(alice):
     with acting_as(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        renamed = arranging.rename_project(user=alice, name="House", new_name="Home")
+        renamed = projects.rename_project(user=alice, name="House", new_name="Home")
     assert labels(alice) == {"Home"}
     assert MemoryRecord.objects.get().project_id == MemoryDocument.objects.get().project == "Home"
     assert AccessToken.objects.get().project == "Home"
@@ -81,23 +81,23 @@ def test_another_name_takes_along_chats_records_documents_and_tokens(alice):
 def test_a_name_that_is_taken_or_begins_with_a_hyphen_is_refused(alice):
     a_chat(alice, "me/app")
     with acting_as(alice):
-        arranging.save_project(user=alice, name="House", labels=["me/house"])
+        projects.save_project(user=alice, name="House", labels=["me/house"])
         for name in ("me/app", "-House", " ", "x" * 201):
             with pytest.raises(InvalidInput):
-                arranging.rename_project(user=alice, name="House", new_name=name)
+                projects.rename_project(user=alice, name="House", new_name=name)
         with pytest.raises(InvalidInput):
-            arranging.save_project(user=alice, name="me/house")
+            projects.save_project(user=alice, name="me/house")
         with pytest.raises(InvalidInput):
-            arranging.save_project(user=alice, name="Other", labels=["House"])
+            projects.save_project(user=alice, name="Other", labels=["House"])
         with pytest.raises(NotFound):
-            arranging.rename_project(user=alice, name="Nothing", new_name="Something")
+            projects.rename_project(user=alice, name="Nothing", new_name="Something")
     assert list(Project.objects.values_list("name", flat=True)) == ["House"]
 
 
 def test_what_has_a_label_moves_to_the_project_that_it_belongs_to(alice):
     a_chat(alice, "app")
     with acting_as(alice):
-        arranging.save_project(user=alice, name="Work", labels=["/home/me/app", "app"])
+        projects.save_project(user=alice, name="Work", labels=["/home/me/app", "app"])
         assert label_of(user=alice, label="app") == "Work"
         assert label_of(user=alice, label="other") == "other"
     assert labels(alice) == {"Work"}
@@ -110,8 +110,8 @@ def test_a_project_is_deleted_with_all_that_is_in_it(alice):
         for project in ("House", ""):
             records.create(user=alice, content=f"We use oak {project}", project_id=project, now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        arranging.save_project(user=alice, name="House")
-        arranging.delete_project(user=alice, name="House", with_contents=True)
+        projects.save_project(user=alice, name="House")
+        projects.delete_project(user=alice, name="House", with_contents=True)
     assert list(Turn.objects.values_list("conversation", flat=True)) == [kept.pk]
     assert MemoryRecord.objects.get().project_id == ""
     assert not MemoryDocument.objects.exists()
@@ -124,7 +124,7 @@ def test_a_project_is_deleted_and_its_texts_stay_without_a_label(alice):
         records.create(user=alice, content="We use oak", project_id="House", now=NOW)
         documents.append(user=alice, day=None, text="Mine", now=NOW)
         MemoryDocument.objects.create(user=alice, kind="memory", project="House", content="Oak")
-        arranging.delete_project(user=alice, name="House", with_contents=False)
+        projects.delete_project(user=alice, name="House", with_contents=False)
     assert labels(alice) == {""}
     assert MemoryRecord.objects.get().project_id == ""
     assert MemoryDocument.objects.get().content == "Mine\nOak"
@@ -190,7 +190,7 @@ def closed(alice):
         record = records.create(user=alice, content=f"We use {SECRET}", project_id="House", now=NOW)
         documents.append(user=alice, day=None, project="House", text=f"Oak and {SECRET}", now=NOW)
         documents.append(user=alice, day=NOW.date(), project="House", text=f"- [ ] Order {SECRET}", now=NOW)
-        arranging.save_project(user=alice, name="House", is_closed=True)
+        projects.save_project(user=alice, name="House", is_closed=True)
     index.embed_pending()
     return {"inside": str(inside.pk), "outside": str(outside.pk), "record": str(record.id)}
 
@@ -269,7 +269,7 @@ def test_an_export_names_its_project_by_a_repository_of_it(alice, log_in, named)
     a_chat(alice, "House", text="Oak")
     a_chat(alice, text="Cats")
     with acting_as(alice):
-        arranging.save_project(user=alice, name="House", labels=["me/house"])
+        projects.save_project(user=alice, name="House", labels=["me/house"])
     exporter = log_in(alice)
     for project, text in ((named, "Oak"), (f"-{named}", "Cats")):
         (conversation,) = exporter.get("/api/v1/account/export/", params={"project": project}).json()["conversations"]

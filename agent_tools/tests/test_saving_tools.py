@@ -12,10 +12,9 @@ from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
 from core.isolation.acting import acting_as
-from intake.chats import arranging
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person
-from memory import documents, index, proposals, records
+from memory import documents, index, projects, proposals, records
 from memory.models import MemoryDocument, MemoryRecord, Proposal
 
 pytestmark = pytest.mark.django_db
@@ -323,7 +322,7 @@ def test_a_proposal_of_a_chat_is_withdrawn_by_its_undo_unless_it_is_decided(api,
 @pytest.mark.parametrize("name", ["git@github.com:me/shop.git", "https://github.com/me/shop", " me/shop ", "/src/Shop"])
 def test_a_memory_saved_under_an_address_is_of_the_project(api, alice, name):
     with acting_as(alice):
-        arranging.save_project(user=alice, name="Shop", labels=["me/shop"])
+        projects.save_project(user=alice, name="Shop", labels=["me/shop"])
     saved = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": name}).json()
     assert saved["record"]["project_id"] == "Shop"
     again = call(api, "save_memory", {"content": "Orders are kept for ten years", "project_id": "me/shop"}).json()

@@ -25,9 +25,9 @@ from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.chats.tree import conversation_path
 from intake.models import User
 from memory import records
+from memory.addresses import document_path, note_path, path_to, record_path
 from memory.models import MemoryDocument
 from memory.models.documents import ABOUT_ME
-from memory.pages.common import document_path, note_path, path_to, record_path
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
 

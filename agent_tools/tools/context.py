@@ -1,6 +1,6 @@
 """The tool `get_context`: what an agent gets before anybody asks, at the beginning of a session or beside a prompt.
 
-It fits a budget of tokens, which are counted with a margin (`intake.agent.models.tokens_of`). Every line is at most 200
+It fits a budget of tokens, which are counted with a margin (`intake.llm.models.tokens_of`). Every line is at most 200
 characters long. The id by which `get_conversation` or `fetch` reads on stands after a conversation or a record, and
 after the heading of a document, whose lines share it. No language model is asked. A session asks no embedding model
 either.
@@ -31,15 +31,15 @@ from core.isolation.acting import acting_as, project_for
 from core.text import ELLIPSIS, Sentence, project_label, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
-from intake.agent.models import tokens_of
 from intake.chats.tree import conversation_path
+from intake.llm.models import tokens_of
 from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import label_of
 from memory import records
+from memory.addresses import document_path, path_to, record_path
 from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_PROJECT_LENGTH
-from memory.pages.common import document_path, path_to, record_path
 from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
 from memory.search.excerpts import Excerpt

@@ -32,7 +32,7 @@ from core import telemetry
 from core.isolation import checks
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
-from intake.agent.language_models import is_recall_mode, kept_models, opened_key, small_windows
+from intake.llm.language_models import is_recall_mode, kept_models, opened_key, small_windows
 from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
 

@@ -30,6 +30,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from chat.pages.staff import note_action, staff_page
 from config import VERSION
 from config.ops.doctor import REDIS_AWAY, queue_lengths
 from config.stack import PROGRAM, RUN
@@ -37,8 +38,7 @@ from core.isolation.acting import acting_as_staff
 from core.isolation.checks import reads_a_login
 from core.logs import PENDING_VECTORS, POOL, QUEUE_SECONDS
 from intake import passwords
-from intake.web.middleware import not_found
-from intake.web.staff import note_action, staff_page
+from intake.middleware import not_found
 from memory.admin import requeue
 from memory.backends.embedders import (
     EmbedderError,

@@ -18,7 +18,7 @@ from config.stack.paths import BASE_DIR
 
 NAME = "recollect_server"
 # As in .dockerignore, which says the same for the image.
-FOLDERS = ("agent_tools", "config", "core", "evals", "imports", "intake", "locale", "memory")
+FOLDERS = ("agent_tools", "chat", "config", "core", "evals", "imports", "intake", "locale", "memory")
 FILES = ("manage.py", "requirements/local.txt", "LICENSE", "CHANGELOG.md")
 CLIENT = "recollect_cli"
 LEFT_OUT = ("__pycache__", "tests", "node_modules")

@@ -172,8 +172,8 @@ SPECTACULAR_SETTINGS = {
     **({"SERVERS": [{"url": FORCE_SCRIPT_NAME}]} if FORCE_SCRIPT_NAME else {}),
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "intake.rest.shapes.add_chat",
-        "intake.rest.shapes.add_confirmation",
+        "chat.rest.shapes.add_chat",
+        "chat.rest.shapes.add_confirmation",
     ],
 }
 

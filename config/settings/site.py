@@ -56,7 +56,7 @@ PUBLIC_URL = _OF_PUBLIC_URL["PUBLIC_URL"]
 ALLOWED_HOSTS = _OF_PUBLIC_URL["ALLOWED_HOSTS"]
 CSRF_TRUSTED_ORIGINS = _OF_PUBLIC_URL["CSRF_TRUSTED_ORIGINS"]
 FORCE_SCRIPT_NAME = _OF_PUBLIC_URL["FORCE_SCRIPT_NAME"]
-CSRF_FAILURE_VIEW = "intake.web.middleware.csrf_failure"
+CSRF_FAILURE_VIEW = "intake.middleware.csrf_failure"
 # The scheme and host of links in emails and invitations, such as "https://recollect.example". Empty: those of
 # PUBLIC_URL, or the name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
 SITE_ADDRESS = env.str("SITE_ADDRESS", default="").rstrip("/")
@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "evals",
     # Before the app that takes its tables out of the admin.
     "oauth2_provider",
+    "chat",
     "agent_tools",
     "imports",
     "memory",
@@ -93,13 +94,13 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "intake.web.middleware.PrivacyMiddleware",
-    "intake.web.middleware.LanguageMiddleware",
-    "intake.web.middleware.LimitsMiddleware",
+    "intake.middleware.PrivacyMiddleware",
+    "intake.middleware.LanguageMiddleware",
+    "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     # Before the check of the CSRF token, which a log-in in another tab changes.
-    "intake.web.middleware.PagePersonMiddleware",
+    "intake.middleware.PagePersonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -109,7 +110,7 @@ MIDDLEWARE = [
     # None of it without LOGIN_HEADER.
     "intake.accounts.login_header.login_by_header",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "intake.web.middleware.FailureMiddleware",
+    "intake.middleware.FailureMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -127,7 +128,7 @@ TEMPLATES = [
                 "intake.accounts.registration.context",
             ],
             # Its `csrf_token` also says for whom the page was made.
-            "builtins": ["intake.templatetags.recollect"],
+            "builtins": ["chat.templatetags.recollect"],
         },
     },
 ]

@@ -92,7 +92,7 @@ def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, ad
         row = server.execute("SELECT value FROM installation_settings WHERE name = 'models'").fetchone()
     if row is not None and row[0]:
         return []
-    from intake.agent.model_servers import find_servers  # only a start without a model needs it
+    from intake.llm.model_servers import find_servers  # only a start without a model needs it
 
     found = find_servers(own_port=own_port)
     return [f"{title} runs at {url}: use it by one click at {address}/staff/models/." for title, url, _names in found]

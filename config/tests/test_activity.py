@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from agent_tools.authentication import create_token
 from agent_tools.models import ALL_SCOPES
+from chat import exporting
 from intake.accounts import activity
-from intake.chats import exporting
 from intake.models import Activity, ActivityEntry, User
 from intake.tests.factories import a_person, a_turn, a_visitor, a_visitors_turn
 from testing.traces import traces_of

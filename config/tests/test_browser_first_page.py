@@ -7,8 +7,8 @@ from django.utils.translation import override
 from playwright.sync_api import Page, expect
 from starlette.responses import StreamingResponse
 
+from chat.pages.chats import EXAMPLES, EXAMPLES_WITHOUT_MODEL
 from intake.models import Turn
-from intake.web.pages import EXAMPLES, EXAMPLES_WITHOUT_MODEL
 from memory import index
 from testing.model_server import CallTool, Say, ScriptedModel
 

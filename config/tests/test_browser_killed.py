@@ -5,9 +5,9 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
+from chat.tests.test_browser_chat import answered, last_turn, say
 from config.tests.test_chat_served import model, served, web, words  # noqa: F401 - fixtures
 from intake.models import Turn
-from intake.tests.test_browser_chat import answered, last_turn, say
 from memory.tasks import close_abandoned_turns
 from testing.examiner import as_a_worker
 from testing.model_server import Say

@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from chat.tests.test_browser_chat import answered, last_turn, say
 from config.tests.test_chat_models import entry, system_of
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
-from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import Say
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]

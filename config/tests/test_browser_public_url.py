@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 from config.tests.test_behind_nginx import NGINX
 from config.tests.test_public_url import CUT, WHOLE, below_a_path
 from intake.models import Conversation, Turn
-from intake.tests.test_chat_stream import wait_until
 from testing.browser import PATIENCE_MS, Trespasses
 from testing.model_server import Say
+from testing.serving import wait_until
 
 pytestmark = [
     pytest.mark.extended,

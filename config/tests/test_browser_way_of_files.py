@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from chat.tests.test_browser_files import a_photo, chips, drop, paste, send
 from intake.attachments.services import bytes_of
 from intake.models import Attachment, AttachmentPiece, AttachmentText
-from intake.tests.test_browser_files import a_photo, chips, drop, paste, send
 from memory import index
 from memory.index.segments import flush
 from memory.models import Embedding, IndexedText

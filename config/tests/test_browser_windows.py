@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from chat.tests.test_browser_chat import answered, last_turn, say
 from config.tests.test_chat_models import entry
 from intake.models import Turn
 from intake.tests.factories import a_turn
-from intake.tests.test_browser_chat import answered, last_turn, say
 from testing.model_server import Refuse, Say, ScriptedModel
 from testing.serving import serving
 

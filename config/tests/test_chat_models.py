@@ -9,9 +9,9 @@ from pydantic_ai.profiles.anthropic import anthropic_model_profile
 from pydantic_ai.profiles.openai import openai_model_profile
 
 from core.isolation.acting import acting_as
-from intake.agent import language_models
-from intake.agent.language_models import LanguageModel
 from intake.checks import check_language_models
+from intake.llm import language_models
+from intake.llm.language_models import LanguageModel
 from intake.models import ChatPreferences, Conversation, Turn
 from intake.tests.factories import NOW, a_turn
 from memory import documents, index, tasks

@@ -17,10 +17,10 @@ from config import VERSION
 from config.ops import doctor
 from config.ops.variables import names_set
 from intake.tests.factories import a_person, a_turn
-from intake.tests.test_chat_stream import wait_until
 from memory.models import Embedding
 from memory.tests.test_real_worker import worker_environment
 from testing.examiner import as_the_application
+from testing.serving import wait_until
 
 SECRET = "kwyjibo-0123456789"
 

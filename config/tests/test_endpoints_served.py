@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from agent_tools.chat import toolset
 from agent_tools.tests.mcp_messages import post
+from chat.agent.tools import toolset
 from config.tests.endpoints import house
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
 from config.tests.endpoints.registered import CALL, MCP, MCP_TOOLS, TOOLS

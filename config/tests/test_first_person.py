@@ -18,7 +18,7 @@ from core.errors import InvalidInput
 from core.ids import first_code
 from intake.accounts import registration
 from intake.accounts.adapters import OtherServiceAdapter
-from intake.agent import model_servers
+from intake.llm import model_servers
 from intake.models import InstallationSetting, Invitation, User, users
 from intake.tests.factories import a_person, a_visitor
 from testing.examiner import as_the_application

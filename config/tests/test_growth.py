@@ -39,7 +39,7 @@ from recollect_cli import importing
 pytestmark = pytest.mark.extended
 
 ROOT = Path(settings.BASE_DIR)
-PACKAGES = ("config", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")
+PACKAGES = ("config", "chat", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")
 SHORT, LONG = 1_000, 8_000
 # Below this, a difference is noise.
 FLOOR = 0.004
@@ -372,18 +372,18 @@ TEXT_MODULES = (
     *(
         "memory.search",
         "agent_tools.tools.wording",
-        "intake.agent.prompt",
-        "intake.agent.titles",
-        "intake.agent.models",
-        "intake.agent.recall",
+        "chat.agent.prompt",
+        "chat.agent.titles",
+        "intake.llm.models",
+        "chat.agent.recall",
     ),
     *(
         "memory.signatures",
         "memory.index.trigrams",
         "intake.chats.services",
         "recollect_cli.client",
-        "memory.pages.searching",
-        "memory.pages.overview",
+        "chat.pages.searching",
+        "chat.pages.overview",
         "intake.attachments.reading",
     ),
 )

@@ -9,14 +9,14 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from chat.pages import staff as staff_pages
 from config.ops import doctor, restore
 from config.tests.endpoints.walking import routes
 from core.isolation.acting import Caller
-from intake.agent import language_models, model_servers
-from intake.agent.language_models import LanguageModel, is_recall_mode, offered
+from intake.llm import language_models, model_servers
+from intake.llm.language_models import LanguageModel, is_recall_mode, offered
 from intake.models import InstallationSetting, User, users
 from intake.tests.factories import NOW, a_person
-from intake.web import staff as staff_pages
 from testing.examiner import as_the_application
 from testing.model_server import CallTool, Hang, Refuse, Say, ScriptedModel
 from testing.serving import serving

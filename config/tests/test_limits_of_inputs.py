@@ -22,15 +22,15 @@ from django.test import Client
 
 from agent_tools.tests.mcp_messages import call
 from agent_tools.tools import mcp_registry
+from chat.pages import common as of_notes
+from chat.pages import forms as of_accounts
+from chat.pages.common import DayField, TextField
 from config import urls
 from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
 from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
 from core.isolation.staff import StaffLoginForm
 from intake.accounts.forms import CodeForm
 from intake.models import User
-from intake.web import forms as of_accounts
-from memory.pages import common as of_notes
-from memory.pages.common import DayField, TextField
 
 pytestmark = pytest.mark.django_db
 

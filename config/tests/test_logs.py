@@ -20,7 +20,7 @@ SEARCH = "/api/v1/tools/search_chat_history/"
 
 
 def test_the_handler_hears_everything(logged):
-    logging.getLogger("intake.answers.hub").debug("heard %s", SECRET)
+    logging.getLogger("chat.answers.hub").debug("heard %s", SECRET)
     assert logged.about(SECRET)
 
 

@@ -129,7 +129,7 @@ def test_no_log_of_a_run_full_of_errors_holds_a_word_of_what_was_said(
     wait_for(lambda: "InsufficientPrivilege" in worker_log.read_text())
     with suppress(DatabaseError), transaction.atomic():
         _execute("SELECT %s::int", "the server's log is this one")
-    logging.getLogger("intake.answers.hub").warning("the web process's log is this one")
+    logging.getLogger("chat.answers.hub").warning("the web process's log is this one")
 
     logs = {"web": "\n".join(logged.lines), "worker": worker_log.read_text(), "database": database_log.read()}
     assert "the web process's log is this one" in logs["web"]

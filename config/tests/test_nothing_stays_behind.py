@@ -13,8 +13,9 @@ from django.db import connection
 from django.test import Client
 from rest_framework.test import APIClient
 
+from chat import exporting
 from core.isolation.acting import Caller, acting_as
-from intake.chats import deleting, exporting, services
+from intake.chats import deleting, services
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, index, records

@@ -13,12 +13,12 @@ from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
 from agent_tools.oauth import clients as oauth
+from chat.answers import hub as answers
 from config.celery import app
 from core import resilience
 from core.isolation.acting import Caller, acting_as
 from core.resilience import for_each
 from intake.accounts import activity, registration
-from intake.answers import hub as answers
 from intake.attachments import services as attachments
 from intake.chats import arranging, deleting, services
 from intake.models import Activity, Attachment, Conversation, Session, Turn, User

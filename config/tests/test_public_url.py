@@ -22,6 +22,9 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from agent_tools.authentication import create_token
 from agent_tools.models import TokenScope
 from agent_tools.tests.test_oauth import Memory
+from chat.answers import reader
+from chat.rest import chat
+from chat.templatetags.recollect import icon
 from config.public_url import at_public_url, is_public, parsed, settings_for
 from config.stack import StackError
 from config.stack.preflight import check_public_url, names_of
@@ -29,11 +32,8 @@ from config.tests.test_behind_nginx import NGINX, nginx
 from config.tests.test_headers import in_production
 from imports import rest
 from imports.models import Import
-from intake.answers import reader
 from intake.models import Turn, User
-from intake.templatetags.recollect import icon
 from intake.tests.factories import a_person, a_turn
-from intake.web import chat
 from memory import index
 from recollect_cli.client import Server
 from recollect_cli.importing import IMPORTS, _uploaded

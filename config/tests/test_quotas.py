@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from django.test import Client
@@ -12,11 +13,12 @@ from rest_framework.test import APIClient
 
 from core.errors import QuotaExceeded
 from core.isolation.acting import Caller, acting_as
-from intake.chats import deleting, quotas, services
+from intake.chats import deleting, services
 from intake.models import Turn
 from intake.models.users import read_kept_settings
-from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, records
+from intake.tests.attached import a_file
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor
+from memory import documents, quotas, records
 from memory.models import MemoryDocument
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +44,9 @@ def api(alice):
 def say(user, message="Hello"):
     caller = Caller(user_id=user.pk)
     with acting_as(caller):
-        return services.begin_turn(caller=caller, message=message, conversation_id=None, now=NOW)
+        return services.begin_turn(
+            caller=caller, message=message, conversation_id=None, now=NOW, take_room=quotas.take_message
+        )
 
 
 def test_a_turn_too_many_is_refused_and_not_kept_until_another_is_deleted(alice, settings):
@@ -161,3 +165,24 @@ def test_a_measure_that_another_thread_forgets_meanwhile_is_no_error(alice, sett
 
     monkeypatch.setattr(quotas, "measure", forgotten_at_once)
     quotas.take(alice.pk, turns=1)
+
+
+def test_a_quota_of_files_counts_each_content_once_and_spares_the_texts(alice, settings):
+    settings.QUOTA_FILE_BYTES = 2500
+    counted = {"take_room": partial(quotas.take_file, Caller(user_id=alice.pk))}
+    a_file(alice, b"a" * 1000, **counted)
+    a_file(alice, b"a" * 1000, "again.txt", **counted)
+    a_file(alice, b"b" * 1000, **counted)
+    with pytest.raises(QuotaExceeded, match=r"2\.4\sKB of files"):
+        a_file(alice, b"c" * 1000, **counted)
+    assert say(alice, "Words have a quota of their own").pk
+    assert quotas.measure(alice.pk).file_bytes == 2000
+
+
+def test_a_visitor_has_a_small_quota_of_files(settings):
+    settings.VISITOR_FILE_BYTES = 1000
+    visitor = a_visitor()
+    counted = {"take_room": partial(quotas.take_file, Caller(user_id=visitor.pk, is_visitor=True))}
+    a_file(visitor, b"a" * 900, **counted)
+    with pytest.raises(QuotaExceeded):
+        a_file(visitor, b"b" * 200, **counted)

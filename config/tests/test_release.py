@@ -14,6 +14,7 @@ NEXT = f"{int(VERSION.split('.')[0]) + 1}.0.0"
 FILES = ("CHANGELOG.md", "LICENSE", "manage.py", "pyproject.toml", ".gitignore", "deploy/release.sh")
 FOLDERS = (
     "agent_tools",
+    "chat",
     "config",
     "core",
     "evals",

@@ -89,13 +89,13 @@ def test_what_the_web_process_logs_of_a_request_bears_it(visitor, seen, method, 
 
 
 def test_an_answer_that_is_written_after_the_request_still_bears_it(visitor, seen, language_model, monkeypatch):
-    from intake.answers import writer
+    from chat.answers import writer
 
     language_model(Say(("Hello.",)))
     original = writer.ending_of
 
     def tell(turn):
-        logging.getLogger("intake.answers").warning("An answer is done")
+        logging.getLogger("chat.answers").warning("An answer is done")
         return original(turn)
 
     monkeypatch.setattr(writer, "ending_of", tell)

@@ -57,7 +57,7 @@ def conversation(person, settings, monkeypatch, language_model):
 
 
 def file(person, settings, monkeypatch, language_model):
-    monkeypatch.setattr("intake.rest.account.pieces_of", slowly_as_text)
+    monkeypatch.setattr("chat.rest.account.pieces_of", slowly_as_text)
     stored = a_file(person, b"x" * 1_000_000)
     return "GET", f"/api/v1/attachments/{stored.pk}/content", {}
 
@@ -137,7 +137,7 @@ def test_no_other_module_streams():
 
     sources = [
         path
-        for app in ("agent_tools", "config", "core", "imports", "intake", "memory")
+        for app in ("agent_tools", "chat", "config", "core", "imports", "intake", "memory")
         for path in (settings.BASE_DIR / app).rglob("*.py")
         if "tests" not in path.parts
     ]
@@ -147,9 +147,8 @@ def test_no_other_module_streams():
         if re.search(r"\b(StreamingHttpResponse|FileResponse)\(", path.read_text())
     }
     assert streaming <= {
-        "imports/rest.py",
-        "intake/rest/account.py",
-        "intake/web/chat.py",
+        "chat/rest/account.py",
+        "core/streaming.py",
     }
 
 

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from agent_tools.chat import _call
 from agent_tools.tools import connectors, registry
+from chat.agent.tools import _call
 from core.errors import Unavailable
 from core.isolation.acting import Caller
 from intake.tests.factories import NOW, a_person, a_turn

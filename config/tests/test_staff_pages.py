@@ -14,17 +14,17 @@ from django.utils import timezone
 
 from agent_tools.models import AccessToken
 from agent_tools.tests.callers import client_of
+from chat.agent.context import ChatDeps, deps_for
+from chat.agent.prompt import introduction
+from chat.pages import people
+from chat.pages import staff as staff_pages
 from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
 from core.isolation.acting import acting_as
-from intake.agent import language_models
-from intake.agent.context import ChatDeps, deps_for
-from intake.agent.prompt import introduction
-from intake.chats import quotas
+from intake.llm import language_models
 from intake.models import Activity, ActivityEntry, Conversation, Invitation, Session, User, users
 from intake.tests.factories import a_person, a_turn, caller_for
-from intake.web import people
-from intake.web import staff as staff_pages
+from memory import quotas
 from memory.models import Embedding
 from testing.examiner import as_the_application
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 TABS = 40
 # Of five letters: a megabyte and a half, several times what the system buffers on the way to a reader who stops.
 LONG = 300_000
-OURS = ("config", "agent_tools", "imports", "memory", "intake", "core")
+OURS = ("config", "chat", "agent_tools", "imports", "memory", "intake", "core")
 
 
 def changes(client, user):

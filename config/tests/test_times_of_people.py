@@ -21,7 +21,7 @@ from testing import ZONE_OF_PEOPLE
 
 # On this day in Los Angeles; the day after in UTC, and in Auckland.
 EVENING = datetime(2026, 2, 4, 3, 30, tzinfo=UTC)
-APPS = ("agent_tools", "config", "core", "imports", "intake", "memory")
+APPS = ("agent_tools", "chat", "config", "core", "imports", "intake", "memory")
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_moment_at_the_ends_of_the_calendar_has_a_day():
 
 
 # Where a moment may become a day and an hour in another way: in UTC by name, or for Django's own templates.
-ELSEWHERE = {"intake/models/users.py", "intake/web/middleware.py"}
+ELSEWHERE = {"intake/models/users.py", "intake/middleware.py"}
 MADE_LOCAL = re.compile(
     r"\.astimezone\((?!UTC\)|\)\.isoformat)|\blocaltime\(|created_at\.date\(|said_at\.date\(|[^.]updated_at\.date\("
 )
@@ -110,6 +110,4 @@ def test_one_function_says_a_time_to_a_person():
         if MADE_LOCAL.search(line) and str(path.relative_to(settings.BASE_DIR)) not in ELSEWHERE
     ]
     # Inside a request Django's own function does it, in the zone that the middleware has activated.
-    assert [
-        line for line in found if not re.match(r"(intake/templatetags/recollect|memory/admin_lists)\.py", line)
-    ] == []
+    assert [line for line in found if not re.match(r"(chat/templatetags/recollect|memory/admin_lists)\.py", line)] == []

@@ -12,10 +12,9 @@ import pytest
 from django.conf import settings as project
 from django.db import connection
 
+from chat.answers import hub
 from config.tests.test_chat_served import Web
-from intake import ports
-from intake.agent import models
-from intake.answers import hub
+from intake.llm import models
 from intake.models import Turn, User
 from testing.model_server import Say, ScriptedModel
 from testing.serving import serving
@@ -103,6 +102,6 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
 
 
 def test_a_model_that_cannot_be_built_keeps_no_process_from_starting(monkeypatch, logged):
-    monkeypatch.setattr(ports, "chat_tools", ports.Port("chat_tools"))
+    monkeypatch.setattr("intake.llm.models.warm_up", None)
     asyncio.run(hub.warm_up())
-    assert logged.about("could not be warmed up (ImproperlyConfigured)")
+    assert logged.about("could not be warmed up (TypeError)")

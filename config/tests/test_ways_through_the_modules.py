@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
+from chat.answers import reader
 from config import asgi
-from intake.answers import reader
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import index, tasks

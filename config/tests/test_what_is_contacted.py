@@ -20,7 +20,7 @@ from config.stack.processes import find_marked
 from config.tests.test_up import STACK, begin_with, environment, free_port, stack
 from core.telemetry import SWITCHES
 from imports.tests.exports import chatgpt, write_chatgpt
-from intake.agent.model_servers import USUAL_PORTS
+from intake.llm.model_servers import USUAL_PORTS
 from testing import files
 
 pytestmark = pytest.mark.extended

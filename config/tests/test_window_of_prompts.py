@@ -9,15 +9,15 @@ from uuid import UUID
 
 import pytest
 
+from chat.agent import prompt
+from chat.agent.context import ChatDeps
+from chat.agent.prompt import ExceedsWindow
+from chat.agent.tools import described
 from core.isolation.acting import Caller
 from core.text import UntrustedData
-from intake.agent import prompt
-from intake.agent.context import ChatDeps
-from intake.agent.language_models import LanguageModel
-from intake.agent.models import cut_middle, tokens_of
-from intake.agent.prompt import ExceedsWindow
+from intake.llm.language_models import LanguageModel
+from intake.llm.models import cut_middle, tokens_of
 from intake.models import Conversation, Turn
-from intake.ports import chat_tools
 from intake.tests.factories import NOW
 from memory.backends.e5 import E5Embedder
 
@@ -267,7 +267,7 @@ def test_tools_are_left_out_of_a_window_that_they_would_fill(path):
     assert (small.has_tools, large.has_tools) == (False, True)
     assert "too small for the tools" in prompt.circumstances(small, may_use_tools=True)
     assert "too small" not in prompt.circumstances(large, may_use_tools=True)
-    assert large.tools == chat_tools.get().described(CALLER, uses_memory=True, may_save=True)
+    assert large.tools == described(CALLER, uses_memory=True, may_save=True)
 
 
 def test_a_long_message_goes_without_the_tools_rather_than_not_at_all(path):

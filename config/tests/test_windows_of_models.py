@@ -4,11 +4,12 @@ import re
 
 import pytest
 
+from chat.agent import prompt
+from chat.agent.context import ChatDeps
 from core.isolation.acting import acting_as
-from intake.agent import language_models, prompt
-from intake.agent.context import ChatDeps
-from intake.agent.language_models import LanguageModel, learn_window, note_on_window, window_of
 from intake.chats import versions
+from intake.llm import language_models
+from intake.llm.language_models import LanguageModel, learn_window, note_on_window, window_of
 from intake.models import Turn
 from intake.tests.factories import NOW, a_turn, caller_for
 from memory import index

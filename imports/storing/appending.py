@@ -35,9 +35,9 @@ from imports.storing.contents import (
     planned_turn,
 )
 from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
-from intake.chats import quotas
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import label_of
+from memory import quotas
 
 MOST_TURNS = 100
 LONGEST_TEXT = 400_000

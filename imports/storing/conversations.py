@@ -44,9 +44,9 @@ from intake.attachments.services import attachments_of
 from intake.chats import changes as history
 from intake.chats import exporting
 from intake.chats.deleting import delete_attachment
-from intake.chats.quotas import Usage
 from intake.chats.services import title_from, without_markup
 from intake.chats.tree import leads_to
+from intake.chats.usage import Usage
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy, label_of
 

@@ -20,7 +20,6 @@ from imports.reading.items import ImportedDocument, ImportedProject, ImportedRec
 from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.chats import exporting
-from intake.chats.arranging import list_projects, save_project
 from intake.models import Project, Turn, User
 from intake.models.conversations import PROJECT_COLOURS, label_of
 from memory import documents, index, proposals, records
@@ -36,6 +35,7 @@ from memory.models.documents import (
     WAITING,
     DocumentDay,
 )
+from memory.projects import list_projects, save_project
 
 KeptItem = ImportedDocument | ImportedRecord | ImportedProject
 KnownItems = Mapping[bytes, ImportedItem]

@@ -26,8 +26,9 @@ from imports.reading.files import Files
 from imports.reading.items import ImportedFile, UnreadableExport
 from intake.attachments import services as attachments
 from intake.attachments.reading.parts import lines_of, reading_of, sections_of
-from intake.chats import exporting, quotas
+from intake.chats import exporting
 from intake.models import Attachment, Turn, User
+from memory import quotas
 from memory.index import attachments as index
 
 # By which a text is known as what it is, besides those whose type says so.

@@ -48,8 +48,8 @@ from imports.storing.conversations import ItemsByKey, TurnStretch, exported_here
 from imports.storing.documents import KeptItem, statuses_of, title_of, written_at
 from imports.storing.files import place_of, refusals_of, size_of
 from imports.storing.queue import LeaseLost
-from intake.chats.quotas import room_for_files
 from intake.models import Conversation, Turn, User
+from memory.quotas import room_for_files
 
 # --- The preview: the contents of an export, and how much of it is here already, before anything is stored ---
 # A worker reads the whole export once and writes a line for each conversation, document and record (`ImportEntry`). The

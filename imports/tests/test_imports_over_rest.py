@@ -16,10 +16,9 @@ from imports.reading.envelopes import OpenedText
 from imports.storing import job, queue, worker
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
-from intake.chats import arranging
 from intake.models import ActivityEntry, Conversation, Turn
 from intake.tests.factories import a_person, a_turn
-from memory import documents
+from memory import documents, projects
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 
@@ -698,11 +697,11 @@ def test_an_export_with_two_projects_gives_two_and_a_new_name_holds_for_the_next
     for conversation, letter in zip(kept, "aabb", strict=True):
         conversation["conversation_template_id"] = f"g-p-{letter * 32}"
     importer.bring(zipped({"conversations.json": kept[::2]}))
-    found = [(each.name, each.chats) for each in arranging.list_projects(user=alice)]
+    found = [(each.name, each.chats) for each in projects.list_projects(user=alice)]
     assert found == [("ChatGPT project aaaaaaaa", 1), ("ChatGPT project bbbbbbbb", 1)]
-    arranging.rename_project(user=alice, name="ChatGPT project aaaaaaaa", new_name="Garden")
+    projects.rename_project(user=alice, name="ChatGPT project aaaaaaaa", new_name="Garden")
     importer.bring(zipped({"conversations.json": kept}))
-    found = [(each.name, each.chats) for each in arranging.list_projects(user=alice)]
+    found = [(each.name, each.chats) for each in projects.list_projects(user=alice)]
     assert found == [("ChatGPT project bbbbbbbb", 2), ("Garden", 2)]
 
 

@@ -20,7 +20,7 @@ from imports.reading.notes import read_date
 from imports.reading.products import read
 from imports.reading.trees import branches, newest_leaf
 from imports.tests.exports import chatgpt, write_chatgpt
-from intake.agent.language_models import HOTTEST, MAX_INSTRUCTIONS
+from intake.llm.language_models import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
 from memory.models.documents import MAX_PROPOSAL_LENGTH, MAX_QUOTE_LENGTH
 

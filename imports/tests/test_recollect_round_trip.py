@@ -16,11 +16,11 @@ from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
 from intake.accounts import activity
 from intake.attachments.services import bytes_of
-from intake.chats import arranging, deleting, exporting
+from intake.chats import deleting, exporting
 from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Project, Turn
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import documents, proposals, records
+from memory import documents, projects, proposals, records
 from memory.models import Proposal
 from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
@@ -69,7 +69,7 @@ def make_one_of_each():
         for project in ("me/dough", "me dough"):
             documents.append(user=alice, day=None, project=project, text=f"Memory of {project}", now=NOW)
             documents.append(user=alice, day=NOW.date(), project=project, text=f"Log of {project}", now=NOW)
-        arranging.save_project(
+        projects.save_project(
             user=alice,
             name="me/dough",
             colour="red",
@@ -342,7 +342,7 @@ def test_undoing_an_import_takes_its_projects_and_their_lines_back(alice, is_ren
     done = Importer(client).bring(data)
     assert (done["stored"]["projects"], done["found"]["projects"]) == (1, 1)
     name = "Bread" if is_renamed else "me/dough"
-    arranging.rename_project(user=bob, name="me/dough", new_name=name)
+    projects.rename_project(user=bob, name="me/dough", new_name=name)
     assert "Memory of me/dough" in documents.read(user=bob, day=None, project=name).content
     Importer(client).undo(done["id"], force=True)
     # What was changed here stays.

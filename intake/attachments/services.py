@@ -27,6 +27,7 @@ from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.dispatch import Signal
 from django.template.defaultfilters import filesizeformat
 
 from core.errors import InsufficientScope, InvalidInput, NotFound, TooLarge
@@ -36,8 +37,9 @@ from core.text import cut, pg_text
 from core.text import gettext_noop as _
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
 from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTES
-from intake.ports import memory
 
+# Sent after a commit: files wait to be read, or have got their message. A receiver must not wait itself.
+files_waiting = Signal()
 MOST_OF_A_MESSAGE = 10
 # How long a file may wait for its message. A policy keeps a worker from removing anything newer.
 UNCLAIMED_FOR = timedelta(days=1)
@@ -95,7 +97,7 @@ def store(
 ) -> Attachment:
     """Store a file that no message names yet. `media_type` is the sender's word for it; the content decides.
 
-    `take_room`: checks the quota before so many new bytes are stored (`intake.chats.quotas.take_file`).
+    `take_room`: checks the quota before so many new bytes are stored (`memory.quotas.take_file`).
 
     Raises `TooLarge` for a file above the limit, `QuotaExceeded`, `InvalidInput` without a file.
     """
@@ -119,12 +121,8 @@ def store(
             next_attempt_at=now,
         )
     if not is_picture:
-        transaction.on_commit(wake_reader, robust=True)
+        transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
     return attachment
-
-
-def wake_reader() -> None:
-    memory.get().attachments_waiting()
 
 
 def get(*, caller: Caller, attachment_id: str) -> Attachment:
@@ -188,7 +186,7 @@ def claim(turn: Turn, ids: Sequence[UUID]) -> None:
         if cursor.rowcount != len(ids):
             raise NotFound(_("A file of this message is not here any more. Attach it again."))
     # What was read before is indexed from now on.
-    transaction.on_commit(wake_reader, robust=True)
+    transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
 
 
 def copy(source: Turn, turn: Turn) -> None:
@@ -205,7 +203,7 @@ def copy(source: Turn, turn: Turn) -> None:
         for text in texts:
             text.attachment_id = attachment.pk
         AttachmentText.objects.bulk_create(texts, batch_size=TEXTS_AT_ONCE)
-    transaction.on_commit(wake_reader, robust=True)
+    transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
 
 
 def attachments_of(turns: Iterable[Turn]) -> dict[int, list[Attachment]]:

@@ -1,22 +1,13 @@
-"""Organises chats: pins, archives and deletes several at once, keeps and removes temporary ones, and sorts them into
+"""Organises chats: pins, archives and deletes several at once, keeps and removes temporary ones, and moves them between
 projects.
-
-A project is a label (`Conversation.project`); its row (`Project`) holds what its person says of it. These rules hold:
-1. Writers of a person's projects wait for each other at the user's row, so that no name exists twice.
-2. What other apps label follows in the same transaction: they receive `label_changed`.
-3. After a new name the old one stays among the project's labels, so that agents that use it still find the project.
-4. Deleting a project with all that is in it keeps the rules of `deleting.py`. Otherwise the texts lose their label.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Count
-from django.dispatch import Signal
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, project_for
@@ -26,9 +17,8 @@ from intake.accounts import activity
 from intake.attachments import services as attachments
 from intake.chats import changes, deleting
 from intake.chats.services import lock_conversation
-from intake.models import Activity, Conversation, Project, Turn, User
-from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, label_of
-from intake.ports import memory
+from intake.models import Activity, Conversation, Turn, User
+from intake.models.conversations import label_of
 
 # The most chats that one request changes.
 MOST_AT_ONCE = 100
@@ -129,131 +119,10 @@ def remove_expired(*, now: datetime) -> int:
     return removed
 
 
-# --- Projects of a person: lists, changes, renames and deletes them, and moves chats between them ---
-
-MOST_PROJECTS = 500
-MOST_LABELS = 100
 # The most chats that one request moves.
 MOST_MOVED = 100
 
-TAKEN = gettext_noop("There is a project with this name already.")
-LABEL_TAKEN = gettext_noop("%(label)s belongs to the project %(project)s already.")
 NO_NAME = gettext_noop("Enter a name. It cannot begin with a hyphen.")
-
-# Sent with `user`, `old`, `new` (empty: of no project) and `deletes` (whether what has the label goes) within the
-# transaction that changes the chats.
-label_changed = Signal()
-
-
-def list_projects(*, user: User) -> list[Project]:
-    """The person's projects by name, and the labels in use that have no row: unsaved, with `has_row` False.
-
-    Each has the number of its `chats`, and of its records and documents as `kept`.
-    """
-    rows = {project.name: project for project in Project.objects.for_user(user)}
-    in_use = Conversation.objects.for_user(user).kept().exclude(project="")
-    chats = dict(in_use.values_list("project").annotate(number=Count("pk")))
-    kept = memory.get().labels_in_use(user=user)
-    for name in chats.keys() | kept.keys():
-        rows.setdefault(name, _without_row(user, name))
-    for name, project in rows.items():
-        project.chats, project.kept = chats.get(name, 0), kept.get(name, 0)
-    return sorted(rows.values(), key=lambda project: (project.name.casefold(), project.name))
-
-
-def read_project(*, user: User, name: str) -> Project:
-    """A project by its label, an unsaved one for a label without a row. Raises `NotFound` for a label of nothing."""
-    found = next((project for project in list_projects(user=user) if project.name == name), None)
-    if found is None:
-        raise NotFound
-    return found
-
-
-def by_id(*, user: User, project_id: UUID) -> Project:
-    """Raises `NotFound` for an unknown id and for another user's."""
-    found = Project.objects.for_user(user).filter(pk=project_id).first()
-    if found is None:
-        raise NotFound
-    return found
-
-
-def save_project(
-    *,
-    user: User,
-    name: str,
-    colour: str | None = None,
-    instructions: str | None = None,
-    is_closed: bool | None = None,
-    labels: Iterable[str] | None = None,
-    is_new: bool = False,
-) -> Project:
-    """Create a project, or change one by its name; None keeps a value. What has one of the new labels moves to it.
-
-    `is_new` refuses a name that has a row. Raises `InvalidInput` that names the wrong field.
-    """
-    name = _name(name)
-    if colour is not None and colour not in PROJECT_COLOURS:
-        raise InvalidInput(errors={"colour": [f"One of: {', '.join(PROJECT_COLOURS)}."]})
-    if instructions is not None:
-        checked(instructions, field="instructions", max_length=MAX_PROJECT_INSTRUCTIONS, may_be_blank=True)
-    with transaction.atomic():
-        rows = _locked(user)
-        if is_new and name in rows:
-            raise InvalidInput(errors={"name": [TAKEN]})
-        if name not in rows and len(rows) >= MOST_PROJECTS:
-            message = gettext_noop("There are %(count)s projects already. Delete one first.")
-            raise InvalidInput(errors={"name": [Sentence(message, count=MOST_PROJECTS)]})
-        project = rows.get(name) or Project(user=user, name=name)
-        _refuse_label_of_another(rows, project, [name])
-        project.colour = project.colour if colour is None else colour
-        project.instructions = project.instructions if instructions is None else instructions
-        project.is_closed = project.is_closed if is_closed is None else is_closed
-        fresh = [] if labels is None else _labels(rows, project, labels)
-        project.save()
-        for label in fresh:
-            _move_label(user, label, name)
-    return project
-
-
-def rename_project(*, user: User, name: str, new_name: str) -> Project:
-    """Give a project, or a label without a row, another name; everything that has the label follows.
-
-    Raises `NotFound` for a label of nothing, and `InvalidInput` for a name that is taken.
-    """
-    new_name = _name(new_name)
-    with transaction.atomic():
-        rows = _locked(user)
-        project = read_project(user=user, name=name)
-        if new_name == name:
-            return project
-        if new_name in {each.name for each in list_projects(user=user)}:
-            raise InvalidInput(errors={"name": [TAKEN]})
-        _refuse_label_of_another(rows, project, [new_name])
-        project.name = new_name
-        project.labels = [label for label in dict.fromkeys([*project.labels, name]) if label != new_name]
-        project.save()
-        _move_label(user, name, new_name)
-    return project
-
-
-def delete_project(*, user: User, name: str, with_contents: bool) -> None:
-    """Delete a project with its chats, files, records and documents; or without: they are of no project afterwards.
-
-    Tokens that are bound to it end. Raises `NotFound` for a label of nothing.
-    """
-    caller = Caller(user_id=user.pk)
-    with transaction.atomic():
-        _locked(user)
-        read_project(user=user, name=name)
-        mine = Conversation.objects.for_user(user).filter(project=name)
-        if with_contents:
-            gone = deleting.delete_conversations(
-                caller=caller, conversation_ids=list(mine.order_by("pk").values_list("pk", flat=True))
-            )
-            if gone:
-                activity.note_for_caller(caller, Activity.CHAT_DELETED, count=gone)
-        _move_label(user, name, "", deletes=with_contents)
-        Project.objects.for_user(user).filter(name=name).delete()
 
 
 def move(*, caller: Caller, conversation_ids: Collection[UUID], project: str) -> None:
@@ -261,7 +130,7 @@ def move(*, caller: Caller, conversation_ids: Collection[UUID], project: str) ->
 
     Raises `NotFound`, and changes nothing, if one of them is not the caller's.
     """
-    label = project and _name(project)
+    label = project and project_name(project)
     if not 1 <= len(conversation_ids) <= MOST_MOVED:
         raise InvalidInput("Choose some chats.", errors={"conversations": [f"1 to {MOST_MOVED} at once."]})
     with transaction.atomic():
@@ -284,7 +153,7 @@ def project_named(name: str, *, user: User, field: str = "project") -> str:
     return project_for(user, label_of(user=user, label=label))
 
 
-def _name(name: str) -> str:
+def project_name(name: str) -> str:
     label = project_label(name)
     # A hyphen in front means "everything but it" in searches.
     if not label or label.startswith("-"):
@@ -293,42 +162,3 @@ def _name(name: str) -> str:
         message = gettext_noop("At most %(count)s characters.")
         raise InvalidInput(errors={"name": [Sentence(message, count=LONGEST_PROJECT)]})
     return label
-
-
-def _locked(user: User) -> dict[str, Project]:
-    User.objects.select_for_update().only("pk").get(pk=user.pk)
-    return {project.name: project for project in Project.objects.for_user(user)}
-
-
-def _without_row(user: User, name: str) -> Project:
-    project = Project(user=user, name=name)
-    project.has_row = False
-    return project
-
-
-def _labels(rows: dict[str, Project], project: Project, labels: Iterable[str]) -> list[str]:
-    """Sets the project's labels; returns those that are new to it."""
-    requested = [label for label in dict.fromkeys(map(project_label, labels)) if label and label != project.name]
-    if len(requested) > MOST_LABELS:
-        message = gettext_noop("At most %(most)s; these are %(count)s.")
-        raise InvalidInput(errors={"labels": [Sentence(message, most=MOST_LABELS, count=len(requested))]})
-    _refuse_label_of_another(rows, project, requested)
-    fresh = [label for label in requested if label not in project.labels]
-    project.labels = requested
-    return fresh
-
-
-def _refuse_label_of_another(rows: dict[str, Project], project: Project, labels: Iterable[str]) -> None:
-    for label in labels:
-        for other in rows.values():
-            if other.pk != project.pk and (label in other.labels or label == other.name):
-                taken = Sentence(LABEL_TAKEN, label=label, project=other.name)
-                raise InvalidInput(errors={"labels": [taken]})
-
-
-def _move_label(user: User, old: str, new: str, *, deletes: bool = False) -> None:
-    mine = Conversation.objects.for_user(user).filter(project=old)
-    moved: list[Any] = list(mine.order_by("pk").select_for_update().values_list("pk", flat=True))
-    Conversation.objects.for_user(user).filter(pk__in=moved).update(project=new)
-    label_changed.send(Project, user=user, old=old, new=new, deletes=deletes)
-    changes.tell(Caller(user_id=user.pk), *moved)

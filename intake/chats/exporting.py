@@ -1,9 +1,7 @@
-"""Exports an account: one JSON document, or a zip of Markdown files, streamed.
+"""Exports chats and what an account says of itself, in pieces, with only a small part in memory.
 
-Exports an account as one JSON document, in pieces, with only a small part in memory.
-
-Each part is a function that yields JSON values; those of the memory come through `intake/ports.py`. An iterator inside
-a value becomes an array that is written while it is read.
+Each part is a function that yields JSON values, or files of Markdown. An iterator inside a value becomes an array that
+is written while it is read.
 """
 
 import json
@@ -11,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,10 +17,9 @@ from django.db.models import Model, QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
-from core.text import END, ArchiveFile, cut, without_values, write_head, write_section, zipped
+from core.text import END, ArchiveFile, cut, without_values, write_head, write_section
 from intake.attachments.services import attachments_of, pieces_of
 from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Project, Turn, User
-from intake.ports import memory
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
@@ -42,19 +38,6 @@ class ExportEncoder(DjangoJSONEncoder):
         if isinstance(value, datetime):
             return value.isoformat().removesuffix("+00:00") + "Z" if not value.utcoffset() else value.isoformat()
         return super().default(value)
-
-
-def account_as_json(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
-    """The document in UTF-8. No query or transaction is open between two pieces.
-
-    It names attached files; the bytes stand beside it in a zip. `project`: what belongs to it, or with a hyphen before
-    the name everything but that; then without the profile and the activity, which are of no project.
-    """
-    parts = {"conversations": conversations(user=user, project=project)}
-    parts |= memory.get().exported(user=user, project=project)
-    if project is None:
-        parts["activity"] = activity(user=user)
-    return in_bytes({**opening(user=user, now=now, project=project), **parts})
 
 
 def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
@@ -273,34 +256,13 @@ def _enclosed(opening: str, items: Iterable[Iterator[str]], closing: str) -> Ite
     yield opening + closing if empty else "\n" + closing
 
 
-# --- Exports an account as a streamed zip: Markdown files, or the JSON document alone ---
+# --- As files of a zip: Markdown, and what was attached ---
 
 NAME_LENGTH = 60
 ID_LENGTH = 12
 MANY_TURNS = 10_000
 # Characters that every file system accepts, besides letters and digits of any script.
 _NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
-
-
-def json_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
-    """The document of `exporting.account_as_json`, packed with the attached files."""
-    document = account_as_json(user=user, now=now, project=project)
-    whole = ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)
-    return zipped(chain([whole], attached_files(user=user, project=project)))
-
-
-def markdown_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
-    """A file for each conversation and document, and one for all records. No query is open between two pieces."""
-    return zipped(_files(user, now, project))
-
-
-def _files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
-    yield ArchiveFile(name="recollect.json", at=now, pieces=[as_json(opening(user=user, now=now, project=project))])
-    yield from conversation_files(user=user, project=project)
-    yield from attached_files(user=user, project=project)
-    yield from memory.get().exported_files(user=user, now=now, project=project)
-    if project is None:
-        yield ArchiveFile(name="activity.json", at=now, pieces=in_bytes(activity(user=user)))
 
 
 def conversation_files(*, user: User, project: str | None = None) -> Iterator[ArchiveFile]:

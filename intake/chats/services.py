@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,8 +16,7 @@ from core.isolation.acting import Caller, PersonalChange, change_for_each, proje
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from intake.attachments import services as files
-from intake.chats import quotas
-from intake.chats.quotas import together
+from intake.chats.usage import together
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 
@@ -38,7 +37,7 @@ class Answer:
     reasoning: str = ""
     is_recall: bool = False
     error: dict[str, Any] | None = None
-    # In the format of `intake.chats.quotas`.
+    # In the format of `intake.chats.usage`.
     usage: dict[str, Any] | None = None
 
 
@@ -103,6 +102,9 @@ class ChatChoices:
 NO_CHOICES = ChatChoices()
 
 
+TakeRoom = Callable[[int | None, str], None]
+
+
 def begin_turn(
     *,
     caller: Caller,
@@ -112,13 +114,15 @@ def begin_turn(
     parent: int | None = None,
     choices: ChatChoices = NO_CHOICES,
     attachments: Sequence[UUID] = (),
+    take_room: TakeRoom | None = None,
 ) -> Turn:
     """Save the user's message before any model is asked.
 
     `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    `attachments`: the files of the message, which may then be blank. The same message sent again after a failure
-    resumes the failed turn, so that a retry adds no turn. Raises `InvalidInput` for a blank or overlong message,
-    `NotFound` for a conversation, a parent or a file that is not the caller's, `QuotaExceeded`.
+    `attachments`: the files of the message, which may then be blank. `take_room`: checks the quota before the message
+    is saved (`memory.quotas.take_message`). The same message sent again after a failure resumes the failed turn, so
+    that a retry adds no turn. Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation, a
+    parent or a file that is not the caller's, `QuotaExceeded`.
     """
     message = clean_message(message, may_be_blank=bool(attachments))
     ids = files.clean_ids(attachments) if attachments else []
@@ -127,7 +131,7 @@ def begin_turn(
             conversation = _open_conversation(caller, conversation_id, message, now, choices)
             if not message and conversation._state.adding:
                 conversation.title = title_from(files.first_name(caller, ids))
-            return begin_in(conversation, message=message, parent=parent, now=now, attachments=ids)
+            return begin_in(conversation, message=message, parent=parent, now=now, attachments=ids, take_room=take_room)
     except IntegrityError:
         # The account was deleted after the caller was authenticated.
         raise AuthenticationRequired from None
@@ -141,6 +145,7 @@ def begin_in(
     now: datetime,
     attachments: Sequence[UUID] = (),
     version_of: Turn | None = None,
+    take_room: TakeRoom | None = None,
 ) -> Turn:
     """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here.
 
@@ -151,8 +156,8 @@ def begin_in(
     failed = None if is_new else _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
-    if quotas.has_quota_of_text(conversation.user_id):
-        quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
+    if take_room is not None:
+        take_room(conversation.user_id, message)
     count = version_of.attachment_count if version_of is not None else len(attachments)
     turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows, attachment_count=count)
     if version_of is not None and count:

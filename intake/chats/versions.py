@@ -18,11 +18,10 @@ from core.text import gettext_noop as _
 from core.text import shortened
 from intake.chats import services
 from intake.chats.idempotency import once
-from intake.chats.services import NO_CHOICES, ChatChoices
+from intake.chats.services import NO_CHOICES, ChatChoices, TakeRoom
 from intake.chats.tree import Tree, turns_of
-from intake.models import Conversation, Turn, User
+from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
-from intake.ports import chat_tools
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
 IS_WHOLE = _("This answer is complete. There is nothing to continue.")
@@ -63,8 +62,8 @@ class TurnRequest:
         return fields | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 
-def begin(requested: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
-    """The turn to answer. Raises the errors of the request's function."""
+def begin(requested: TurnRequest, *, caller: Caller, now: datetime, take_room: TakeRoom | None = None) -> Turn:
+    """The turn to answer. `take_room` is that of `services.begin_turn`. Raises the errors of the request's function."""
     if requested.conversation_id is not None:
         where: dict[str, Any] = {
             "caller": caller,
@@ -74,9 +73,10 @@ def begin(requested: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
         if requested.resume is not None:
             return resume_answer(**where, turn_number=requested.resume)
         if requested.regenerate is not None:
-            return regenerate(**where, turn_number=requested.regenerate, now=now)
+            return regenerate(**where, turn_number=requested.regenerate, now=now, take_room=take_room)
         if requested.edit is not None:
-            return edit(**where, turn_number=requested.edit, message=requested.message or "", now=now)
+            message = requested.message or ""
+            return edit(**where, turn_number=requested.edit, message=message, now=now, take_room=take_room)
     return services.begin_turn(
         caller=caller,
         message=requested.message or "",
@@ -85,17 +85,24 @@ def begin(requested: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
         choices=requested.choices,
         now=now,
         attachments=requested.attachments,
+        take_room=take_room,
     )
 
 
 def regenerate(
-    *, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime, choices: ChatChoices = NO_CHOICES
+    *,
+    caller: Caller,
+    conversation_id: UUID,
+    turn_number: int,
+    now: datetime,
+    choices: ChatChoices = NO_CHOICES,
+    take_room: TakeRoom | None = None,
 ) -> Turn:
     """A version of a turn with the same message, to be answered again; a failed turn is resumed instead.
 
     Raises `NotFound` for a turn that is not the caller's, `StillRunning` while it is being answered.
     """
-    return _version(caller, conversation_id, turn_number, message=None, now=now, choices=choices)
+    return _version(caller, conversation_id, turn_number, message=None, now=now, choices=choices, take_room=take_room)
 
 
 def edit(
@@ -106,9 +113,12 @@ def edit(
     message: str,
     now: datetime,
     choices: ChatChoices = NO_CHOICES,
+    take_room: TakeRoom | None = None,
 ) -> Turn:
     """A version of a turn with another message. Raises the errors of `regenerate`, `InvalidInput` for a bad message."""
-    return _version(caller, conversation_id, turn_number, message=message, now=now, choices=choices)
+    return _version(
+        caller, conversation_id, turn_number, message=message, now=now, choices=choices, take_room=take_room
+    )
 
 
 def _version(
@@ -119,6 +129,7 @@ def _version(
     message: str | None,
     now: datetime,
     choices: ChatChoices,
+    take_room: TakeRoom | None,
 ) -> Turn:
     try:
         with transaction.atomic(savepoint=False):
@@ -131,7 +142,9 @@ def _version(
             if is_retry and not services.has_children(turn):
                 return services.take_up(turn)
             parent = turn.parent_number or services.NO_PARENT
-            return services.begin_in(conversation, message=user_message, parent=parent, now=now, version_of=turn)
+            return services.begin_in(
+                conversation, message=user_message, parent=parent, now=now, version_of=turn, take_room=take_room
+            )
     except IntegrityError:
         raise AuthenticationRequired from None
 
@@ -223,7 +236,9 @@ class Begun:
     is_replay: bool = False
 
 
-def begin_turn_once(*, caller: Caller, key: str | None, requested: TurnRequest, now: datetime) -> Begun:
+def begin_turn_once(
+    *, caller: Caller, key: str | None, requested: TurnRequest, now: datetime, take_room: TakeRoom
+) -> Begun:
     """`versions.begin`, unless the caller has sent this request with this key before. Then the earlier turn
 
     1. is followed from the start while it is being answered;
@@ -235,10 +250,10 @@ def begin_turn_once(*, caller: Caller, key: str | None, requested: TurnRequest, 
     """
 
     def run() -> dict[str, int]:
-        return {"turn": begin(requested, caller=caller, now=now).pk}
+        return {"turn": begin(requested, caller=caller, now=now, take_room=take_room).pk}
 
     if key is None:
-        return Begun(begin(requested, caller=caller, now=now))
+        return Begun(begin(requested, caller=caller, now=now, take_room=take_room))
     kept, is_replay = once(caller=caller, key=key, operation="chat", data=requested.as_data(), run=run, now=now)
     turn_id = kept["turn"]
     if not is_replay:
@@ -250,37 +265,3 @@ def begin_turn_once(*, caller: Caller, key: str | None, requested: TurnRequest, 
     if turn is None:
         raise NotFound("The message was sent before, and has been deleted since.")
     return Begun(turn, is_replay=True)
-
-
-# --- Undoes a tool call of the chat's model: once, by the turn's owner; the turn records it ---
-
-NOT_WHILE_WRITTEN = "The answer is still being written. Undo it when it is done."
-
-
-def undo_tool_call(
-    *, user: User, conversation_id: UUID, turn_number: int, call_id: str, now: datetime
-) -> dict[str, Any]:
-    """The call with its `undone_at`; a second time changes nothing.
-
-    Raises `NotFound` alike for a missing call, another user's, and one that stored nothing; `StillRunning` while the
-    answer is being written; any error of the tool, for example `Conflict`, and then nothing has changed.
-    """
-    with transaction.atomic():
-        # Locked, so that the second of two simultaneous requests finds it done.
-        mine = Turn.objects.for_user(user).select_for_update()
-        turn = mine.filter(conversation=conversation_id, turn_number=turn_number).first()
-        call = None if turn is None else _call(turn, call_id)
-        if turn is None or call is None:
-            raise NotFound
-        if "undone_at" in call:
-            return call
-        if not turn.has_ended:
-            raise StillRunning(NOT_WHILE_WRITTEN)
-        chat_tools.get().undo(user, name=call["name"], data=call["input"], place=call["place"], now=now)
-        call["undone_at"] = now.isoformat()
-        turn.save(update_fields=["tool_calls", "updated_at"])
-        return call
-
-
-def _call(turn: Turn, call_id: str) -> dict[str, Any] | None:
-    return next((call for call in turn.tool_calls if call["id"] == call_id and "place" in call), None)

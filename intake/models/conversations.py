@@ -206,7 +206,7 @@ class Turn(models.Model):
     error = models.JSONField(null=True, blank=True)
     # The number of started attempts: a writer that another attempt has replaced can change nothing.
     attempt = models.PositiveIntegerField(default=1, db_default=1)
-    # The usage of the answer, in the format of `intake.chats.quotas`.
+    # The usage of the answer, in the format of `intake.chats.usage`.
     usage = models.JSONField(null=True, blank=True)
     # For quotas: an index contains it, so that the sum reads no rows.
     text_bytes = models.GeneratedField(
@@ -282,7 +282,7 @@ class Project(models.Model):
 
     objects = OwnedQuerySet["Project"].as_manager()
 
-    # Filled by `intake.chats.arranging.list_projects`.
+    # Filled by `intake.chats.projects.list_projects`.
     has_row = True
     chats = 0
     kept = 0

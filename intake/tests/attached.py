@@ -3,12 +3,11 @@
 import io
 import struct
 import zlib
+from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 
 from core.isolation.acting import acting_as
 from intake.attachments import services
-from intake.chats import quotas
 from intake.models import Attachment, User
 from intake.tests.factories import NOW, caller_for
 
@@ -22,6 +21,7 @@ def a_file(
     *,
     kind: Attachment.Kind = Attachment.Kind.FILE,
     now: datetime = NOW,
+    take_room: Callable[[int], None] = lambda _size: None,
 ) -> Attachment:
     """Uploaded, and named by no message."""
     caller = caller_for(user)
@@ -32,7 +32,7 @@ def a_file(
             name=name,
             kind=kind,
             now=now,
-            take_room=partial(quotas.take_file, caller),
+            take_room=take_room,
         )
 
 

@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from core.errors import InvalidInput, NotFound, QuotaExceeded, TooLarge
+from core.errors import InvalidInput, NotFound, TooLarge
 from core.isolation.acting import acting_as
 from intake.accounts import registration
 from intake.attachments import services as attachments
-from intake.chats import arranging, deleting, quotas, services, versions
+from intake.chats import arranging, deleting, services, versions
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Conversation, Turn, User
 from intake.models.attachments import PIECE_BYTES
 from intake.tests.attached import PDF, a_file, a_picture
@@ -118,25 +118,6 @@ def test_a_file_above_the_limit_is_refused_in_words_and_stores_nothing(alice, se
     with pytest.raises(TooLarge, match="at most 1000 bytes"):
         a_file(alice, b"x" * 1001)
     assert rows() == (0, 0, 0)
-
-
-def test_a_quota_of_files_counts_each_content_once_and_spares_the_texts(alice, settings):
-    settings.QUOTA_FILE_BYTES = 2500
-    a_file(alice, b"a" * 1000)
-    a_file(alice, b"a" * 1000, "again.txt")
-    a_file(alice, b"b" * 1000)
-    with pytest.raises(QuotaExceeded, match=r"2\.4\sKB of files"):
-        a_file(alice, b"c" * 1000)
-    say(alice, "Words have a quota of their own")
-    assert quotas.measure(alice.pk).file_bytes == 2000
-
-
-def test_a_visitor_has_a_small_quota_of_files(settings):
-    settings.VISITOR_FILE_BYTES = 1000
-    visitor = a_visitor()
-    a_file(visitor, b"a" * 900)
-    with pytest.raises(QuotaExceeded):
-        a_file(visitor, b"b" * 200)
 
 
 def test_a_message_claims_its_files_in_its_order(alice):

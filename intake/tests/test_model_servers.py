@@ -31,8 +31,8 @@ def staff(person, log_in):
 
 
 def test_a_first_word_may_take_five_minutes_unless_the_operator_says_otherwise(settings):
-    from intake.agent.language_models import LanguageModel
-    from intake.agent.models import model_settings
+    from intake.llm.language_models import LanguageModel
+    from intake.llm.models import model_settings
 
     assert settings.LLM_TIMEOUT_SECONDS == 300
     asked = model_settings(LanguageModel("home", "qwen3", base_url="http://localhost:11434/v1"))

@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from core.errors import Conflict, NotFound
 from core.isolation.acting import acting_as
 from intake.chats import deleting, exporting, services, versions
-from intake.chats.quotas import Usage
 from intake.chats.reading import shared_to_show, turns_to_show
 from intake.chats.tree import Tree, ancestors, leads_to, shared_turns, upward
+from intake.chats.usage import Usage
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
 
@@ -324,7 +324,7 @@ def test_an_export_tells_the_tree_the_chosen_path_and_where_a_branch_is_from(ali
     conversation = a_tree(alice, 0, 1, 1)
     versions.choose_version(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2)
     versions.branch(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2, now=NOW)
-    document = json.loads(b"".join(exporting.account_as_json(user=alice, now=NOW)))
+    document = json.loads(b"".join(exporting.in_bytes({"conversations": exporting.conversations(user=alice)})))
     first, branch = document["conversations"]
     assert [(turn["turn_number"], turn["parent_number"]) for turn in first["turns"]] == [(1, None), (2, 1), (3, 1)]
     assert (first["current_number"], first["branched_from"]) == (2, None)

@@ -11,10 +11,9 @@ from django.urls import reverse
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from core.isolation.acting import acting_as
-from intake.chats import arranging
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import hooks, index, proposals, records
+from memory import exporting, index, projects, proposals, records
 from memory.backends.embedders import FakeEmbedder, using
 from memory.models import IndexedText, MemoryRecord, Proposal
 from memory.models.documents import MAX_PROPOSAL_LENGTH, PROPOSAL_STATES
@@ -180,7 +179,7 @@ def test_what_waits_is_not_searched_and_exported_among_the_proposals_alone(alice
     assert not IndexedText.objects.exists()
     assert search_memory(MemorySearchQuery(text="the oak worktop"), user=alice) == []
     with acting_as(alice):
-        parts = {name: [*rows] for name, rows in hooks.exported(user=alice).items()}
+        parts = {name: [*rows] for name, rows in exporting.exported(user=alice).items()}
     assert [each["id"] for each in parts.pop("proposals")] == [waiting_one.id]
     assert not any(parts.values())
 
@@ -254,7 +253,7 @@ def test_the_page_names_a_kind_in_its_language_and_another_word_as_it_is(alice, 
 
 def test_a_project_is_named_by_its_folder_too_and_never_as_everything_but_it(alice, browser):
     with acting_as(alice):
-        arranging.save_project(user=alice, name="House", labels=["me/house"])
+        projects.save_project(user=alice, name="House", labels=["me/house"])
     first, second = propose(
         alice, {"content": "We take oak.", "project_id": "/src/House"}, {"content": "Cats are grey."}
     )
@@ -312,7 +311,7 @@ def test_rest_lists_decides_and_undoes(alice, browser):
 
 def test_the_list_names_its_project_by_a_repository_of_it(alice, browser):
     with acting_as(alice):
-        arranging.save_project(user=alice, name="House", labels=["me/house"])
+        projects.save_project(user=alice, name="House", labels=["me/house"])
     (oak, _) = propose(alice, OAK | {"project_id": "House"}, {"content": "Cats are grey."})
     for named in ("House", "me/house", "git@git.example:me/house.git"):
         listed = send(browser, "get", f"?project={quote(named)}").json()["proposals"]
@@ -369,7 +368,7 @@ def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browse
     source = {"source_conversation": turn.conversation_id, "source_turn": 1, "project_id": "kitchen"}
     propose(alice, {"content": "The board is 40 mm thick."} | source, {"content": "Cats are grey."})
     with acting_as(alice):
-        arranging.save_project(user=alice, name="kitchen", is_closed=True)
+        projects.save_project(user=alice, name="kitchen", is_closed=True)
         assert proposals.count_waiting(alice) == 1
     assert waiting(alice) == ["Cats are grey."]
     assert "40 mm" not in page(browser)
@@ -381,6 +380,6 @@ def test_proposals_of_a_closed_project_are_listed_only_from_inside(alice, browse
 def test_a_project_takes_its_proposals_along(alice):
     propose(alice, OAK | {"project_id": "kitchen"})
     with acting_as(alice):
-        arranging.save_project(user=alice, name="kitchen")
-        arranging.rename_project(user=alice, name="kitchen", new_name="cellar")
+        projects.save_project(user=alice, name="kitchen")
+        projects.rename_project(user=alice, name="kitchen", new_name="cellar")
     assert Proposal.objects.get().project_id == "cellar"

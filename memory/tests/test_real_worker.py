@@ -21,13 +21,13 @@ from django.utils import timezone
 
 from intake.models import Attachment
 from intake.tests.attached import a_file
-from intake.tests.test_chat_stream import wait_until
 from memory import tasks
 from memory.backends.on_device import MINILM, find_package
 from memory.index import writer
 from memory.models import Embedding, EmbeddingModel
 from testing import files
 from testing.model_server import Say
+from testing.serving import wait_until
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 

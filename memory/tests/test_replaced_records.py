@@ -5,16 +5,14 @@ from datetime import date, timedelta
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound
 from core.ids import uuid7
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import MemorySearchQuery, hooks, index, records, search_memory
+from memory import MemorySearchQuery, index, records, search_memory
 from memory.models import Corpus, IndexedText, MemoryRecord
 from memory.models.documents import Scope
-from memory.pages.home import home
 from memory.search.history import HistoryRequest, search_history
 
 pytestmark = pytest.mark.django_db
@@ -204,28 +202,6 @@ def test_a_filter_of_the_index_leaves_out_what_is_replaced(alice):
     assert IndexedText.objects.in_scope(everything).count() == 2
 
 
-def open_at_home(user):
-    return [text for name, _, lines in home(user=user, now=timezone.now()) if name == "open" for _, text in lines]
-
-
-def test_a_todo_is_open_until_it_is_done(alice):
-    todo = note(alice, "Oil the worktop", type="todo")
-    assert open_at_home(alice) == ["Oil the worktop"]
-    done = records.rewrite(user=alice, record_id=todo.id, facts={"done": True}, now=NOW)
-    assert done.done_at == NOW
-    assert open_at_home(alice) == []
-    again = records.rewrite(user=alice, record_id=todo.id, facts={"done": True}, now=NOW + timedelta(days=1))
-    assert again.done_at == NOW
-    assert records.rewrite(user=alice, record_id=todo.id, facts={"done": False}, now=NOW).done_at is None
-    assert open_at_home(alice) == ["Oil the worktop"]
-
-
-def test_a_replaced_todo_is_not_open(alice):
-    todo = note(alice, "Oil the worktop", type="todo")
-    note(alice, "Oil the worktop twice", type="todo", replaces=todo.id)
-    assert open_at_home(alice) == ["Oil the worktop twice"]
-
-
 def test_only_a_todo_can_be_done(alice):
     with pytest.raises(InvalidInput) as refusal:
         note(alice, done=True)
@@ -246,7 +222,7 @@ def test_a_turn_has_the_record_that_was_kept_from_it(alice):
     newer = note(alice, WALNUT, source_conversation=chat, source_turn=1, now=NOW + timedelta(days=1))
     bob = a_person("bob@example.com")
     MemoryRecord.objects.create(user=bob, content="x", type="fact", source_conversation=chat, source_turn=1)
-    (found,) = Conversation.objects.for_user(alice).annotate(kept=hooks.kept_in_chat())
+    (found,) = Conversation.objects.for_user(alice).annotate(kept=records.kept_in_chat())
     assert [(each["turn"], each["id"]) for each in found.kept] == [(1, str(older.id)), (1, str(newer.id))]
     for missing in ({"source_turn": 2}, {}):
         with pytest.raises(NotFound):

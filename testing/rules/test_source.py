@@ -25,6 +25,7 @@ FOLDERS = {
     "memory": SERVER,
     "imports": SERVER,
     "agent_tools": SERVER,
+    "chat": SERVER,
     "recollect_cli": ("cli",),
     "config": ON_ONE_MACHINE,
     "evals": MEASURED,

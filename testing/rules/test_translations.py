@@ -12,7 +12,7 @@ from django.conf import settings
 from django.utils.translation.template import templatize
 
 ROOT = Path(settings.BASE_DIR)
-APPS = ("agent_tools", "config", "core", "imports", "intake", "memory")
+APPS = ("agent_tools", "chat", "config", "core", "imports", "intake", "memory")
 LANGUAGES = ["de", "es"]
 KEYWORDS = {"gettext": None, "gettext_lazy": None, "gettext_noop": None, "_": None, "ngettext": (1, 2)}
 PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%d|\{\w+\}|<[^>]+>")

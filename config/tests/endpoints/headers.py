@@ -20,7 +20,7 @@ FIXED = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-# The sandbox of previews, which runs what it is sent: intake/tests/test_browser_previews.py.
+# The sandbox of previews, which runs what it is sent: chat/tests/test_browser_previews.py.
 SANDBOX = "preview/"
 
 

@@ -1,0 +1,329 @@
+"""The context of one answer: its user and their notes, the files of its messages, and the events that come back.
+
+Everything in a file is data of unknown origin: it stands between the marks of `UntrustedData`, like what tools return.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from pydantic_ai.messages import BinaryContent
+
+from core.errors import InvalidInput, NotFound
+from core.isolation.acting import Caller
+from core.text import UntrustedData, cut
+from intake.attachments import services
+from intake.attachments.services import PICTURES, attachments_of, bytes_of, get
+from intake.llm.language_models import LanguageModel, model_for
+from intake.llm.models import tokens_of
+from intake.models import Attachment, AttachmentText, ChatPreferences, Conversation, Project, Turn, User, local_time
+from intake.models.users import default_instructions
+from memory import documents
+from memory.models.documents import ABOUT_ME, DocumentDay
+
+# --- The context of one answer: its user, its time and the user's notes; the model cannot set any of it ---
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDeps:
+    """`zone` is the user's; None for a visitor.
+
+    `notes`, `about`: the beginnings of their MEMORY.md and their USER.md, if any. `house_rules`: the instructions of
+    this installation, for everybody. `how_to_answer`: their own for all chats; `instructions`: for this one. `project`:
+    the label of the chat's project; `project_instructions`, `project_notes`: of that, its MEMORY.md.
+
+    `model` is None in recall mode, and if no server lists one. `sees_reasons`: whether the model server's own words
+    about a failure are for this user; they may contain an address or a piece of a key.
+
+    `conversation_id`: that of the chat, which its own searches leave out.
+
+    `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
+    may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
+    for the files of one message. `left_out`: what the prompt says of the messages that do not fit. `compared`: the
+    turns outside of the prompt and of every search that share words with the message, by relevance.
+    """
+
+    caller: Caller
+    now: datetime
+    zone: tzinfo | None = None
+    notes: str = ""
+    about: str = ""
+    house_rules: str = ""
+    how_to_answer: str = ""
+    instructions: str = ""
+    project: str = ""
+    project_instructions: str = ""
+    project_notes: str = ""
+    model: LanguageModel | None = None
+    temperature: float | None = None
+    uses_memory: bool = True
+    is_temporary: bool = False
+    conversation_id: UUID | None = None
+    sees_reasons: bool = False
+    user: User | None = None
+    tools: str = ""
+    has_tools: bool = True
+    results_tokens: int | None = None
+    history_length: int = 1
+    files_tokens: int = 0
+    left_out: str = ""
+    compared: Sequence[tuple[float, Turn]] = ()
+    untrusted: UntrustedData = field(default_factory=UntrustedData)
+
+    @property
+    def can_look_up(self) -> bool:
+        """Whether the tools read what was said in this chat, and its files."""
+        return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
+
+    @property
+    def local_now(self) -> datetime:
+        return local_time(self.now, self.zone or UTC)
+
+
+def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:
+    """Read the settings of the chat and the caller's notes.
+
+    A user whose account was deleted is treated like a visitor.
+    """
+    deps = ChatDeps(
+        caller=caller,
+        now=now,
+        house_rules=default_instructions(),
+        instructions=conversation.instructions,
+        model=model_for(conversation, caller),
+        temperature=conversation.temperature,
+        uses_memory=conversation.uses_memory,
+        is_temporary=conversation.expires_at is not None,
+        conversation_id=conversation.pk,
+    )
+    user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
+    if user is None:
+        return deps
+    user.bound_to = caller.bound_to
+    preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    deps = replace(
+        deps,
+        user=user,
+        zone=user.zone,
+        how_to_answer=preferences.how_to_answer,
+        sees_reasons=user.is_staff and user.is_active,
+    )
+    if name := conversation.project:
+        project = Project.objects.for_user(user).filter(name=name).first() or Project()
+        deps = replace(deps, project=name, project_instructions=project.instructions)
+    if not conversation.uses_memory:
+        return deps
+    of_project = _cut_notes(user, None, project=name) if name else ""
+    return replace(deps, notes=_cut_notes(user, None), about=_cut_notes(user, ABOUT_ME), project_notes=of_project)
+
+
+def _cut_notes(user: User, day: DocumentDay, *, project: str = "") -> str:
+    length = settings.CHAT_NOTES_CHARACTERS
+    if length <= 0:
+        return ""
+    # One more than needed shows whether there is more.
+    notes = documents.beginning(user=user, day=day, project=project, length=length + 1)
+    return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"
+
+
+# --- The events of an answer in this project's types, independent of any vendor ---
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """`id` is this project's own: vendors' ids are not always unique within an answer."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned:
+    """`summary` is a line of Markdown for people, with links to the results; `found` the text that the model reads.
+
+    `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
+    """
+
+    id: str
+    summary: str
+    is_error: bool = False
+    stored: str | None = None
+    place: dict[str, Any] | None = None
+    found: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextWritten:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningWritten:
+    """The reasoning of a thinking model. `seconds` is the thinking time of this answer so far; None if unknown."""
+
+    text: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnded:
+    """The model has finished; `finish_reason` is None if its vendor gives none.
+
+    The tokens are those of all requests for the answer, None if they were not counted.
+    """
+
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+    # Those of the first request alone, whose prompt our own count is compared with.
+    first_input_tokens: int | None = None
+
+
+AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
+# Events that arrive in pieces; neighbours of one kind may be joined and split anywhere.
+WRITTEN = (TextWritten, ReasoningWritten)
+
+
+# --- The files of a message, as the model reads them: whole, or what fits and how to read the rest ---
+
+# What vendors count for a picture of this size, in tokens, at the most.
+TOKENS_OF_A_PICTURE = 1_600
+MOST_PICTURES = 10
+# Of an outline: a book has a hundred headings, and its pages are counted.
+MOST_PLACES = 60
+TEXTS_AT_ONCE = 50
+# A piece that is shorter says nothing.
+LEAST_CHARACTERS = 200
+
+FILE = "The person attached the file “{name}” to the message below ({media_type}, id {id}). {state}"
+WHOLE = "This is its whole text:"
+BEGINNING = "It does not fit here. This is its beginning:"
+NO_ROOM = "Its text does not fit here."
+EMPTY = "It has no text."
+WAITING = "Its text is still being read and is not here yet; say so if the question needs it."
+UNREADABLE = "Its text cannot be read ({why}); say so if the question needs it."
+PICTURE = "It is a picture, and you see it with the message."
+UNSEEN = "It is a picture. You cannot see pictures: say so if the question needs it."
+OUTLINE = "Its parts, in order: {places}."
+HOW_TO_READ = (
+    "Read more of it with `read_attachment` (attachmentId {id}), by place or part, and find passages in it with "
+    "`search_history`. To name a page to the person, link to [the page](/api/v1/attachments/{id}/content#page=NUMBER)."
+)
+
+
+def is_being_read(turn: Turn) -> bool:
+    """Whether the text of a file of this turn is not there yet."""
+    mine = Attachment.objects.filter(user=turn.user_id, conversation_id=turn.conversation_id)
+    return mine.filter(turn_number=turn.turn_number, state=Attachment.State.WAITING).exists()
+
+
+def names_of(turn: Turn) -> str:
+    return ", ".join(each.name for each in attachments_of([turn])[turn.pk])
+
+
+def described(turn: Turn, *, around: Callable[[str], str], tokens: int, sees_pictures: bool, has_tools: bool) -> str:
+    """What stands before the message of a turn with files, in about so many tokens.
+
+    `around` marks a text as data. Each file gets the same share, and what a short one leaves is the next one's.
+    """
+    files, blocks = attachments_of([turn])[turn.pk], []
+    for number, file in enumerate(files):
+        # What others may need is theirs; a picture needs none.
+        block = _block(file, around, tokens // (len(files) - number), sees_pictures=sees_pictures, has_tools=has_tools)
+        blocks.append(block)
+        tokens -= tokens_of(block)
+    return "\n\n".join(blocks)
+
+
+def pictures_of(turn: Turn, *, at_most: int) -> list[BinaryContent]:
+    """The pictures of a turn, still without their bytes: `scaled` fills them in, once no transaction is open."""
+    pictures = (file for file in attachments_of([turn])[turn.pk] if file.media_type in PICTURES)
+    return [
+        BinaryContent(b"", media_type=file.media_type, identifier=str(file.pk)) for file in islice(pictures, at_most)
+    ]
+
+
+def bytes_of_picture(caller: Caller, attachment_id: str) -> bytes | None:
+    """None if it was deleted meanwhile."""
+    try:
+        return bytes_of(get(caller=caller, attachment_id=attachment_id))
+    except NotFound:
+        return None
+
+
+def scaled(data: bytes) -> BinaryContent | None:
+    """A picture in the size that models read; None if it cannot be decoded. It takes up to a second."""
+    try:
+        smaller, media_type = services.scaled(data, services.MODEL_PIXELS)
+    except InvalidInput:
+        return None
+    return BinaryContent(data=smaller, media_type=media_type)
+
+
+def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_pictures: bool, has_tools: bool) -> str:
+    about: dict[str, Any] = {"name": _quoted(file.name), "media_type": file.media_type, "id": file.pk}
+    if without_text := _why_without_text(file, sees_pictures=sees_pictures):
+        return FILE.format(**about, state=without_text)
+    head = FILE.format(**about, state=BEGINNING)
+    rest = _rest(file, has_tools=has_tools)
+    text, is_whole = _beginning(file, tokens - tokens_of(head) - tokens_of(rest))
+    if is_whole:
+        return f"{FILE.format(**about, state=WHOLE)}\n{around(text)}"
+    if not text:
+        head = FILE.format(**about, state=NO_ROOM)
+    return "\n".join(each for each in (head, text and around(text), rest) if each)
+
+
+def _why_without_text(file: Attachment, *, sees_pictures: bool) -> str:
+    """A sentence for the model; empty for a file with a text."""
+    if file.media_type in PICTURES:
+        return PICTURE if sees_pictures else UNSEEN
+    if file.state == Attachment.State.WAITING:
+        return WAITING
+    if file.state == Attachment.State.UNREADABLE:
+        why = (file.error or {}).get("message", "").rstrip(".")
+        return UNREADABLE.format(why=why or "no reason is known")
+    return "" if file.parts else EMPTY
+
+
+def _rest(file: Attachment, *, has_tools: bool) -> str:
+    """The outline of what is not here, and how to read it."""
+    places = [_quoted(str(place)) for place, _number in file.places if place]
+    shown = places if len(places) <= MOST_PLACES else [*places[:MOST_PLACES], f"… {places[-1]}"]
+    lines = [OUTLINE.format(places="; ".join(shown))] if shown else []
+    return "\n".join([*lines, *([HOW_TO_READ.format(id=file.pk)] if has_tools else [])])
+
+
+def _beginning(file: Attachment, tokens: int) -> tuple[str, bool]:
+    """As much of the text as fits, with its places, and whether that is all of it."""
+    pieces: list[str] = []
+    place = ""
+    for text in _texts(file):
+        piece = f"[{text.place}]\n{text.text}" if text.place and text.place != place else text.text
+        place, needed = text.place, tokens_of(piece)
+        if needed > tokens:
+            part = cut(piece, max(0, len(piece) * tokens // needed))
+            return "\n\n".join([*pieces, *([part] if len(part) >= LEAST_CHARACTERS else [])]), False
+        pieces.append(piece)
+        tokens -= needed
+    return "\n\n".join(pieces), True
+
+
+def _texts(file: Attachment) -> Iterator[AttachmentText]:
+    """In order, a page of them at a time: of a long file only the first pages are read."""
+    mine = AttachmentText.objects.filter(user=file.user_id, attachment=file.pk).order_by("number")
+    first = 0
+    while texts := list(mine.filter(number__gte=first)[:TEXTS_AT_ONCE]):
+        yield from texts
+        first = texts[-1].number + 1
+
+
+def _quoted(name: str) -> str:
+    """On one line, and without the signs that end it: a name is the sender's, too."""
+    return " ".join(name.replace("“", '"').replace("”", '"').split())

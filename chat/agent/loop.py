@@ -1,0 +1,515 @@
+"""Produces one answer: asks the model, runs its tool calls within limits, and streams every event."""
+
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext, ToolReturn
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelNotFoundError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    OutputTokenLimitExceeded,
+    ToolFailed,
+    UsageLimitExceeded,
+)
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    UserContent,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.usage import UsageLimits
+
+from chat.agent.context import (
+    AgentEvent,
+    AnswerEnded,
+    ChatDeps,
+    ReasoningWritten,
+    TextWritten,
+    ToolCalled,
+    ToolReturned,
+)
+from chat.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow, circumstances, introduction
+from chat.agent.recall import recall_model
+from chat.agent.tools import toolset
+from core.errors import RateLimited, RecollectError, Unavailable
+from core.ids import uuid7
+from core.text import Sentence, capped, in_page_language, pg_text, pg_value
+from core.text import gettext_noop as _
+from intake.llm.language_models import LanguageModel, is_recall_mode, window_of
+from intake.llm.model_servers import ASSUMED
+from intake.llm.models import TOKENS_OF_A_MESSAGE, cut_middle, language_model, model_settings, tokens_of
+
+# --- Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data ---
+
+# How often one call may be corrected before the model loses its tool.
+MOST_CORRECTIONS = 2
+# How often one answer may make the same successful call: a model that makes it again will not stop by itself.
+MOST_REPETITIONS = 2
+TOOL_BUDGET_USED = "limit_reached: No more tools for this answer. Answer with what you have."
+NO_OBJECT = "validation_error: The input must be a JSON object."
+NOT_AGAIN = "That is enough tries: do without it."
+# A result that would have to be shorter, in tokens, is none.
+LEAST_FOR_A_RESULT = 100
+
+
+class RepeatedCall(Exception):
+    """The model makes a successful call once more. `summary` is the line for people about its result."""
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(summary)
+        self.summary = summary
+
+
+def may_use_tools(context: RunContext[ChatDeps]) -> bool:
+    """A step is one request to the model. Steps within the rounds may call tools; the next one must answer."""
+    return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
+
+
+def usage_limits() -> UsageLimits:
+    """After the rounds, one request must answer in words. If the model does not, another one has no tools."""
+    return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
+
+
+def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
+    """The tools stay listed, because some vendors refuse a history of calls without them; but no call is allowed."""
+    return common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
+
+
+@dataclass
+class BoundedToolset(WrapperToolset[ChatDeps]):
+    """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input; `spent`
+    the tokens of the results, by step.
+    """
+
+    summaries: dict[str, list[str]] = field(default_factory=dict)
+    spent: dict[int, int] = field(default_factory=dict)
+
+    async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
+        if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
+            return {}
+        return await super().get_tools(ctx)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
+    ) -> Any:
+        room = self._room(ctx)
+        if not may_use_tools(ctx) or (room is not None and room < LEAST_FOR_A_RESULT):
+            raise ToolFailed(TOOL_BUDGET_USED)
+        try:
+            if not isinstance(tool_args, dict):
+                # Vendors' libraries accept any JSON.
+                raise ModelRetry(NO_OBJECT)
+            earlier = self.summaries.setdefault(json.dumps([name, tool_args], sort_keys=True, default=str), [])
+            if len(earlier) >= MOST_REPETITIONS:
+                raise RepeatedCall(earlier[-1])
+            result = await super().call_tool(name, tool_args, ctx, tool)
+            earlier.append((result.metadata or {}).get("summary", ""))
+        except ModelRetry as error:
+            if ctx.retry < MOST_CORRECTIONS:
+                raise
+            raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
+        found = _as_data(result, ctx.deps, room)
+        self.spent[ctx.run_step] = self.spent.get(ctx.run_step, 0) + tokens_of(str(found.return_value))
+        return found
+
+    def _room(self, ctx: RunContext[ChatDeps]) -> int | None:
+        """The tokens that are left of the model's window, after what this answer has written and found."""
+        if ctx.deps.results_tokens is None:
+            return None
+        written = (part for message in ctx.messages[ctx.deps.history_length :] for part in message.parts)
+        used = sum(_tokens_of_part(part) for part in written)
+        return ctx.deps.results_tokens - used - self.spent.get(ctx.run_step, 0)
+
+
+def _tokens_of_part(part: Any) -> int:
+    total = TOKENS_OF_A_MESSAGE
+    for value in (getattr(part, "content", None), getattr(part, "args", None)):
+        total += tokens_of(value if isinstance(value, str) else json.dumps(value, default=str)) if value else 0
+    return total
+
+
+def _as_data(result: ToolReturn[str], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
+    """The model reads the result between markers, as much as fits; people read the same, and our own code the data."""
+    text = str(result.return_value)
+    text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
+    return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "found": text})
+
+
+# --- Produces one answer ---
+
+logger = logging.getLogger(__name__)
+
+# Of a call, in characters: each is rendered at every view of its chat, and translated.
+LONGEST_SUMMARY = 4_000
+LONGEST_INPUT = 150_000
+LONGEST_FOUND = 8_000
+
+
+async def answer(
+    *,
+    message: str | Sequence[UserContent],
+    history: list[ModelMessage],
+    deps: ChatDeps,
+    model: Model | None = None,
+) -> AsyncGenerator[AgentEvent | AnswerEnded, None]:
+    """Stream the events of one answer, by the chat's model unless another is given.
+
+    Raises `RecollectError` with a sentence for the user if the model fails.
+    """
+    teller, begun_at = _Teller(), time.monotonic()
+    try:
+        chosen = model
+        if chosen is None and is_recall_mode():
+            chosen = recall_model(deps.caller, is_temporary=deps.is_temporary, compared=deps.compared)
+        async with _agent(deps, chosen or language_model(deps.model)).run_stream_events(
+            message, message_history=history, deps=deps, usage_limits=usage_limits()
+        ) as events:
+            async for event in events:
+                for outcome in teller.tell(event):
+                    yield outcome
+    except RepeatedCall as repeated:
+        _log_failure(deps.model, "RepeatedCall", begun_at)
+        for outcome in teller.offer(repeated.summary):
+            yield outcome
+    except AgentRunError as error:
+        _log_failure(deps.model, _kind_of(error), begun_at)
+        raise _in_words(error, deps, is_by_message=_is_longer(message, history)) from error
+
+
+def _log_failure(model: LanguageModel | None, kind: str, begun_at: float) -> None:
+    """Without the server's words, which may contain the user's or a key."""
+    if model is not None:
+        seconds = time.monotonic() - begun_at
+        logger.warning("The model %s at %s failed after %.1f s (%s)", model.own_name, model.host, seconds, kind)
+
+
+def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
+    """A malformed call also uses up a round, so its corrections need no other limit.
+
+    No text at all is a valid output for the library, so that `_require_words` decides what it means.
+    """
+    common = model_settings(deps.model, temperature=deps.temperature)
+    tools: AbstractToolset[ChatDeps] = FunctionToolset()
+    if deps.has_tools:
+        tools = toolset(deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary)
+    agent: Agent[ChatDeps, str | None] = Agent(
+        model,
+        deps_type=ChatDeps,
+        output_type=[str, type(None)],
+        instructions=[
+            introduction(deps),
+            lambda context: circumstances(deps, may_use_tools=may_use_tools(context)),
+        ],
+        toolsets=[BoundedToolset(tools)],
+        model_settings=lambda context: settings_of_step(context, common),
+        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 1},
+    )
+    agent.output_validator(_require_words)
+    return agent
+
+
+# Of a window: a prompt of so much leaves no room for a word.
+FULL = 0.95
+
+
+def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | None:
+    """A model that has thought or called tools is asked once more; one that sent nothing at all would send it again."""
+    if output and output.strip():
+        return output
+    has_worked = context.run_step > 1 or any(part.has_content() for part in _last_parts(context.messages))
+    if has_worked and context.retry == 0:
+        raise ModelRetry("Answer in words now.")
+    raise SentNothing(is_full=_is_full(context))
+
+
+def _is_full(context: RunContext[ChatDeps]) -> bool:
+    """Whether the window was full before the first word: the server has counted, and says no reason for its end; or has
+    counted about as much as the window holds.
+    """
+    response = context.messages[-1] if context.messages else None
+    if not isinstance(response, ModelResponse) or not response.usage.input_tokens:
+        return False
+    model = context.deps.model
+    window = ASSUMED if model is None else window_of(model)
+    is_near = not window.is_assumed and response.usage.input_tokens >= FULL * window.tokens
+    # The library itself says `stop` where the server says nothing.
+    return is_near or not (response.provider_details or {}).get("finish_reason")
+
+
+def _last_parts(messages: list[ModelMessage]) -> list[Any]:
+    return [part for part in messages[-1].parts if isinstance(part, ThinkingPart)] if messages else []
+
+
+@dataclass
+class _Thinking:
+    """Counts the thinking time: of finished parts, and of the present one."""
+
+    seconds: float = 0.0
+    since: float | None = None
+    has_text: bool = False
+
+    def begin(self, text: str) -> list[AgentEvent]:
+        self.end()
+        self.since = time.monotonic()
+        # Thinking after a tool call starts a new paragraph.
+        return self.go_on(("\n\n" if self.has_text else "") + text)
+
+    def go_on(self, text: str) -> list[AgentEvent]:
+        if not text.strip() and not self.has_text:
+            return []
+        self.has_text = True
+        return [ReasoningWritten(pg_text(text), round(self._until_now(), 1))]
+
+    def end(self) -> None:
+        self.seconds, self.since = self._until_now(), None
+
+    def _until_now(self) -> float:
+        return self.seconds + (0.0 if self.since is None else time.monotonic() - self.since)
+
+
+@dataclass
+class _Teller:
+    """Translates the library's events into this project's."""
+
+    has_text: bool = False
+    # The ids of calls without a result, by the vendor's id.
+    ids: dict[str, str] = field(default_factory=dict)
+    thinking: _Thinking = field(default_factory=_Thinking)
+
+    def tell(self, event: AgentStreamEvent | Any) -> Sequence[AgentEvent | AnswerEnded]:
+        match event:
+            case FunctionToolCallEvent(part=part):
+                id_ = self.ids[part.tool_call_id] = str(uuid7())
+                return [ToolCalled(id=id_, name=pg_text(part.tool_name), input=_bounded(pg_value(_arguments(part))))]
+            case FunctionToolResultEvent(part=part):
+                return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
+            case AgentRunResultEvent(result=result):
+                return [_ended(result)]
+        return self._tell_written(event)
+
+    def offer(self, summary: str) -> list[AgentEvent | AnswerEnded]:
+        """The end of an answer whose model repeats a call: the result that it has."""
+        offered = f"{STOPPED_REPEATING}\n\n{summary}".strip()
+        return [*self._begin_text(offered), AnswerEnded(None, None, None, finish_reason=None)]
+
+    def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
+        match event:
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                return self.thinking.begin(text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
+                return self.thinking.go_on(text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                return self._write(text)
+            case PartStartEvent(part=part):
+                self.thinking.end()
+                return self._begin_text(part.content) if isinstance(part, TextPart) else []
+        return []
+
+    def _begin_text(self, text: str) -> list[AgentEvent]:
+        """Text after a tool call starts a new paragraph."""
+        if self.has_text:
+            return self._write("\n\n" + text)
+        return self._write(text) if text else []
+
+    def _write(self, text: str) -> list[AgentEvent]:
+        self.has_text = True
+        return [TextWritten(pg_text(text))]
+
+
+def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
+    response, usage = result.response, result.usage
+    # A vendor that counts no tokens still reports a request as empty.
+    is_counted = bool(usage.input_tokens or usage.output_tokens)
+    return AnswerEnded(
+        model=response.model_name,
+        input_tokens=usage.input_tokens if is_counted else None,
+        output_tokens=usage.output_tokens if is_counted else None,
+        finish_reason=response.finish_reason,
+        first_input_tokens=_first_input_tokens(result),
+    )
+
+
+def _first_input_tokens(result: AgentRunResult[str | None]) -> int | None:
+    """What the server counted for the prompt alone; None if it did not count."""
+    responses = (each for each in result.new_messages() if isinstance(each, ModelResponse))
+    first = next(responses, None)
+    return (first.usage.input_tokens or None) if first is not None else None
+
+
+def _returned(id_: str, part: Any) -> ToolReturned:
+    if part.outcome != "success":
+        return ToolReturned(id_, _failure(part), is_error=True)
+    outcome = part.metadata or {}
+    summary = outcome.get("summary", "")
+    return ToolReturned(
+        id_,
+        summary if len(summary) <= LONGEST_SUMMARY else capped(summary, LONGEST_SUMMARY),
+        stored=outcome.get("stored"),
+        place=outcome.get("place"),
+        # Of a call that stores something the stored text is shown.
+        found=None
+        if "stored" in outcome or "found" not in outcome
+        else pg_text(capped(outcome["found"], LONGEST_FOUND)),
+    )
+
+
+def _arguments(part: Any) -> dict[str, Any]:
+    """The call's input as the model wrote it; input that is not a JSON object is shown unchanged."""
+    try:
+        return dict(part.args_as_dict())
+    except (ValueError, AssertionError, TypeError):
+        return {"input": str(part.args)}
+
+
+def _bounded(input_: dict[str, Any]) -> dict[str, Any]:
+    """No tool takes an input as long as this, so the beginning is enough to see what the model sent."""
+    written = json.dumps(input_, ensure_ascii=False)
+    return input_ if len(written) <= LONGEST_INPUT else {"input": capped(written, LONGEST_INPUT)}
+
+
+def _failure(part: Any) -> str:
+    """The reason of a failure in a sentence: codes are for programs, and parser messages for the model."""
+    reason = re.sub(r"^[a-z_]+: ", "", part.content) if isinstance(part.content, str) else "The call could not be read."
+    return Sentence(_("That did not work: %(reason)s"), reason=Sentence(pg_text(reason)[:300]))
+
+
+UNREACHABLE = _("The model's server cannot be reached. Ask your administrator to check its address (LLM_BASE_URL).")
+# A piece that looks like a key: servers repeat the one that they refuse.
+_KEY = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key|Bearer)[-_ ][\w-]{6,}")
+
+
+class ModelRefused(Unavailable):
+    """Unavailable until the settings change."""
+
+    retryable = False
+
+
+class SentNothing(AgentRunError):
+    """The server ended its answer without a word, a thought or a call. `is_full`: its model's window had no room."""
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        super().__init__("The model sent nothing.")
+        self.is_full = is_full
+
+
+STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
+TOO_SLOW = _("The model did not respond within %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again.")
+TOO_LONG = _("This conversation is longer than the model's window. Start a new one, or choose another model.")
+# Servers that name no code for it: llama.cpp, Ollama, LM Studio, vLLM, TGI, MLX.
+_WINDOW = re.compile(
+    r"context[ _-]?(?:length|size|window|limit)|exceed_context|n_ctx|too many tokens|prompt is too long"
+    r"|input (?:is|length|tokens?)\b.{0,40}(?:too long|exceed|maximum)|max(?:imum)?[ _](?:input|sequence|model)[ _]len",
+    re.IGNORECASE | re.DOTALL,
+)
+LONGEST_REASON = 1_000
+# The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
+IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
+    (ModelAuthenticationError, ModelRefused, _("The API key for this model is not accepted. Ask your administrator.")),
+    (
+        ModelNotFoundError,
+        ModelRefused,
+        _("This model is not available. Choose another one, or ask your administrator."),
+    ),
+    (
+        ModelQuotaExceededError,
+        ModelRefused,
+        _("The quota of this model is used up. Choose another one, or ask your administrator."),
+    ),
+    (ModelRateLimitError, RateLimited, _("The model is busy. Try again in a moment.")),
+    (ModelContextWindowExceededError, ExceedsWindow, TOO_LONG),
+    # The window was full before the first word.
+    (OutputTokenLimitExceeded, ExceedsWindow, TOO_LONG),
+    (
+        SentNothing,
+        ModelRefused,
+        _("The model returned an empty answer. Rephrase your question, or choose another model."),
+    ),
+    (ModelRequestRejectedError, ModelRefused, _("The model rejected the request.")),
+    (UsageLimitExceeded, Unavailable, _("The model kept repeating the same search. Rephrase your question.")),
+    (ModelRequestTimeout, Unavailable, TOO_SLOW),
+    (ModelTimeoutError, Unavailable, TOO_SLOW),
+    (ModelAPIError, Unavailable, _("The model stopped responding. Try again.")),
+    (AgentRunError, Unavailable, _("The model's answer could not be read. Try again.")),
+]
+
+
+def explained(error: AgentRunError, model: LanguageModel) -> str:
+    """For staff, in the page's language: what failed, and the server's own words without the key."""
+    return f"{in_page_language(_sentence_for(error, is_by_message=False).detail)} {_reason(error, model)}"
+
+
+def _is_longer(message: str | Sequence[UserContent], history: list[ModelMessage]) -> bool:
+    """Whether a message that does not fit is itself the reason, more than all that was said before it."""
+    parts = (part for before in history for part in before.parts)
+    return _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
+
+
+def _characters(content: Any) -> int:
+    """Of a text, or of those among several contents."""
+    return len(content) if isinstance(content, str) else sum(len(each) for each in content if isinstance(each, str))
+
+
+def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> RecollectError:
+    outcome = _sentence_for(error, is_by_message=is_by_message)
+    if deps.sees_reasons:
+        outcome.reason = _reason(error, deps.model)
+    return outcome
+
+
+def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
+    is_about_window = isinstance(error, ModelAPIError) and _WINDOW.search(_words_of(error))
+    is_full = isinstance(error, SentNothing) and error.is_full
+    if is_about_window or is_full or isinstance(error, ModelContextWindowExceededError):
+        return ExceedsWindow(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
+    if isinstance(error, ModelConnectionError) and error.phase == "connect":
+        return Unavailable(UNREACHABLE)
+    kind, message = next((ours, message) for theirs, ours, message in IN_WORDS if isinstance(error, theirs))
+    return kind(message, count=f"{settings.LLM_TIMEOUT_SECONDS:g}") if message == TOO_SLOW else kind(message)
+
+
+def _kind_of(error: AgentRunError) -> str:
+    """The library's name of the failure, with the status and the code of the server's response."""
+    status, code = getattr(error, "status_code", None), getattr(error, "provider_error_code", None)
+    return " ".join(str(each)[:100] for each in (type(error).__name__.lstrip("_"), status, code) if each)
+
+
+def _words_of(error: AgentRunError) -> str:
+    """The server's own words. An error without a body was worded by the library."""
+    body = getattr(error, "body", None)
+    if body is None:
+        return str(error)
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+
+
+def _reason(error: AgentRunError, model: LanguageModel | None) -> str:
+    words = pg_text(_words_of(error))
+    if model is not None and model.api_key:
+        words = words.replace(model.api_key, "…")
+    return _KEY.sub("…", words)[:LONGEST_REASON]

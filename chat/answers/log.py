@@ -1,0 +1,172 @@
+"""The log of one answer: one task writes it, and any number of readers follow it, each at their own pace.
+
+An event ends at a position: text and reasoning count their characters, anything else counts one. A position therefore
+means the same however the text is split into events, and a reader who continues from one gets every character exactly
+once.
+"""
+
+import asyncio
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from chat.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
+from core.errors import NotFound
+from intake.models import Turn
+
+# A reader who is further behind gets the text between two other events in one piece.
+MOST_APART = 16
+# From this many events on, the older half also keeps its text in one piece.
+COMPACTED_FROM = 512
+
+# The position of a reader who has only got the `turn` event, and of events without a position.
+NOWHERE = 0
+
+_EVENT_ID = re.compile(r"([1-9]\d{0,8})-(\d{1,12})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last event of a stream, `done` or `error`, with its data."""
+
+    name: str
+    data: dict[str, Any]
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the answer was stopped or deleted before it was complete."""
+        return self.data.get("status") == Turn.Status.INTERRUPTED or self.data.get("code") == NotFound.code
+
+
+@dataclass(frozen=True, slots=True)
+class EventId:
+    """The position of a reader: the attempt at the answer, and the position within it."""
+
+    attempt: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.attempt}-{self.position}"
+
+    @classmethod
+    def parse(cls, text: str) -> "EventId | None":
+        """None if it is not one of our ids: the reader then starts at the beginning."""
+        match = _EVENT_ID.fullmatch(text)
+        return None if match is None else cls(int(match[1]), int(match[2]))
+
+
+class AnswerLog:
+    """Belongs to the event loop in which it was created."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.ending: Ending | None = None
+        # Whether it will not continue although it has no ending: another attempt has replaced it.
+        self.is_superseded = False
+        # Whether another process writes it: its positions are not the writer's, and readers do not get them.
+        self.is_mirror = False
+        # Whether its turn was deleted, so that no part of it may be kept anywhere.
+        self.is_deleted = False
+        # How many earlier messages the model does not get; None until the prompt is made, and in a mirror.
+        self.not_sent: int | None = None
+        self.sent: int | None = None
+        self._events: list[AgentEvent] = []
+        self._ends: list[int] = []
+        self._news = asyncio.Event()
+
+    @property
+    def position(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.ending is not None or self.is_superseded
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self._events if isinstance(event, TextWritten))
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(event.text for event in self._events if isinstance(event, ReasoningWritten))
+
+    @property
+    def thought_seconds(self) -> float | None:
+        """The thinking time so far; None without thinking or if it is unknown."""
+        thoughts = (event.seconds for event in reversed(self._events) if isinstance(event, ReasoningWritten))
+        return next(thoughts, None)
+
+    def add(self, event: AgentEvent) -> None:
+        if not (length := length_of(event)):
+            return
+        self._ends.append(self.position + length)
+        self._events.append(event)
+        if len(self._events) >= COMPACTED_FROM:
+            self._compact()
+        self.notify()
+
+    def set_sent(self, *, not_sent: int, sent: int) -> None:
+        """The prompt is made: a reader may get the first event."""
+        self.not_sent, self.sent = not_sent, sent
+        self.notify()
+
+    def finish(self, ending: Ending) -> None:
+        if not self.is_over:
+            self.ending = ending
+            self.notify()
+
+    def supersede(self) -> None:
+        self.is_superseded = True
+        self.notify()
+
+    def since(self, position: int, *, most_apart: int = MOST_APART) -> list[tuple[int, AgentEvent]]:
+        """The events after a position, each with the position at which it ends."""
+        first = bisect_right(self._ends, position)
+        found = list(zip(self._ends[first:], self._events[first:], strict=True))
+        if found and isinstance(found[0][1], WRITTEN):
+            end, event = found[0]
+            found[0] = (end, rest_of(event, position - end + length_of(event)))
+        return _joined(found) if len(found) > most_apart else found
+
+    def notify(self) -> None:
+        """Wake all waiting readers; each one checks whether there is an event for it."""
+        self._news.set()
+        self._news.clear()
+
+    async def wait(self) -> None:
+        """Wait until the next `notify`. Check first, without an await in between: earlier events do not wake the
+        reader.
+        """
+        await self._news.wait()
+
+    def _compact(self) -> None:
+        half = len(self._events) // 2
+        older = _joined(list(zip(self._ends[:half], self._events[:half], strict=True)))
+        self._ends[:half] = [end for end, _ in older]
+        self._events[:half] = [event for _, event in older]
+
+
+def length_of(event: AgentEvent) -> int:
+    return len(event.text) if isinstance(event, WRITTEN) else 1
+
+
+def rest_of(event: AgentEvent, start: int) -> AgentEvent:
+    """The text from the character `start` on."""
+    return replace(event, text=event.text[start:]) if isinstance(event, WRITTEN) else event
+
+
+def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]]:
+    """Join neighbours of one kind that were written as one."""
+    joined: list[tuple[int, AgentEvent]] = []
+    for kind, group in groupby(events, key=lambda each: type(each[1])):
+        members = list(group)
+        end, last = members[-1]
+        if kind in WRITTEN and isinstance(last, WRITTEN):
+            joined.append(
+                (end, replace(last, text="".join(each.text for _, each in members if isinstance(each, WRITTEN))))
+            )
+        else:
+            joined += members
+    return joined

@@ -1,0 +1,48 @@
+"""Exports an account, what was said and what is kept: one JSON document, or a zip of Markdown files, streamed."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
+
+from core.text import ArchiveFile, zipped
+from intake.chats import exporting
+from intake.models import User
+from memory.exporting import exported, exported_files
+
+
+def account_as_json(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
+    """The document in UTF-8. No query or transaction is open between two pieces.
+
+    It names attached files; the bytes stand beside it in a zip. `project`: what belongs to it, or with a hyphen before
+    the name everything but that; then without the profile and the activity, which are of no project.
+    """
+    parts = {"conversations": exporting.conversations(user=user, project=project)}
+    parts |= exported(user=user, project=project)
+    if project is None:
+        parts["activity"] = exporting.activity(user=user)
+    return exporting.in_bytes({**exporting.opening(user=user, now=now, project=project), **parts})
+
+
+def json_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
+    """The document of `account_as_json`, packed with the attached files."""
+    document = account_as_json(user=user, now=now, project=project)
+    whole = ArchiveFile(name="recollect.json", at=now, pieces=document, may_be_large=True)
+    return zipped(chain([whole], exporting.attached_files(user=user, project=project)))
+
+
+def markdown_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
+    """A file for each conversation and document, and one for all records. No query is open between two pieces."""
+    return zipped(_files(user, now, project))
+
+
+def _files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
+    yield ArchiveFile(
+        name="recollect.json",
+        at=now,
+        pieces=[exporting.as_json(exporting.opening(user=user, now=now, project=project))],
+    )
+    yield from exporting.conversation_files(user=user, project=project)
+    yield from exporting.attached_files(user=user, project=project)
+    yield from exported_files(user=user, now=now, project=project)
+    if project is None:
+        yield ArchiveFile(name="activity.json", at=now, pieces=exporting.in_bytes(exporting.activity(user=user)))

@@ -1,0 +1,392 @@
+"""The pages `/settings/agents/`, `/settings/tokens/` and `/memory/context/`, and the configuration lines of clients."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from agent_tools.authentication import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    LONGEST_NAME,
+    TokenMade,
+    TokenShown,
+    create_token,
+    got_since,
+    list_tokens,
+    revoke_token,
+)
+from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
+from agent_tools.oauth.addresses import MCP_PATH, origin_of
+from agent_tools.oauth.connections import ConnectionInfo, end_connection, list_connections
+from agent_tools.tools.context import (
+    LONGEST_QUERY,
+    MOST_TOKENS,
+    USUAL_TOKENS,
+    ContextLine,
+    bring_back,
+    digests_left_out,
+    leave_out,
+    prompt_context,
+    session_context,
+    text_of,
+)
+from chat.pages.common import page_that_searches, show
+from core import rate_limits
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as
+from core.text import in_page_language
+from imports.services import sent_since
+from intake.accounts.identity import caller_of, person_of
+from intake.accounts.sessions import requires_recent_proof
+from intake.llm.models import tokens_of
+from intake.models import User
+from memory.chunking import ASSISTANT_LABEL
+from memory.models.documents import MAX_PROJECT_LENGTH
+
+# --- The configuration lines for each client, with the server's real address and a token if there is one ---
+
+PLACEHOLDER = "YOUR_TOKEN"
+
+
+def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[tuple[str, str, str]]:
+    """The name of each client, where its text goes, and the text.
+
+    `address`: the server's, such as `https://recollect.example`, without a slash at its end.
+    """
+    return [
+        ("Claude Code", gettext_noop("Run in a terminal."), _claude_code(address, secret)),
+        (
+            "Claude Desktop",
+            gettext_noop("Add to claude_desktop_config.json; needs Node."),
+            _claude_desktop(address, secret),
+        ),
+        ("Cursor", gettext_noop("Add to ~/.cursor/mcp.json."), _cursor(address, secret)),
+        ("curl", gettext_noop("Run in a terminal."), _curl(address, secret)),
+        ("OpenAI function calling", gettext_noop("Python; pip install openai."), _openai(address, secret)),
+        ("Anthropic tool use", gettext_noop("Python; pip install anthropic."), _anthropic(address, secret)),
+    ]
+
+
+def _claude_code(address: str, secret: str) -> str:
+    command = "claude mcp add --scope user --transport http recollect"
+    return f'{command} {address}/mcp \\\n  --header "Authorization: Bearer {secret}"'
+
+
+def _claude_desktop(address: str, secret: str) -> str:
+    # The variable contains the space after the colon: on some systems an argument with a space is split.
+    server = {
+        "command": "npx",
+        "args": ["-y", "mcp-remote", f"{address}/mcp", "--header", "Authorization:${RECOLLECT_AUTHORIZATION}"],
+        "env": {"RECOLLECT_AUTHORIZATION": f"Bearer {secret}"},
+    }
+    return json.dumps({"mcpServers": {"recollect": server}}, indent=2)
+
+
+def _cursor(address: str, secret: str) -> str:
+    server = {"url": f"{address}/mcp", "headers": {"Authorization": f"Bearer {secret}"}}
+    return json.dumps({"mcpServers": {"recollect": server}}, indent=2)
+
+
+def _curl(address: str, secret: str) -> str:
+    return (
+        f"curl {address}/api/v1/tools/search_chat_history/ \\\n"
+        f'  -H "Authorization: Bearer {secret}" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        '  -d \'{"query": "the restaurant for the anniversary", "mode": "hybrid"}\''
+    )
+
+
+def _calling(address: str, secret: str, vendor: str) -> str:
+    return f'''import json
+import urllib.error
+import urllib.request
+
+ADDRESS, TOKEN = "{address}", "{secret}"
+
+
+def ask(path, body=None):
+    headers = {{"Authorization": f"Bearer {{TOKEN}}", "Content-Type": "application/json"}}
+    request = urllib.request.Request(ADDRESS + path, body and body.encode(), headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+tools = json.loads(ask("/api/v1/tools/?format={vendor}"))["tools"]
+'''
+
+
+def _openai(address: str, secret: str) -> str:
+    return f"""from openai import OpenAI
+
+{_calling(address, secret, "openai")}
+client = OpenAI()
+messages = [{{"role": "user", "content": "What did I decide about the kitchen?"}}]
+while True:
+    answer = client.chat.completions.create(model="gpt-5-mini", messages=messages, tools=tools).choices[0].message
+    messages.append(answer)
+    if not answer.tool_calls:
+        break
+    for call in answer.tool_calls:
+        result = ask(f"/api/v1/tools/{{call.function.name}}/", call.function.arguments)
+        messages.append({{"role": "tool", "tool_call_id": call.id, "content": result}})
+print(answer.content)
+"""
+
+
+def _anthropic(address: str, secret: str) -> str:
+    return f"""import anthropic
+
+{_calling(address, secret, "anthropic")}
+client = anthropic.Anthropic()
+messages = [{{"role": "user", "content": "What did I decide about the kitchen?"}}]
+while True:
+    answer = client.messages.create(model="claude-sonnet-4-5", max_tokens=1024, messages=messages, tools=tools)
+    messages.append({{"role": "assistant", "content": answer.content}})
+    calls = [block for block in answer.content if block.type == "tool_use"]
+    if not calls:
+        break
+    results = [(call.id, ask(f"/api/v1/tools/{{call.name}}/", json.dumps(call.input))) for call in calls]
+    blocks = [{{"type": "tool_result", "tool_use_id": id_, "content": result}} for id_, result in results]
+    messages.append({{"role": "user", "content": blocks}})
+print(answer.content[0].text)
+"""
+
+
+# --- `/settings/tokens/` ---
+
+SCOPES = [(scope.value, _(meaning)) for scope, meaning in MEANINGS.items()]
+OFFERED = {
+    7: _("7 days"),
+    30: _("30 days"),
+    90: _("90 days"),
+    365: _("a year"),
+}
+LIFETIMES = [
+    (days, OFFERED.get(days, format_lazy(_("{days} days"), days=days)))
+    for days in sorted({DEFAULT_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
+]
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        max_length=LONGEST_NAME,
+        required=False,
+        label=_("Name"),
+        help_text=_("What it is for, so that you know it again."),
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=SCOPES,
+        initial=sorted(DEFAULT_SCOPES),
+        widget=forms.CheckboxSelectMultiple,
+        label=_("It may"),
+        error_messages={"required": _("Choose what the token may do.")},
+    )
+    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Valid for"))
+    project = forms.CharField(
+        max_length=MAX_PROJECT_LENGTH,
+        required=False,
+        label=_("Project"),
+        help_text=_("To which belongs what an agent appends with it, if the agent names no project."),
+    )
+    bound = forms.BooleanField(
+        required=False,
+        label=_("Only this project"),
+        help_text=_("It sees nothing else and stores nothing elsewhere. It cannot delete or import."),
+    )
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires_recent_proof(methods=("POST",))
+def tokens(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _page(request, TokenForm())
+    form = TokenForm(request.POST)
+    made = _make(request, form) if form.is_valid() else None
+    # The secret is only in this response, so there is no redirect; reloading creates another token.
+    return _page(request, TokenForm() if made else form, made=made)
+
+
+@never_cache
+@require_POST
+def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
+    revoke_token(user=person_of(request), token_id=token_id)
+    messages.success(request, _("Revoked. Its users are cut off within seconds."))
+    return HttpResponseRedirect(_page_before(request))
+
+
+@never_cache
+@require_POST
+def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
+    end_connection(user=person_of(request), connection_id=connection_id)
+    messages.success(request, _("Ended. The agent is out within seconds."))
+    return HttpResponseRedirect(_page_before(request))
+
+
+def _page_before(request: HttpRequest) -> str:
+    return reverse("agent_tools:agents" if request.POST.get("page") == "agents" else "agent_tools:tokens")
+
+
+def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
+    requested = form.cleaned_data
+    try:
+        return create_token(
+            user=person_of(request),
+            name=requested["name"],
+            scopes=[TokenScope(scope) for scope in requested["scopes"]],
+            days=requested["days"],
+            project=requested["project"],
+            is_bound=requested["bound"],
+        )
+    except InvalidInput as error:
+        for field, sentences in (error.errors or {"": [error.detail]}).items():
+            form.add_error(field if field in form.fields else None, in_page_language(sentences[0]))
+        return None
+
+
+def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = None) -> HttpResponse:
+    address = origin_of(request)
+    context = {
+        "form": form,
+        "made": made,
+        "tokens": list_tokens(user=person_of(request)),
+        "connections": list_connections(user=person_of(request), now=timezone.now()),
+        "mcp_address": f"{address}{MCP_PATH}",
+        "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
+    }
+    return render(request, "agent_tools/tokens.html", {**context, "place": "agents"})
+
+
+# --- `/settings/agents/`: who is connected, what they sent, and the line that connects each client ---
+
+TOOLS = _("All tools.")
+TOOLS_AND_HOOKS = _("The seven tools of daily work, context at each session and prompt, and its sessions are kept.")
+# By the argument of `recollect install`.
+CLIENTS = [
+    ("claude-code", "Claude Code", TOOLS_AND_HOOKS),
+    ("codex", "Codex", TOOLS_AND_HOOKS),
+    ("gemini", "Gemini CLI", TOOLS_AND_HOOKS),
+    ("opencode", "opencode", TOOLS_AND_HOOKS),
+    ("cursor", "Cursor", _("The seven tools of daily work, and context at the beginning of a session.")),
+    ("claude-desktop", "Claude Desktop", TOOLS),
+    ("vscode", "VS Code", TOOLS),
+]
+DAYS_OF_SENT = 30
+
+
+@never_cache
+@require_safe
+def agents(request: HttpRequest) -> HttpResponse:
+    user, now = person_of(request), timezone.now()
+    address = request.build_absolute_uri("/").rstrip("/")
+    context = {
+        "agents": _connected(user, now),
+        "sent": sent_since(user=user, since=now - timedelta(days=DAYS_OF_SENT)),
+        "days": DAYS_OF_SENT,
+        "login": f"recollect login {address}",
+        "clients": [(name, f"recollect install {client}", what) for client, name, what in CLIENTS],
+        "mcp_address": f"{address}{MCP_PATH}",
+    }
+    return render(request, "agent_tools/agents.html", {**context, "place": "agents"})
+
+
+def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]]:
+    """Those that still have access, the last used first, each with the address that ends it and what it got."""
+    got = got_since(user=user, since=now - timedelta(days=DAYS_OF_SENT))
+    tokens = [each for each in list_tokens(user=user) if each.expires_at is None or each.expires_at > now]
+    found: list[tuple[TokenShown | ConnectionInfo, str, list[int] | None]] = [
+        *((each, reverse("agent_tools:revoke_token", args=[each.id]), got.get(each.id)) for each in tokens),
+        *(
+            (each, reverse("agent_tools:end_connection", args=[each.id]), None)
+            for each in list_connections(user=user, now=now)
+        ),
+    ]
+    return sorted(found, key=lambda pair: pair[0].last_used_at or pair[0].created_at, reverse=True)
+
+
+# --- The page `/memory/context/`: what `get_context` gives an agent now ---
+
+BUDGETS = (USUAL_TOKENS, 300, 2_000, MOST_TOKENS)
+
+
+class ContextForm(forms.Form):
+    query = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Prompt"))
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
+    tokens = forms.ChoiceField(
+        required=False,
+        choices=[(number, f"{number:,}") for number in sorted(BUDGETS)],
+        initial=USUAL_TOKENS,
+        label=_("Tokens"),
+    )
+
+
+@page_that_searches
+def context(request: HttpRequest) -> HttpResponse:
+    """Without a prompt the beginning of a session. Looking at it counts as given to no session."""
+    form = ContextForm(request.GET or None)
+    lines: list[ContextLine] = []
+    hidden: list[ContextLine] = []
+    user, now = person_of(request), timezone.now()
+    with acting_as(user):
+        left_out = digests_left_out(user)
+    if not form.is_bound or form.is_valid():
+        asked = form.cleaned_data if form.is_bound else {}
+        about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
+        about["max_tokens"] = int(asked.get("tokens") or USUAL_TOKENS)
+        query = asked.get("query", "").strip()
+        rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+        lines = prompt_context(query=query, **about) if query else session_context(**about)
+        if left_out:
+            # With the largest budget, so that they are found again.
+            whole = session_context(**{**about, "max_tokens": MOST_TOKENS}, is_whole=True)
+            hidden = [line for line in whole if line.why and line.digest in left_out]
+    tokens = tokens_of(text_of(lines))
+    values: dict[str, Any] = {
+        "form": form,
+        "lines": [_shown(line) for line in lines],
+        "hidden": [_shown(line) for line in hidden],
+        "hidden_elsewhere": len(left_out) - len({line.digest for line in hidden}),
+        "tokens": tokens,
+        "address": request.get_full_path(),
+        "place": "memory",
+        "tab": "context",
+    }
+    with acting_as(caller_of(request)):
+        return show(request, "agent_tools/context.html", **values)
+
+
+def _shown(line: ContextLine) -> tuple[str, str, str, str]:
+    """A second line of a text, such as its answer, goes with the first."""
+    is_alone = bool(line.id) or not line.text.startswith(ASSISTANT_LABEL)
+    return line.text, line.path, in_page_language(line.why) if line.why else "", line.digest if is_alone else ""
+
+
+@never_cache
+@require_POST
+def change_context(request: HttpRequest) -> HttpResponse:
+    """Leave the line with the digest in `leave` out for good, or bring that in `bring` back; all, if it is empty."""
+    user, leave, bring = person_of(request), request.POST.get("leave", ""), request.POST.get("bring")
+    if bring is None:
+        leave_out(user=user, digest=leave)
+        messages.success(request, _("Left out. No agent gets it any more."))
+    else:
+        bring_back(user=user, digest=bring)
+        messages.success(request, _("Brought back."))
+    address = reverse("context")
+    before = request.POST.get("next", "")
+    return HttpResponseRedirect(before if before.startswith(f"{address}?") else address)

@@ -1,0 +1,234 @@
+"""The page of settings that staff choose for the whole installation: each with its effect, in parts of their own.
+
+A part is saved by itself: fields that are not sent stay as they are. What the environment sets is shown as fixed.
+"""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods
+
+from chat.pages.staff import note_action, staff_page
+from core.text import pg_text
+from intake.accounts import registration
+from intake.accounts.registration import Registration
+from intake.llm.language_models import MAX_INSTRUCTIONS
+from intake.models import User
+from intake.models.users import (
+    INSTRUCTIONS,
+    LANGUAGES,
+    QUOTAS,
+    REGISTRATION,
+    RETENTION,
+    VISITORS,
+    default_instructions,
+    fixed_quota,
+    keep_setting,
+    kept_setting,
+    languages_offered,
+    may_visitors_chat,
+    quota_of_everybody,
+    retention_days,
+)
+
+MEGABYTE = 1024**2
+# A petabyte is no quota.
+MOST_MEGABYTES = 10**9
+MOST_TURNS = 10**9
+LONGEST_RETENTION = 36_500
+
+# Each choice with its effect.
+REGISTRATIONS = (
+    (Registration.OPEN, gettext_lazy("Everybody"), gettext_lazy("All who can open this page can make an account.")),
+    (
+        Registration.INVITE,
+        gettext_lazy("By invitation"),
+        gettext_lazy("Only with a link that you make under People, for one person and seven days."),
+    ),
+    (Registration.CLOSED, gettext_lazy("Nobody"), gettext_lazy("No new accounts. Those that exist stay.")),
+)
+YES, NO = "yes", "no"
+VISITOR_CHOICES = (
+    (YES, gettext_lazy("Yes"), gettext_lazy("Their messages move to their account when they register.")),
+    (NO, gettext_lazy("No"), gettext_lazy("Everybody logs in first.")),
+)
+# The variable of the environment by which each is fixed.
+VARIABLES = {
+    "registration": "REGISTRATION",
+    "visitors": "VISITORS",
+    "languages": "LANGUAGES_OFFERED",
+    "retention_days": "RETENTION_DAYS",
+    "turns": "QUOTA_TURNS",
+    "text_megabytes": "QUOTA_BYTES",
+    "file_megabytes": "QUOTA_FILE_BYTES",
+    "instructions": "DEFAULT_INSTRUCTIONS",
+}
+# The fields of quotas, with the name of each quota and its unit.
+QUOTA_FIELDS = {
+    "turns": ("turns", 1),
+    "text_megabytes": ("bytes", MEGABYTE),
+    "file_megabytes": ("file_bytes", MEGABYTE),
+}
+
+
+def megabytes_field(label: Any, help_text: Any = "") -> forms.IntegerField:
+    return forms.IntegerField(
+        required=False, min_value=0, max_value=MOST_MEGABYTES, label=label, help_text=help_text, widget=_number()
+    )
+
+
+def _number() -> forms.NumberInput:
+    return forms.NumberInput(attrs={"inputmode": "numeric"})
+
+
+class SettingsForm(forms.Form):
+    """What is not sent stays as it is; `part` says which of the page's forms was sent."""
+
+    part = forms.CharField(required=False, max_length=20, widget=forms.HiddenInput)
+    registration = forms.ChoiceField(required=False, choices=[(each.value, each.value) for each in Registration])
+    visitors = forms.ChoiceField(required=False, choices=[(YES, YES), (NO, NO)])
+    languages = forms.MultipleChoiceField(
+        required=False,
+        choices=settings.LANGUAGES,
+        widget=forms.CheckboxSelectMultiple,
+        label=gettext_lazy("Languages of the pages"),
+        help_text=gettext_lazy("People choose among these. For any other language of a browser, pages are in English."),
+    )
+    retention_days = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=LONGEST_RETENTION,
+        label=gettext_lazy("Days that messages are kept"),
+        help_text=gettext_lazy(
+            "Older messages of everybody are deleted, with their answers and files. 0 keeps them until their owner "
+            "deletes them."
+        ),
+        widget=_number(),
+    )
+    is_sure = forms.BooleanField(
+        required=False, label=gettext_lazy("Delete what is older than that now, for everybody. It cannot be undone.")
+    )
+    turns = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MOST_TURNS,
+        label=gettext_lazy("Messages with their answers, each person"),
+        help_text=gettext_lazy("Beyond it no message is saved until some are deleted. 0 is no limit."),
+        widget=_number(),
+    )
+    text_megabytes = megabytes_field(
+        gettext_lazy("Megabytes of text, each person"),
+        gettext_lazy("Chats, notes and records together. 0 is no limit."),
+    )
+    file_megabytes = megabytes_field(
+        gettext_lazy("Megabytes of files, each person"),
+        gettext_lazy("Beyond it no file can be attached. 0 is no limit."),
+    )
+    instructions = forms.CharField(
+        required=False,
+        max_length=MAX_INSTRUCTIONS,
+        label=gettext_lazy("Instructions for every chat"),
+        help_text=gettext_lazy("Every model reads them before what a person asks of it. People do not see them."),
+        widget=forms.Textarea(attrs={"rows": 5}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, variable in VARIABLES.items():
+            if is_fixed(name):
+                self.fields[name].disabled = True
+                self.fields[name].help_text = _("%(name)s in the environment sets this.") % {"name": variable}
+
+    def clean_instructions(self) -> str:
+        return pg_text(self.cleaned_data["instructions"]).strip()
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if data.get("part") == "languages" and not data.get("languages") and "languages" not in self.errors:
+            self.add_error("languages", _("Choose at least one language."))
+        days, now = data.get("retention_days"), retention_days()
+        if data.get("part") == "retention" and days and (not now or days < now) and not data.get("is_sure"):
+            self.add_error("is_sure", _("Confirm that older messages are deleted."))
+        return data
+
+    def sent(self) -> dict[str, Any]:
+        """The valid values of this form's own part, without what the environment fixes."""
+        names = [name for name in VARIABLES if name in self.data or (name, self.data.get("part")) == ("languages",) * 2]
+        return {name: self.cleaned_data[name] for name in names if not is_fixed(name)}
+
+
+def is_fixed(name: str) -> bool:
+    value = getattr(settings, VARIABLES[name])
+    return bool(value) if name == "registration" else value is not None
+
+
+@staff_page
+@require_http_methods(["GET", "HEAD", "POST"])
+def staff_settings(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _settings_page(request, SettingsForm(initial=_present()))
+    form = SettingsForm(request.POST, initial=_present())
+    if not form.is_valid():
+        return _settings_page(request, form)
+    _keep(form.sent())
+    note_action(request, "settings")
+    messages.success(request, _("Saved. It applies everywhere within seconds."))
+    return HttpResponseRedirect(reverse("intake:home" if "from_home" in request.POST else "intake:staff_settings"))
+
+
+def _keep(values: dict[str, Any]) -> None:
+    if values.get("registration"):
+        keep_setting(REGISTRATION, lambda _before: values["registration"])
+    if values.get("visitors"):
+        keep_setting(VISITORS, lambda _before: values["visitors"] == YES)
+    if "languages" in values:
+        keep_setting(LANGUAGES, lambda _before: values["languages"])
+    if "retention_days" in values:
+        keep_setting(RETENTION, lambda _before: values["retention_days"] or 0)
+    if "instructions" in values:
+        keep_setting(INSTRUCTIONS, lambda _before: values["instructions"])
+    changed = {quota: (values[field] or 0) * unit for field, (quota, unit) in QUOTA_FIELDS.items() if field in values}
+    if changed:
+        keep_setting(QUOTAS, lambda before: {**(before or {}), **changed})
+
+
+def _present() -> dict[str, Any]:
+    return {
+        "languages": [code for code, _name in languages_offered()],
+        "retention_days": retention_days(),
+        "instructions": default_instructions(),
+        # Rounded up: 0 would be no quota.
+        **{field: -(-quota_of_everybody(quota) // unit) for field, (quota, unit) in QUOTA_FIELDS.items()},
+    }
+
+
+def _settings_page(request: HttpRequest, form: SettingsForm) -> HttpResponse:
+    fixed = {name for name in VARIABLES if is_fixed(name)}
+    context = {
+        "form": form,
+        "registrations": REGISTRATIONS,
+        "policy": registration.policy(),
+        "is_policy_fixed": "registration" in fixed,
+        "visitor_choices": VISITOR_CHOICES,
+        "visitors": YES if may_visitors_chat() else NO,
+        "are_visitors_fixed": "visitors" in fixed,
+        "are_languages_fixed": "languages" in fixed,
+        "is_retention_fixed": "retention_days" in fixed,
+        "are_quotas_fixed": all(fixed_quota(quota) is not None for quota, _unit in QUOTA_FIELDS.values()),
+        "are_instructions_fixed": "instructions" in fixed,
+        "tab": "settings",
+    }
+    return render(request, "intake/staff/settings.html", context)
+
+
+def is_to_choose_who_registers(request: HttpRequest) -> bool:
+    """Whether the start page asks: of staff, until somebody has chosen."""
+    is_staff = isinstance(request.user, User) and request.user.is_staff
+    return is_staff and not settings.REGISTRATION and kept_setting(REGISTRATION) is None

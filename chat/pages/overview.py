@@ -1,0 +1,259 @@
+"""The pages `/memory/timeline/` and `/memory/map/`: all texts of a user, by time and by subject."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext_lazy as _
+
+from chat.pages.common import (
+    page_for_registered,
+    page_that_searches,
+    project_of,
+    show,
+)
+from chat.pages.narrowing import within_choices
+from chat.pages.searching import short_query
+from chat.rest.overview import MOST_SKIPPED, month_of, text_id_of
+from core import rate_limits
+from core.errors import InvalidInput, NotFound
+from core.isolation.acting import acting_as
+from core.responses import problem_response
+from intake.accounts.identity import caller_of, person_of
+from intake.llm.language_models import ask_servers, default_for, is_recall_mode
+from intake.passwords import give_connections_back
+from memory.addresses import path_to
+from memory.models import Corpus, MemoryMap, TellingWord
+from memory.models.embeddings import NAMED
+from memory.overview import drawing, reading
+from memory.overview.reading import ClusterOutput, MonthOutput, WordOutput
+
+logger = logging.getLogger(__name__)
+
+SOURCE_NAMES = {
+    Corpus.CHAT: _("Chats"),
+    Corpus.DAILY_LOG: _("Daily logs"),
+    Corpus.MEMORY: _("Notes"),
+    Corpus.RECORD: _("Records"),
+}
+SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
+# The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
+HUES = 12
+TALLEST = 100.0
+# The minimum height of a month with any text.
+LEAST_TALL = 2.5
+# The first words of a month are the largest: the number of words of each size.
+SIZES = (1, 1, 1, 2, 2, 2, 3, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a month's column, in hundredths of the tallest, measured from above."""
+
+    kind: str
+    top: float
+    height: float
+
+    @property
+    def start(self) -> float:
+        """From the bottom, or from the left where columns are horizontal."""
+        return TALLEST - self.top - self.height
+
+
+Column = tuple[MonthOutput, list[Bar], list[tuple[WordOutput, int]]]
+"""A month, the parts of its column, and its words with their sizes."""
+
+
+Year = tuple[int, list[Column], list[tuple[int, float]]]
+"""A year, its columns, the latest month first, and (position, height) of each month in the small chart."""
+
+
+@page_for_registered
+def timeline_page(request: HttpRequest) -> HttpResponse:
+    user, project = person_of(request), project_of(request)
+    found = reading.read_timeline(user=user, now=timezone.now(), project=project)
+    years = _years(found.months)
+    context: dict[str, Any] = {"found": found, "years": years, "today": timezone.localdate()}
+    context |= within_choices(user, project)
+    return show(request, "memory/timeline.html", place="memory", tab="timeline", **context)
+
+
+@page_for_registered
+def month_page(request: HttpRequest, month: str) -> HttpResponse:
+    first = month_of(month)
+    skip = _skipped(request.GET.get("skip", "0"))
+    user, project = person_of(request), project_of(request)
+    found = reading.read_month(user=user, first=first, skip=skip, project=project)
+    if not found.entries and not skip and not project:
+        raise NotFound
+    entries = [(entry, path_to(entry.reference), SOURCE_ICONS[entry.corpus]) for entry in found.entries]
+    days = [(day, list(of_day)) for day, of_day in groupby(entries, key=lambda each: timezone.localdate(each[0].at))]
+    months = {each.first: each for each in reading.read_timeline(user=user, now=timezone.now(), project=project).months}
+    context: dict[str, Any] = {
+        "first": first,
+        "month": months.get(first),
+        "days": days,
+        "more": found.more,
+        "before": _neighbour(months, first, earlier=True),
+        "after": _neighbour(months, first, earlier=False),
+        **within_choices(user, project),
+    }
+    return show(request, "memory/month.html", place="memory", tab="timeline", **context)
+
+
+@page_for_registered
+def map_page(request: HttpRequest) -> HttpResponse:
+    user, project = person_of(request), project_of(request)
+    found = reading.read_atlas(user=user, now=timezone.now(), project=project)
+    clusters = [
+        (cluster, cluster.number % HUES, [(text, path_to(text.reference)) for text in cluster.newest])
+        for cluster in found.clusters
+    ]
+    context: dict[str, Any] = {
+        "found": found,
+        "clusters": clusters,
+        "naming": _naming(request, found.clusters),
+        "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
+        **within_choices(user, project),
+    }
+    return show(request, "memory/map.html", place="memory", tab="map", **context)
+
+
+@page_that_searches
+def map_found(request: HttpRequest) -> HttpResponse:
+    """The ids of the texts that a search finds, the best first, as JSON; a problem document for a query too long."""
+    try:
+        query = short_query(request)
+    except InvalidInput as error:
+        return problem_response(error, request)
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    user, project = person_of(request), project_of(request)
+    ids = reading.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
+    return JsonResponse({"ids": ids})
+
+
+# The longest that a page waits for a model to name the groups.
+NAMING_SECONDS = 60.0
+# Of each text of a group that the model reads.
+READ_OF_TEXT = 160
+NO_NAMES = gettext_noop("The model did not name the groups. Try again.")
+NEW_GROUPS = gettext_noop("The map was drawn anew meanwhile. Try again.")
+
+
+@page_that_searches
+def map_names(request: HttpRequest) -> HttpResponse:
+    """Let the user's model name the groups, or with `do=undo` take the names back. No transaction waits for it."""
+    user = person_of(request)
+    if request.POST.get("do") == "undo":
+        drawing.forget_names(user)
+    elif request.method == "POST":
+        rate_limits.take_for("chat", user_id=user.pk, address=rate_limits.client_address(request))
+        if trouble := _name_groups(request):
+            messages.error(request, trouble)
+    return HttpResponseRedirect(reverse("memory:map"))
+
+
+def _name_groups(request: HttpRequest) -> str:
+    """What went wrong; empty if the groups have names."""
+    from chat.agent.titles import suggest_names
+
+    user, caller = person_of(request), caller_of(request)
+    ask_servers()
+    with acting_as(user):
+        clusters = reading.read_atlas(user=user, now=timezone.now()).clusters
+        layout = MemoryMap.objects.filter(pk=user.pk).values_list("layout", flat=True).first()
+        model = default_for(caller)
+    if model is None or layout is None or not clusters:
+        return gettext(NO_NAMES)
+
+    async def ask() -> dict[int, str]:
+        async with asyncio.timeout(NAMING_SECONDS):
+            return await suggest_names(model=model, groups=_groups_of(clusters))
+
+    give_connections_back()
+    try:
+        names = async_to_sync(ask)()
+    except Exception as error:  # the groups keep their names, and the page says that it failed
+        logger.warning("The groups of a map were not named (%s)", type(error).__name__)
+        return gettext(NO_NAMES)
+    texts = {cluster.number: cluster.newest[0].id for cluster in clusters if cluster.newest}
+    is_kept = drawing.keep_names(user, names, layout=bytes(layout), texts=texts)
+    if not is_kept:
+        return gettext(NEW_GROUPS)
+    return "" if names else gettext(NO_NAMES)
+
+
+def _groups_of(clusters: Sequence[ClusterOutput]) -> list[tuple[int, list[str], list[str]]]:
+    return [
+        (cluster.number, cluster.words, [text.snippet[:READ_OF_TEXT] for text in cluster.newest])
+        for cluster in clusters
+    ]
+
+
+def _naming(request: HttpRequest, clusters: Sequence[ClusterOutput]) -> dict[str, Any] | None:
+    """What the page says of names by a model: who would make them, and of how many tokens."""
+    if TellingWord.objects.filter(user=person_of(request), rank=NAMED).exists():
+        return {"is_done": True}
+    model = default_for(caller_of(request))
+    if model is None or not clusters or is_recall_mode():
+        return None
+    from chat.agent.titles import NAMING, groups_in_words
+    from intake.llm.models import tokens_of
+
+    tokens = tokens_of(NAMING + groups_in_words(_groups_of(clusters)))
+    return {"model": model.name, "tokens": -(-tokens // 100) * 100}
+
+
+@page_for_registered
+def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
+    """The details of a point, as a part of a page."""
+    text = reading.read_text(user=person_of(request), text_id=text_id_of(text_id))
+    context = {"text": text, "path": path_to(text.reference), "icon": SOURCE_ICONS[text.corpus]}
+    return render(request, "memory/_map_text.html", context)
+
+
+def _years(months: Sequence[MonthOutput]) -> list[Year]:
+    most = max((month.total for month in months), default=0)
+    years: list[Year] = []
+    for year, of_year in groupby(months, key=lambda month: month.first.year):
+        columns = [_column(month, most) for month in of_year]
+        marks = [(month.first.month - 1, bars[-1].top if bars else TALLEST) for month, bars, _ in columns]
+        years.append((year, columns[::-1], [(place, TALLEST - top) for place, top in marks]))
+    return years[::-1]
+
+
+def _column(month: MonthOutput, most: int) -> Column:
+    """Chats at the bottom, the rest above them."""
+    kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
+    tall = max(LEAST_TALL, TALLEST * month.total / most) if month.total else 0.0
+    bars: list[Bar] = []
+    below = 0.0
+    for kind, count in kinds:
+        if count:
+            height = tall * count / month.total
+            bars.append(Bar(kind, round(TALLEST - below - height, 2), round(height, 2)))
+            below += height
+    return month, bars, list(zip(month.words, SIZES, strict=False))
+
+
+def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -> date | None:
+    """The nearest month with any text before or after this one."""
+    filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
+    return (max(filled) if earlier else min(filled)) if filled else None
+
+
+def _skipped(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(MOST_SKIPPED)):
+        raise NotFound
+    return min(int(text), MOST_SKIPPED)

@@ -1,0 +1,194 @@
+"""Pages of projects: all of them, and each with its instructions, MEMORY.md, labels, chats and what is kept in it.
+
+A project is named by its label in the address; after another name, the old address leads to the new one.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.text import format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from chat.pages.common import ServiceForm, TextField, page_for_registered, show
+from core.errors import InvalidInput, NotFound
+from core.text import LONGEST_PROJECT, first_line
+from intake.accounts.identity import caller_of, person_of
+from intake.chats import reading
+from intake.models import Project, User
+from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, label_of
+from memory import documents, projects, records
+from memory.addresses import document_path, project_key, project_named
+
+# Of the page of one project: its latest chats and records, and the beginning of its MEMORY.md.
+CHATS_SHOWN = 10
+RECORDS_SHOWN = 5
+BEGINNING = 1_200
+# With a line break after each.
+LONGEST_LABELS = projects.MOST_LABELS * (LONGEST_PROJECT + 2)
+YES = "1"
+
+COLOUR_NAMES = {
+    "blue": gettext_lazy("Blue"),
+    "teal": gettext_lazy("Teal"),
+    "green": gettext_lazy("Green"),
+    "yellow": gettext_lazy("Yellow"),
+    "orange": gettext_lazy("Orange"),
+    "red": gettext_lazy("Red"),
+    "pink": gettext_lazy("Pink"),
+    "purple": gettext_lazy("Purple"),
+}
+
+
+class ProjectForm(ServiceForm):
+    name = forms.CharField(
+        max_length=LONGEST_PROJECT,
+        label=gettext_lazy("Name"),
+        error_messages={"required": gettext_lazy("Enter a name.")},
+    )
+    colour = forms.ChoiceField(
+        choices=[(colour, COLOUR_NAMES[colour]) for colour in PROJECT_COLOURS],
+        initial=PROJECT_COLOURS[0],
+        label=gettext_lazy("Colour"),
+        widget=forms.RadioSelect,
+    )
+    instructions = TextField(
+        longest=MAX_PROJECT_INSTRUCTIONS,
+        required=False,
+        label=gettext_lazy("Instructions"),
+        widget=forms.Textarea(attrs={"rows": 5, "dir": "auto"}),
+        help_text=gettext_lazy("The model reads them in every chat of this project."),
+    )
+    labels = TextField(
+        longest=LONGEST_LABELS,
+        required=False,
+        label=gettext_lazy("Folders and repositories"),
+        widget=forms.Textarea(attrs={"rows": 3, "dir": "auto"}),
+        help_text=format_lazy(
+            gettext_lazy("One a line, such as {example}. What agents and imports bring from there belongs to it."),
+            example="me/app",
+        ),
+    )
+    is_closed = forms.BooleanField(required=False, label=gettext_lazy("Closed: found only from inside"))
+
+    def save(self, user: User, *, present: Project | None = None) -> Project | None:
+        """None, with the errors on the form, if the services refuse it. Then nothing is changed."""
+        held = self.cleaned_data
+        about = {name: held[name] for name in ("colour", "instructions", "is_closed")}
+        try:
+            with transaction.atomic():
+                name = held["name"]
+                if present is not None:
+                    name = projects.rename_project(user=user, name=present.name, new_name=name).name
+                about["labels"] = self._labels(user, present, name)
+                return projects.save_project(user=user, name=name, is_new=present is None, **about)
+        except InvalidInput as error:
+            self.complain(error)
+            return None
+
+    def _labels(self, user: User, present: Project | None, name: str) -> list[str]:
+        """What stands in the field; after another name also the old one, under which agents still find the project."""
+        written = [line for line in self.cleaned_data["labels"].split("\n") if line.strip()]
+        return written if present is None or present.name == name else [*written, present.name]
+
+
+@page_for_registered
+def list_all(request: HttpRequest) -> HttpResponse:
+    form = ProjectForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        made = form.save(person_of(request))
+        if made is not None:
+            return HttpResponseRedirect(path_of(made.name))
+    found = projects.list_projects(user=person_of(request))
+    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
+    is_open = form.is_bound or not found or "new" in request.GET
+    context: dict[str, Any] = {"projects": found, "form": form, "is_open": is_open}
+    return show(request, "memory/projects.html", status=status, place="projects", **context)
+
+
+@page_for_registered
+def project(request: HttpRequest, key: str) -> HttpResponse:
+    """A POST closes the project, or with `on` empty opens it."""
+    user, found = person_of(request), _find(request, key)
+    if isinstance(found, HttpResponse):
+        return found
+    if request.method == "POST":
+        projects.save_project(user=user, name=found.name, is_closed=request.POST.get("on") == YES)
+        return HttpResponseRedirect(path_of(found.name))
+    kept = records.list_records(user=user, project_id=found.name, limit=RECORDS_SHOWN).rows
+    memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
+    context: dict[str, Any] = {
+        "chats": reading.list_conversations(caller=caller_of(request), project=found.name).all[:CHATS_SHOWN],
+        "kept": [(record, first_line(record.content)) for record in kept],
+        "memory": memory[:BEGINNING],
+        "is_cut": len(memory) > BEGINNING,
+        "memory_path": document_path(None, project=found.name),
+        "logs": documents.list_daily_logs(user=user, project=found.name, limit=1).logs,
+    }
+    return _page(request, "memory/project.html", found, **context)
+
+
+@page_for_registered
+def edit_project(request: HttpRequest, key: str) -> HttpResponse:
+    found = _find(request, key, doing="edit")
+    if isinstance(found, HttpResponse):
+        return found
+    if request.method != "POST":
+        held = {name: getattr(found, name) for name in ("name", "colour", "instructions", "is_closed")}
+        form = ProjectForm(initial={**held, "labels": "\n".join(found.labels)})
+        return _page(request, "memory/edit_project.html", found, form=form)
+    form = ProjectForm(request.POST)
+    saved = form.save(person_of(request), present=found) if form.is_valid() else None
+    if saved is None:
+        return _page(request, "memory/edit_project.html", found, form=form, status=HTTPStatus.BAD_REQUEST)
+    messages.success(request, _("Saved."))
+    return HttpResponseRedirect(path_of(saved.name))
+
+
+@page_for_registered
+def delete_project(request: HttpRequest, key: str) -> HttpResponse:
+    """With what is in it, if `contents` says so; else its chats and records stay, of no project."""
+    found = _find(request, key, doing="delete")
+    if isinstance(found, HttpResponse):
+        return found
+    if request.method != "POST":
+        return _page(request, "memory/delete_project.html", found)
+    with_contents = request.POST.get("contents") == YES
+    projects.delete_project(user=person_of(request), name=found.name, with_contents=with_contents)
+    messages.success(
+        request,
+        _("The project is deleted, with all that was in it.")
+        if with_contents
+        else _("The project is deleted. What was in it stays."),
+    )
+    return HttpResponseRedirect(reverse("memory:projects"))
+
+
+def path_of(name: str, doing: str = "project") -> str:
+    return reverse(f"memory:{doing}", args=[project_key(name)])
+
+
+def _find(request: HttpRequest, key: str, *, doing: str = "") -> Project | HttpResponse:
+    """The project; of a name that it had before, the way to the present one. Raises `NotFound`."""
+    user, name = person_of(request), project_named(key)
+    if "\0" in name or len(name) > LONGEST_PROJECT:
+        raise NotFound
+    try:
+        return projects.read_project(user=user, name=name)
+    except NotFound:
+        present = label_of(user=user, label=name)
+        if present == name or request.method == "POST":
+            raise
+        return HttpResponseRedirect(path_of(present, f"{doing}_project" if doing else "project"))
+
+
+def _page(
+    request: HttpRequest, template: str, found: Project, *, status: int = HTTPStatus.OK, **context: Any
+) -> HttpResponse:
+    context |= {"project": found, "of_project": found.name, "place": "projects"}
+    return show(request, template, status=status, **context)

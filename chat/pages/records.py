@@ -1,0 +1,376 @@
+"""Pages of what a person keeps: records, to-dos and notes in one list, which is searched and narrowed.
+
+A record is written, edited, ticked, replaced, brought back and deleted here. A replaced one is shown struck through.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from chat.pages.common import RecordFilter, RecordForm, page_for_registered, show
+from chat.pages.narrowing import within
+from core.errors import Conflict, InvalidInput
+from core.ids import parse_id
+from core.text import first_line, gettext_noop, in_page_language
+from core.validation import Position, position_in_address
+from intake.accounts.identity import person_of
+from intake.chats.services import without_nul
+from intake.chats.tree import conversation_path
+from intake.llm.language_models import is_recall_mode
+from intake.models import Conversation, Turn, User
+from memory import documents, ended_chats, proposals, records
+from memory.addresses import record_path
+from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import ACCEPTED, MAX_DOCUMENT_LENGTH, NEVER, REJECTED
+from memory.proposals import ProposalOutput
+from memory.records import RecordOutput
+
+RECORDS_PER_PAGE = 30
+TODO, NOTE = "todo", "note"
+# The kinds of the list, and the types of records that a menu offers for each.
+KINDS = [
+    ("", gettext_lazy("Everything")),
+    (TODO, gettext_lazy("To-dos")),
+    ("fact", gettext_lazy("Facts")),
+    ("preference", gettext_lazy("Preferences")),
+    ("decision", gettext_lazy("Decisions")),
+    ("lesson", gettext_lazy("Lessons")),
+    (NOTE, gettext_lazy("Notes")),
+]
+
+# One of each, on a record. A type that an agent or a person made up is shown as it is.
+TYPES = {
+    TODO: gettext_lazy("To-do"),
+    "fact": gettext_lazy("Fact"),
+    "preference": gettext_lazy("Preference"),
+    "decision": gettext_lazy("Decision"),
+    "lesson": gettext_lazy("Lesson"),
+    NOTE: gettext_lazy("Note"),
+}
+
+
+def _type_in_words(type: str) -> str:
+    return str(TYPES.get(type.lower(), type))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record or a note of the list. `source`: the path of the turn that it was kept from, if that is still there."""
+
+    record: RecordOutput | None = None
+    note: MemoryDocument | None = None
+    is_past: bool = False
+    source: str = ""
+
+    @property
+    def type_in_words(self) -> str:
+        return _type_in_words(self.record.type) if self.record is not None else ""
+
+    @property
+    def position(self) -> Position:
+        if self.record is not None:
+            return Position(self.record.created_at, self.record.id)
+        assert self.note is not None  # noqa: S101 - it is one of the two
+        return Position(self.note.updated_at, self.note.pk)
+
+
+@page_for_registered
+def kept(request: HttpRequest) -> HttpResponse:
+    form = RecordForm(request.POST or None)
+    if request.method != "POST":
+        return _list(request, form)
+    if _saved(request, form) is None:
+        return _list(request, form, status=HTTPStatus.BAD_REQUEST)
+    messages.success(request, _("Saved."))
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+@page_for_registered
+def record(request: HttpRequest, record_id: str) -> HttpResponse:
+    (found,) = _kept(person_of(request), [records.read(user=person_of(request), record_id=parse_id(record_id))])
+    return _page(request, "memory/record.html", found)
+
+
+@page_for_registered
+def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    """If another change came first, the user sees it before replacing it."""
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method != "POST":
+        return _editor(request, found, RecordForm.of(found))
+    form = RecordForm(request.POST)
+    if not form.is_valid():
+        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    held = form.held
+    try:
+        records.rewrite(
+            user=person_of(request),
+            record_id=found.id,
+            expected=[form.cleaned_data["state"]],
+            now=timezone.now(),
+            facts=form.facts,
+            **held,
+        )
+    except InvalidInput as error:
+        form.complain(error)
+        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    except Conflict:
+        mine = RecordForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
+        return _editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
+    messages.success(request, _("Saved."))
+    return HttpResponseRedirect(record_path(found.id))
+
+
+@page_for_registered
+def replace_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    """A new record in the place of this one, which begins with its text."""
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found, state="")
+    made = _saved(request, form, replaces=found) if form.is_bound else None
+    if made is not None:
+        messages.success(request, _("Saved. It replaces the earlier one."))
+        return HttpResponseRedirect(record_path(made.id))
+    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
+    return _editor(request, found, form, status=status, is_replacing=True)
+
+
+@page_for_registered
+def tick_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    """Marks a to-do as done, or as open with `done` empty."""
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method == "POST" and found.is_todo:
+        done = {"done": bool(request.POST.get("done"))}
+        records.rewrite(user=person_of(request), record_id=found.id, facts=done, now=timezone.now())
+        return _back(request)
+    return HttpResponseRedirect(record_path(found.id))
+
+
+@page_for_registered
+def bring_back_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method == "POST":
+        records.bring_back(user=person_of(request), record_id=found.id, now=timezone.now())
+        messages.success(request, _("Both records are valid now."))
+    return HttpResponseRedirect(record_path(found.id))
+
+
+@page_for_registered
+def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = records.read(user=person_of(request), record_id=parse_id(record_id))
+    if request.method != "POST":
+        context: dict[str, Any] = {"record": found, "back": record_path(found.id), "place": "memory", "tab": "records"}
+        return show(request, "memory/delete_record.html", **context)
+    records.delete(user=person_of(request), record_id=found.id)
+    messages.success(request, _("Record deleted."))
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+@page_for_registered
+def preview(request: HttpRequest) -> HttpResponse:
+    """The text of an editor as Markdown is shown, as a part of a page; nothing is saved."""
+    text = without_nul(request.POST.get("content", ""))[:MAX_DOCUMENT_LENGTH]
+    return render(request, "memory/_preview.html", {"text": text})
+
+
+# --- What is proposed, by ended chats and by agents: kept, changed or refused, each with its undo ---
+
+DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
+DECIDED_SHOWN = 20
+
+
+@page_for_registered
+def proposed(request: HttpRequest) -> HttpResponse:
+    """Those that wait, by chat, and the latest decisions. `?chat=` those of one chat, `?project=` those of one project.
+
+    A POST applies `do` (accept, reject, never, undo) to each `id`; of a single one it may change what is saved.
+    """
+    if request.method != "POST":
+        return _proposals(request)
+    user, now = person_of(request), timezone.now()
+    ids = [parse_id(text) for text in request.POST.getlist("id")]
+    do = request.POST.get("do", "")
+    if not ids or (do not in DECISIONS and do != "undo"):
+        raise InvalidInput(errors={"do": [gettext_noop("There is no such decision.")]})
+    changed = {name: request.POST[name] for name in ("content", "type", "project_id") if name in request.POST}
+    try:
+        for pk in ids:
+            if do == "undo":
+                proposals.undo(user=user, proposal_id=pk)
+            else:
+                proposals.decide(user=user, proposal_id=pk, state=DECISIONS[do], now=now, **changed)
+    except InvalidInput as error:
+        sentence = next(iter((error.errors or {"": [error.detail]}).values()))[0]
+        return _proposals(request, failed=ids[0], trouble=in_page_language(sentence), changed=changed)
+    except Conflict:
+        messages.error(request, _("This was decided elsewhere meanwhile."))
+    query = request.POST.get("query", "")
+    return HttpResponseRedirect(reverse("memory:proposals") + (f"?{query}" if query else ""))
+
+
+def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
+    user = person_of(request)
+    chat, after = request.GET.get("chat"), position_in_address(request.GET.get("after"))
+    conversation, project = parse_id(chat) if chat else None, request.GET.get("project") or None
+    waiting = proposals.list_proposals(
+        user=user, conversation=conversation, project=project, after=after, limit=RECORDS_PER_PAGE
+    )
+    states = [*DECISIONS.values()]
+    decided = proposals.list_proposals(
+        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=DECIDED_SHOWN
+    )
+    today = ended_chats.tokens_of_day(user, now=timezone.now())
+    context = {
+        "groups": _by_chat(user, waiting.rows, **failure),
+        "more": waiting.more,
+        "decided": decided.rows,
+        "chat": chat,
+        "kinds": [each for each in KINDS if each[0]],
+        "today": {
+            "chats": today["chats"],
+            "tokens": _grouped(today["input"] + today["output"]),
+            "left_out": today["left_out"],
+        },
+        "most": _grouped(settings.PROPOSAL_TOKENS_A_DAY),
+        "has_model": bool(settings.PROPOSAL_TOKENS_A_DAY) and not is_recall_mode(),
+        **failure,
+    }
+    status = HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK
+    return show(request, "memory/proposals.html", status=status, place="memory", tab="records", **context)
+
+
+def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list[dict[str, Any]]:
+    """The proposals of each chat with its title, what its reading cost, and how many were left out."""
+    chats = Conversation.objects.for_user(user).in_bulk([row.source_conversation for row in rows])
+    replaced = {row.replaces for row in rows if row.replaces is not None and proposals.can_replace(user, row.replaces)}
+    texts = {str(pk): content for pk, content in _contents(user, replaced)}
+    groups: dict[UUID | None, dict[str, Any]] = {}
+    for row in rows:
+        chat = None if row.source_conversation is None else chats.get(row.source_conversation)
+        group = groups.setdefault(row.source_conversation, {"chat": chat, "items": [], "tokens": _cost(chat)})
+        item = {
+            "proposal": row,
+            "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
+            "replaced": texts.get(str(row.replaces), ""),
+            "type": row.type,
+            "type_in_words": _type_in_words(row.type),
+            "project_id": row.project_id,
+            "content": row.content,
+        }
+        if row.id == failure.get("failed"):
+            item |= {"has_failed": True, **failure["changed"]}
+        # In the order of the chat.
+        group["items"].insert(0, item)
+    return list(groups.values())
+
+
+def _cost(chat: Conversation | None) -> str:
+    """The tokens of all readings of a chat; empty if it was never read."""
+    readings = {} if chat is None else chat.readings
+    return _grouped(readings["input"] + readings["output"]) if readings else ""
+
+
+def _grouped(number: int) -> str:
+    return number_format(number, force_grouping=True)
+
+
+def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:
+    return list(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", "content"))
+
+
+def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:
+    """None, with the errors on the form, for an invalid record."""
+    if not form.is_valid():
+        return None
+    facts = form.facts | ({} if replaces is None else {"replaces": replaces.id})
+    try:
+        return records.create(user=person_of(request), now=timezone.now(), facts=facts, **form.held)
+    except InvalidInput as error:
+        form.complain(error)
+        return None
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    """To the list as it was narrowed, which the form sends as the query of its address."""
+    query = request.POST.get("query", "")
+    return HttpResponseRedirect(reverse("memory:records") + (f"?{query}" if query else ""))
+
+
+def _editor(
+    request: HttpRequest, found: RecordOutput, form: RecordForm, *, status: int = HTTPStatus.OK, **context: Any
+) -> HttpResponse:
+    (item,) = _kept(person_of(request), [found])
+    context |= {"form": form, "back": record_path(found.id)}
+    return _page(request, "memory/edit_record.html", item, status=status, **context)
+
+
+def _page(
+    request: HttpRequest, template: str, item: Kept, *, status: int = HTTPStatus.OK, **context: Any
+) -> HttpResponse:
+    assert item.record is not None  # noqa: S101 - of a record's page
+    context |= {"item": item, "record": item.record, "title": first_line(item.record.content)}
+    return show(request, template, status=status, place="memory", tab="records", **context)
+
+
+def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
+    narrowing = RecordFilter(request.GET)
+    fitting = narrowing.cleaned_data if narrowing.is_valid() else {}
+    after = position_in_address(request.GET.get("after"))
+    found = _found(person_of(request), fitting, after)
+    context = {
+        "found": found[:RECORDS_PER_PAGE],
+        "more": found[RECORDS_PER_PAGE - 1].position if len(found) > RECORDS_PER_PAGE else None,
+        "narrowing": narrowing,
+        "is_narrowed": any(fitting.values()),
+        "has_more_filters": any(fitting.get(name) for name in ("project", "tag", "replaced")),
+        "kinds": KINDS,
+        "proposed": proposals.count_waiting(person_of(request)),
+        "chosen": fitting.get("type", ""),
+        "within": within(fitting.get("project", "")),
+        "form": form,
+    }
+    if not narrowing.is_valid():
+        status = HTTPStatus.BAD_REQUEST
+    return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
+
+
+def _found(user: User, fitting: dict[str, Any], after: Position | None) -> list[Kept]:
+    """The newest records and notes that fit, one more than a page has."""
+    kind, limit = fitting.get("type") or "", RECORDS_PER_PAGE + 1
+    rows = records.list_records(
+        user=user,
+        type=kind if kind not in ("", TODO) else None,
+        is_todo=kind == TODO,
+        project_id=fitting.get("project") or None,
+        tag=fitting.get("tag") or None,
+        words=fitting.get("q") or "",
+        include_replaced=bool(fitting.get("replaced")),
+        after=after,
+        limit=limit,
+    ).rows
+    found = _kept(user, rows)
+    # A note has no tag.
+    if kind in ("", NOTE) and not fitting.get("tag"):
+        words, project = fitting.get("q") or "", fitting.get("project") or ""
+        notes = documents.list_notes(user=user, project=project, words=words, after=after, limit=limit).rows
+        found += [Kept(note=note) for note in notes]
+    return sorted(found, key=lambda item: (item.position.moment, item.position.row_id), reverse=True)[:limit]
+
+
+def _kept(user: User, rows: Sequence[RecordOutput]) -> list[Kept]:
+    today = records.today_of(user)
+    named = [(row.source_conversation, row.source_turn or 0) for row in rows if row.source_conversation]
+    turns = Turn.objects.for_user(user).with_keys(named).values_list("conversation_id", "turn_number")
+    paths = {f"{chat}/{number}": conversation_path(chat, turn_number=number) for chat, number in turns}
+    sources = (paths.get(f"{row.source_conversation}/{row.source_turn}", "") for row in rows)
+    return [Kept(row, None, row.is_past(today), source) for row, source in zip(rows, sources, strict=True)]

@@ -1,0 +1,223 @@
+"""The API of the account: models, export, deletion."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Self
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from chat.exporting import account_as_json, json_zip, markdown_zip
+from chat.rest.shapes import AccountDeleted, PasswordConfirmation
+from core import rate_limits
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as
+from core.rate_limits import DEFAULT_LIMIT, StreamLease
+from core.responses import problems
+from core.text import LONGEST_PROJECT, in_language, page_language, project_label
+from core.validation import Output, text_limit, validate
+from intake.accounts import activity
+from intake.accounts.identity import caller_of, person_of
+from intake.accounts.sessions import refuse_without_recent_proof
+from intake.attachments.services import pieces_of
+from intake.chats import deleting, exporting
+from intake.llm.language_models import LanguageModel, ask_servers, default_for, note_on_window, offered, window_of
+from intake.models import Activity, Attachment, User
+from intake.models.conversations import label_of
+from intake.revocation import check_of, while_authorized
+from memory.projects import read_project
+
+# --- `/api/v1/models/`: the language models that the caller may choose from, in JSON ---
+
+
+class ModelOutput(Output):
+    name: Annotated[str, Field(description="By which it is chosen: `model` of the chat, of a conversation.")]
+    takes_temperature: bool
+    context_tokens: Annotated[
+        int | None, Field(description="How many tokens it reads at once, its answer included, as far as known.")
+    ] = None
+    note: Annotated[str | None, Field(description="On a window that is too small: a sentence with what mends it.")] = (
+        None
+    )
+
+    @classmethod
+    def of(cls, model: LanguageModel, *, language: str) -> Self:
+        note, window = note_on_window(model), window_of(model, asks=False)
+        return cls(
+            name=model.name,
+            takes_temperature=model.takes_temperature,
+            context_tokens=None if window.is_assumed else window.tokens,
+            note=in_language(note, language) if note else None,
+        )
+
+
+class ModelListOutput(Output):
+    models: Annotated[list[ModelOutput], Field(description="Empty in recall mode, which has no language model.")]
+    default: Annotated[str | None, Field(description="What answers the caller's chats where none is chosen.")] = None
+
+
+# --- Streams files while they are created, in pieces, without holding a database connection in between ---
+
+
+def download(
+    *, request: Request, user: User, pieces: Iterator[bytes], name: str, content_type: str
+) -> StreamingHttpResponse:
+    """The pieces as a file. Each is made as this user, when the reader has taken the previous one.
+
+    Raises `RateLimited`. Breaks off when the caller of the request loses access.
+    """
+    lease = rate_limits.begin_stream(request, user_id=user.pk)
+    activity.note(user, Activity.EXPORTED)
+    headers = {
+        "Content-Disposition": content_disposition_header(True, name) or "attachment",
+        "Cache-Control": "private, no-store",
+        "X-Accel-Buffering": "no",
+    }
+    stream = _stream(request, user, pieces, lease)
+    return StreamingHttpResponse(stream, content_type=content_type, headers=headers)
+
+
+def download_of(
+    attachment: Attachment, *, request: Request, user: User, content_type: str, headers: dict[str, str]
+) -> StreamingHttpResponse:
+    """The bytes of an attached file, like `download`; no line in the user's activity."""
+    lease = rate_limits.begin_stream(request, user_id=user.pk)
+    stream = _stream(request, user, pieces_of(attachment), lease)
+    return StreamingHttpResponse(stream, content_type=content_type, headers=headers)
+
+
+def _stream(request: Request, user: User, pieces: Iterator[bytes], lease: StreamLease) -> StreamLease:
+    # Each piece takes its own connection: a slow reader must not hold one.
+    connections.close_all()
+    return lease.over(while_authorized(_piecewise(user, pieces), check_of(request), breaks_off=True))
+
+
+def choice(values: list[str], choices: tuple[str, ...]) -> str:
+    """The value of `as` in a query; the first of the choices by default. Raises `InvalidInput`."""
+    chosen = values or [choices[0]]
+    if len(chosen) != 1 or chosen[0] not in choices:
+        raise InvalidInput(errors={"as": [f"One of: {', '.join(choices)}."]})
+    return chosen[0]
+
+
+async def _piecewise(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Each piece is made in a thread."""
+    while piece := await sync_to_async(_step, thread_sensitive=False)(user, pieces):
+        yield piece
+
+
+def _step(user: User, pieces: Iterator[bytes]) -> bytes:
+    """The connection is returned at once: a slow reader must not hold one."""
+    try:
+        with acting_as(user):
+            return next(pieces, b"")
+    finally:
+        connections.close_all()
+
+
+# --- `/api/v1/account/` and `/api/v1/models/` ---
+
+# Of a project in a query: perhaps behind a hyphen.
+LONGEST_LABEL = LONGEST_PROJECT + len("-")
+LABEL = {"type": "string", **text_limit(LONGEST_LABEL)}
+# By `as`: the function that makes the pieces, the file's extension and its type.
+FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
+    "json": (account_as_json, ".json", "application/json"),
+    "zip": (json_zip, "-json.zip", "application/zip"),
+    "markdown": (markdown_zip, "-markdown.zip", "application/zip"),
+}
+
+
+def project_in(request: Request) -> str:
+    """The label in the query, perhaps behind a hyphen; empty without one. Raises `InvalidInput`."""
+    values = request.query_params.getlist("project")
+    label = "".join(values).strip()
+    if len(values) > 1 or "\0" in label or len(label) > LONGEST_LABEL:
+        raise InvalidInput(errors={"project": [f"Name one project, by at most {LONGEST_PROJECT} characters."]})
+    return label
+
+
+def _project_of_export(request: Request, user: User) -> str | None:
+    """None without one; it may be named by a folder or repository of it. Raises `NotFound` for a label of nothing."""
+    named = project_in(request)
+    if not named:
+        return None
+    hyphen, label = ("-" if named.startswith("-") else ""), named.removeprefix("-")
+    label = project_label(label) or label
+    with acting_as(user):
+        return hyphen + read_project(user=user, name=label_of(user=user, label=label)).name
+
+
+class AccountViewSet(ViewSet):
+    @property
+    def throttle_scope(self) -> str:
+        return "export" if self.action == "export" else DEFAULT_LIMIT
+
+    @extend_schema(operation_id="list_models", responses={200: ModelListOutput, **problems(401, 429, 503)})
+    def models(self, request: Request) -> Response:
+        """The language models: those that the settings name, and those that their servers list."""
+        caller, language = caller_of(request), page_language(request.headers)
+        ask_servers()
+        with acting_as(caller):
+            default = default_for(caller)
+            models = [ModelOutput.of(each, language=language) for each in offered(caller)]
+        return Response(ModelListOutput(models=models, default=default.name if default else None).as_data())
+
+    @extend_schema(
+        operation_id="export_account",
+        parameters=[
+            OpenApiParameter(
+                "as", str, enum=list(FORMS), description="One JSON document, or a zip of it or of Markdown."
+            ),
+            OpenApiParameter(
+                "project",
+                LABEL,
+                description="Only what belongs to this project: chats, their files, notes, daily logs, records and "
+                "waiting proposals. With a hyphen before the name everything but that. Neither has the profile and "
+                "the activity. Without it: everything, closed projects too.",
+            ),
+        ],
+        responses={
+            (200, "application/json"): OpenApiTypes.OBJECT,
+            (200, "application/zip"): OpenApiTypes.BINARY,
+            **problems(400, 401, 404, 429, 503),
+        },
+    )
+    def export(self, request: Request) -> StreamingHttpResponse:
+        """Everything of the person, sent while it is read. Any of the files can be imported again."""
+        refuse_without_recent_proof(request)
+        now = timezone.now()
+        user = person_of(request)
+        pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]
+        project = _project_of_export(request, user)
+        of_one = "" if project is None else f" {exporting.safe_name(project) or 'project'}"
+        return download(
+            request=request,
+            user=user,
+            pieces=pieces(user=user, now=now, project=project),
+            name=f"recollect-{now:%Y-%m-%d}{of_one}{ending}",
+            content_type=content_type,
+        )
+
+    @extend_schema(
+        operation_id="delete_account",
+        request=PasswordConfirmation,
+        responses={200: AccountDeleted, **problems(400, 401, 413, 415, 429, 503)},
+    )
+    def destroy(self, request: Request) -> Response:
+        """Remove the account and everything said or stored in it, for good. The response counts what was deleted."""
+        user = person_of(request)
+        confirmation = validate(PasswordConfirmation, request.data)
+        rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
+        if not user.check_password(confirmation.password):
+            raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
+        deleted = deleting.delete_account(user=user)
+        return Response({"deleted_at": timezone.now().isoformat(), "deleted": deleted, "also": list(deleting.ALSO)})

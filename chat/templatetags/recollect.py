@@ -1,0 +1,311 @@
+"""Template tags and filters: safe Markdown, tool calls in words, addresses, icons, and for whom a page was made."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from html import unescape
+from typing import Any
+
+from django import template
+from django.conf import settings
+from django.http import HttpRequest
+from django.template.defaulttags import CsrfTokenNode
+from django.template.loader import get_template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html, strip_tags
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from chat.pages.chats import PART, sidebar_of
+from core.isolation.acting import acting_as
+from core.text import gettext_noop, in_page_language, restored
+from intake.accounts import activity
+from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
+from intake.attachments.services import PICTURES
+from intake.chats import tree
+from intake.chats.usage import Usage
+from intake.llm import language_models
+from intake.llm.language_models import LanguageModel
+from intake.markdown import render, render_summary
+from intake.models import Attachment, Turn
+from memory.addresses import project_key
+
+register = template.Library()
+ALONE, BESIDE_CHATS = "intake/plain.html", "intake/page.html"
+READABLE = re.compile(r"text/|application/(json|xml|x-yaml|toml|javascript)")
+
+
+@register.filter
+def markdown(text: str) -> SafeString:
+    return render(text)
+
+
+# A page has a hundred of them, and looking up the file's hashed name takes longer than anything else.
+@register.simple_tag
+@cache
+def icon(name: str) -> SafeString:
+    picture = '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>'
+    return format_html(picture, static("intake/icons.svg"), name)
+
+
+@register.simple_tag
+def moment(value: datetime) -> SafeString:
+    """A time in words for readers without JavaScript; with it, static/intake/times.js shows the age."""
+    local = timezone.localtime(value)
+    return format_html(
+        '<time datetime="{}">{}</time>', local.isoformat(), f"{date_format(local, 'DATETIME_FORMAT')} {local:%Z}"
+    )
+
+
+@register.simple_tag
+def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> dict[str, Any] | None:
+    """The versions of a turn: its own place (from 1), and the numbers of its neighbours. None if it is the only one."""
+    numbers = (versions or {}).get(turn.turn_number, []) if turn else []
+    if turn is None or len(numbers) <= 1:
+        return None
+    place = numbers.index(turn.turn_number)
+    return {
+        "numbers": numbers,
+        "place": place + 1,
+        "before": numbers[place - 1] if place else None,
+        "after": numbers[place + 1] if place + 1 < len(numbers) else None,
+    }
+
+
+@register.filter
+def usage(turn: Turn | None) -> str:
+    """The usage of an answer, in a line; `usageInWords` in static/intake/versions.js has the same."""
+    return Usage.of(turn.usage).in_words() if turn else ""
+
+
+@register.filter
+def window(turn: Turn) -> Usage:
+    """How many earlier messages the model got with a turn, and how many not."""
+    return Usage.of(turn.usage)
+
+
+@register.filter
+def note_on_window(model: LanguageModel | None) -> str:
+    """The sentence about a model whose window is small; empty for any other."""
+    return in_page_language(language_models.note_on_window(model) or "") if model else ""
+
+
+@register.filter
+def unlocalize_number(value: float) -> str:
+    """A number for HTML attributes, independent of the page's language."""
+    return f"{value:g}"
+
+
+@register.filter
+def thought(turn: Turn | None) -> str:
+    """The label of an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js has the same."""
+    seconds = Usage.of(turn.usage).thought_seconds if turn else None
+    if turn is not None and not turn.has_ended:
+        return _("Thinking…")
+    return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+
+
+@register.filter
+def files_of(files: dict[int, list[Attachment]] | str, turn: Turn | None) -> list[Attachment]:
+    """The files of a turn, among those of all turns of a page (an empty text where a page knows of none)."""
+    return files.get(turn.pk, []) if turn is not None and not isinstance(files, str) else []
+
+
+@register.filter
+def kept_from(kept: list[dict[str, Any]] | str, turn: Turn | None) -> str:
+    """The id of the last record that was kept from a turn; empty without one."""
+    found = [] if turn is None or isinstance(kept, str) else [each for each in kept if each["turn"] == turn.turn_number]
+    return str(found[-1]["id"]) if found else ""
+
+
+@register.filter
+def is_picture(file: Attachment | None) -> bool:
+    """Whether the file has a thumbnail; `PICTURES` in static/intake/files.js has the same types."""
+    return file is not None and file.media_type in PICTURES
+
+
+@register.filter
+def is_text(file: Attachment | None) -> bool:
+    """Whether the page can show the file's text as it stands; `READABLE` in static/intake/files.js has the same."""
+    return file is not None and READABLE.match(file.media_type) is not None
+
+
+@register.filter
+def state_in_words(file: Attachment | None) -> str:
+    """Whether the text of a file has been read, and all of it; `showState` in static/intake/files.js says the same."""
+    if file is None:
+        return ""
+    if file.state == Attachment.State.WAITING:
+        return _("Being read…")
+    why = in_page_language(restored(file.error or {"message": ""}, "message"))
+    return why if file.state == Attachment.State.READ else _("Cannot be read: %(why)s") % {"why": why}
+
+
+@register.filter
+def detail(error: dict[str, Any]) -> str:
+    """The sentence of a failed turn's error."""
+    return in_page_language(restored(error, "detail"))
+
+
+register.filter(project_key)
+register.filter("in_page_language", in_page_language)
+register.filter("device", activity.in_page_language)
+register.simple_tag(tree.conversation_path, name="conversation_path")
+register.simple_tag(tree.branch_path, name="branch_path")
+
+
+# --- The shell: the list of chats beside a page ---
+
+
+@register.filter
+def frame(request: HttpRequest | str, who: str = "") -> str:
+    """The template that a page extends: beside the list of chats, or alone.
+
+    Alone for a stranger, for a visitor where it is a page of an `account`, and for a script that takes a part of it.
+    A page that is rendered without its request is the same for everybody, and so alone, too.
+    """
+    if isinstance(request, str) or not hasattr(request, "user") or PART in request.headers:
+        return ALONE
+    is_shown = is_registered(request) if who == "account" else request.user.is_authenticated
+    return BESIDE_CHATS if is_shown else ALONE
+
+
+@register.simple_tag(takes_context=True)
+def side_bar(context: template.RequestContext) -> SafeString:
+    """The list of chats, with the ways to the other pages. Scripts that take a part of a page get none."""
+    request: HttpRequest = context["request"]
+    if PART in request.headers:
+        return SafeString("")
+    project = str(context.get("of_project") or "")
+    with acting_as(caller_of(request)):
+        shown = sidebar_of(request, project=project)
+    sidebar: Any = get_template("intake/_sidebar.html")
+    with context.push(**shown):
+        return SafeString(sidebar.template.render(context))
+
+
+# --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---
+# Built in (`TEMPLATES`), so that no form can forget it: those of the admin and of django-allauth included.
+
+
+@register.simple_tag(takes_context=True)
+def page_person(context: template.Context) -> str:
+    """Empty for a page that is the same for everybody, which is rendered without its request."""
+    request: HttpRequest | None = context.get("request")
+    return page_person_of(request) if request is not None and hasattr(request, "user") else ""
+
+
+@register.simple_tag
+def csrf_cookie() -> str:
+    """The name of the cookie from which scripts read the CSRF token."""
+    return str(settings.CSRF_COOKIE_NAME)
+
+
+@register.simple_tag(takes_context=True)
+def csrf_token(context: template.Context) -> SafeString:
+    token: Any = CsrfTokenNode().render(context)
+    made_for = page_person(context)
+    if not made_for:
+        return format_html("{}", token)
+    return format_html('{}<input type="hidden" name="{}" value="{}">', token, PAGE_PERSON_FIELD, made_for)
+
+
+# --- Describes finished tool calls on a page; static/intake/turn.js describes running ones ---
+
+# What the chat's tools did, where nothing says it better; `DONE` in static/intake/turn.js has the same.
+DONE = {
+    "search": gettext_noop("Searched your memory"),
+    "fetch": gettext_noop("Read a result"),
+    "get_conversation": gettext_noop("Read a chat"),
+    "get_context": gettext_noop("Looked at your memory"),
+    "list_recent_conversations": gettext_noop("Looked at your last chats"),
+    "read_attachment": gettext_noop("Read a file"),
+    "save_memory": gettext_noop("Remembered"),
+    "append_daily_log": gettext_noop("Wrote in your daily log"),
+}
+SEARCHED = {
+    "chats": gettext_noop("Searched your chats for “%(query)s”"),
+    "notes": gettext_noop("Searched your notes for “%(query)s”"),
+    "history": gettext_noop("Searched your history for “%(query)s”"),
+}
+# Those that store something: their line has a pen, and no lens.
+WRITING = ("save_memory", "append_daily_log")
+# An id has more characters.
+LONGEST_DETAIL = 32
+
+
+@register.filter
+def steps(turn: Turn) -> list[dict[str, Any]]:
+    return [_step(call, turn) for call in turn.tool_calls]
+
+
+def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
+    """`brief` is the summary without the places, or all of it for a failure; empty where the stored text is shown.
+    `stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone.
+    """
+    is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
+    summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
+    undo_path = None
+    if is_kept:
+        undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
+    return {
+        "what": in_words(call),
+        "brief": "" if call.get("stored") and not is_error else in_brief(summary or "", is_error=is_error),
+        "called": as_called(call),
+        "summary": summary,
+        "stored": call.get("stored"),
+        "found": call.get("found"),
+        "undo_path": undo_path,
+        "is_error": is_error,
+        "is_undone": bool(call.get("undone_at")),
+        "is_writing": call.get("name") in WRITING,
+    }
+
+
+def in_words(call: dict[str, Any]) -> str:
+    """The finished tool call in words; `doing` in static/intake/turn.js has the same while it runs."""
+    name = str(call.get("name", ""))
+    arguments = call.get("input")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    if name.startswith("search") and (query := arguments.get("query")):
+        return _(SEARCHED[_place_of(name, arguments.get("scope"))]) % {"query": query}
+    return _(DONE[name]) if name in DONE else name.replace("_", " ").capitalize()
+
+
+def _place_of(name: str, scope: object) -> str:
+    """Where a tool searches; `placeOf` in static/intake/turn.js says the same."""
+    if name == "search_chat_history" or scope == "sessions":
+        return "chats"
+    return "notes" if name == "search_memory" or scope == "memory" else "history"
+
+
+def in_brief(summary: str, *, is_error: bool) -> str:
+    """The summary as text, up to its colon: how much was found, and not where. `inBrief` in turn.js has the same."""
+    text = unescape(strip_tags(summary)).strip()
+    return text if is_error else text.partition(": ")[0]
+
+
+def as_called(call: dict[str, Any]) -> str:
+    """The tool's name and its input, without the query and the stored text, which are shown anyway.
+
+    Sorted by name, because the database keeps no order. `called` in static/intake/turn.js has the same.
+    """
+    return " · ".join([str(call.get("name", "")), *_details(call)])
+
+
+def _details(call: dict[str, Any]) -> Iterator[str]:
+    arguments = call.get("input")
+    for name, value in sorted(arguments.items()) if isinstance(arguments, dict) else ():
+        if name != "query" and value != call.get("stored") and _is_short(value):
+            yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _is_short(value: Any) -> bool:
+    """Lists and long texts are shown elsewhere or not at all, and ids mean nothing to a reader."""
+    if isinstance(value, str):
+        return 0 < len(value) <= LONGEST_DETAIL
+    return isinstance(value, bool | int | float)

@@ -1,0 +1,121 @@
+"""The addresses of the pages; each list has the namespace of the app whose data its pages show."""
+
+from django.urls import path
+
+from chat.pages import (
+    account,
+    agents,
+    chats,
+    documents,
+    home,
+    imports,
+    installation,
+    overview,
+    people,
+    projects,
+    records,
+    searching,
+    staff,
+)
+
+conversation_pages = [
+    path("", chats.home, name="home"),
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
+    path("c/<str:conversation_id>/", chats.conversation, name="conversation"),
+    path("c/<str:conversation_id>/rename/", chats.rename_conversation, name="rename_conversation"),
+    path("c/<str:conversation_id>/delete/", chats.delete_conversation, name="delete_conversation"),
+    path("c/<str:conversation_id>/turns/<str:turn_number>/delete/", chats.delete_turn, name="delete_turn"),
+    path("c/<str:conversation_id>/outline/", chats.conversation_outline, name="conversation_outline"),
+    path("c/<str:conversation_id>/pin/", chats.pin_conversation, name="pin_conversation"),
+    path("c/<str:conversation_id>/archive/", chats.archive_conversation, name="archive_conversation"),
+    path("c/<str:conversation_id>/keep/", chats.keep_conversation, name="keep_conversation"),
+    path("c/<str:conversation_id>/leave/", chats.leave_conversation, name="leave_conversation"),
+    path("conversations/", chats.conversations, name="conversations"),
+    path("conversations/change/", chats.change_conversations, name="change_conversations"),
+    path("settings/account/", account.account, name="account"),
+    path("settings/account/titles/", account.titles, name="titles"),
+    path("settings/account/language/", account.language, name="language"),
+    path("settings/account/answers/", account.answers, name="answers"),
+    path("settings/account/home/", account.home_parts, name="home_parts"),
+    path("settings/account/delete/", account.delete_account, name="delete_account"),
+    path("settings/account/export/", account.export, name="export_account"),
+    path("settings/account/password/", account.password, name="password"),
+    path("settings/account/activity/", account.list_activity, name="activity"),
+    path("settings/account/sessions/", account.list_sessions, name="sessions"),
+    path("settings/account/sessions/end-others/", account.end_other_sessions, name="end_other_sessions"),
+    path("settings/account/sessions/<str:name>/end/", account.end_session, name="end_session"),
+    path("language/<str:language>.js", chats.catalog, name="catalog"),
+    path("worker.js", chats.worker, name="worker"),
+    path("offline/", chats.offline, name="offline"),
+    path("share/", chats.share, name="share"),
+    path("preview/", chats.preview, name="preview"),
+    path("favicon.ico", chats.favicon, name="favicon"),
+    path("staff/settings/", installation.staff_settings, name="staff_settings"),
+    path("staff/people/", people.list_users, name="staff_people"),
+    path("staff/people/<str:user_id>/", people.show_user, name="staff_person"),
+    path("staff/usage/", people.show_usage, name="staff_usage"),
+    path("staff/invite/", people.invite, name="staff_invite"),
+    path("staff/models/", staff.show_models, name="staff_models"),
+    path("staff/models/<str:key>/", staff.edit_model, name="staff_model"),
+    path("register/", account.RegisterView.as_view(), name="register"),
+    path("login/", account.LoginView.as_view(), name="login"),
+    path("logout/", account.log_out, name="logout"),
+]
+
+memory_pages = [
+    path("search/", searching.search, name="search"),
+    path("search/live/", searching.search_live, name="search_live"),
+    path("year/", home.year_page, name="year"),
+    path("projects/", projects.list_all, name="projects"),
+    # Any text, so that a malformed name gets the same answer as one that does not exist.
+    path("projects/<str:key>/", projects.project, name="project"),
+    path("projects/<str:key>/edit/", projects.edit_project, name="edit_project"),
+    path("projects/<str:key>/delete/", projects.delete_project, name="delete_project"),
+    path("memory/", documents.memory, name="memory"),
+    path("memory/edit/", documents.edit_memory, name="edit_memory"),
+    path("memory/history/", documents.memory_history, name="history_memory"),
+    path("memory/about/", documents.about, name="about"),
+    path("memory/about/edit/", documents.edit_about, name="edit_about"),
+    path("memory/about/history/", documents.about_history, name="history_about"),
+    path("memory/timeline/", overview.timeline_page, name="timeline"),
+    path("memory/timeline/<str:month>/", overview.month_page, name="month"),
+    path("memory/map/", overview.map_page, name="map"),
+    path("memory/map/found/", overview.map_found, name="map_found"),
+    path("memory/map/names/", overview.map_names, name="map_names"),
+    path("memory/map/texts/<str:text_id>/", overview.map_text, name="map_text"),
+    path("memory/notes/", documents.notes, name="notes"),
+    path("memory/notes/<str:note_id>/", documents.note, name="note"),
+    path("memory/notes/<str:note_id>/delete/", documents.delete_note, name="delete_note"),
+    path("memory/files/", documents.files, name="files"),
+    path("memory/files/<str:file_id>/delete/", documents.delete_file, name="delete_file"),
+    path("memory/logs/", documents.logs, name="logs"),
+    # Any text, so that an invalid date or a malformed id gets the same answer as one that does not exist.
+    path("memory/logs/<str:date>/", documents.log, name="log"),
+    path("memory/logs/<str:date>/edit/", documents.edit_log, name="edit_log"),
+    path("memory/logs/<str:date>/history/", documents.log_history, name="history_log"),
+    path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
+    path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
+    path("memory/preview/", records.preview, name="preview"),
+    path("memory/proposals/", records.proposed, name="proposals"),
+    path("memory/records/", records.kept, name="records"),
+    path("memory/records/<str:record_id>/", records.record, name="record"),
+    path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
+    path("memory/records/<str:record_id>/replace/", records.replace_record, name="replace_record"),
+    path("memory/records/<str:record_id>/tick/", records.tick_record, name="tick_record"),
+    path("memory/records/<str:record_id>/bring-back/", records.bring_back_record, name="bring_back_record"),
+    path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
+]
+
+import_pages = [
+    path("import/", imports.home, name="home"),
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
+    path("import/<str:import_id>/", imports.one, name="one"),
+]
+
+agent_pages = [
+    path("agents/", agents.agents, name="agents"),
+    path("tokens/", agents.tokens, name="tokens"),
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
+    path("tokens/<str:token_id>/revoke/", agents.revoke, name="revoke_token"),
+    path("connections/<str:connection_id>/end/", agents.disconnect, name="end_connection"),
+]

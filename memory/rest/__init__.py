@@ -1,1 +1,0 @@
-"""The REST endpoints of documents, records, the timeline and the map."""
