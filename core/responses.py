@@ -6,20 +6,27 @@ Turns every failure of a DRF view into `application/problem+json` (RFC 9457) wit
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import suppress
+from functools import wraps
 from http import HTTPStatus
 from typing import Annotated, Any
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.http.request import split_domain_port
+from django.http.response import HttpResponseBase
+from django.utils.module_loading import import_string
+from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.utils import OpenApiParameter
 from psycopg.errors import DiskFull
 from pydantic import BaseModel, Field
 from rest_framework import exceptions
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -27,6 +34,7 @@ from rest_framework.views import set_rollback
 from core.errors import (
     STATUSES,
     AuthenticationRequired,
+    InsufficientScope,
     InvalidInput,
     NotFound,
     PreconditionRequired,
@@ -35,7 +43,7 @@ from core.errors import (
     TooLarge,
     Unavailable,
 )
-from core.rate_limits import client_address, counted_refusal
+from core.rate_limits import StreamLease, client_address, counted_refusal
 from core.text import Sentence, in_language, page_language
 from core.text import gettext_noop as _
 
@@ -43,6 +51,7 @@ CONTENT_TYPE = "application/problem+json"
 # The scheme that every tool for agents understands; `Token` is accepted too.
 CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
+AsyncView = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 
 def problem(error: RecollectError, *, status: int | None = None, language: str = "en") -> dict[str, Any]:
@@ -235,6 +244,65 @@ def site_of(request: HttpRequest) -> str:
     name, port = split_domain_port(request.get_host())
     is_own = settings.TRUSTED_PROXIES == 0 and port and port == str(request.META.get("SERVER_PORT"))
     return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"
+
+
+def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
+    """For a view of one method that streams: it runs on the event loop, is no DRF view, and checks its caller itself.
+
+    An expected failure becomes a problem document, as of the other endpoints.
+    """
+    allowed = [*(["GET", "HEAD"] if method == "GET" else [method]), "OPTIONS"]
+
+    def decorate(view: AsyncView) -> AsyncView:
+        @wraps(view)
+        async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if request.method == "OPTIONS":
+                return HttpResponse(headers={"Allow": ", ".join(allowed)})
+            if request.method not in allowed:
+                error = InvalidInput(f'Method "{request.method}" not allowed.')
+                refused = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
+                refused["Allow"] = ", ".join(allowed)
+                return refused
+            try:
+                return await view(request, *args, **kwargs)
+            except Exception as error:
+                return await sync_to_async(refusal)(request, error)
+
+        return csrf_exempt(login_not_required(answer))
+
+    return decorate
+
+
+def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The problem document of an expected failure; raises any other. Counts refusals without a known caller."""
+    known = as_recollect_error(error)
+    if known is None:
+        raise error
+    if isinstance(known, AuthenticationRequired):
+        known = counted_refusal(known, address=client_address(request))
+    return problem_response(known, request)
+
+
+def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:
+    """The lease is that of `rate_limits.begin_stream`, and ends with the response."""
+    response = StreamingHttpResponse(lease.over(events), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    # Some proxies buffer a response; this header asks them not to.
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def user_by_token(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> tuple[Any, Any]:
+    """The user and their token, by the API's own authentication class, the first in the settings. Raises as `admit`."""
+    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+    authenticator: type[BaseAuthentication] = import_string(names[0])
+    authenticated = authenticator().authenticate(Request(request))
+    if authenticated is None:
+        raise AuthenticationRequired
+    user, token = authenticated
+    if not set(scopes) & set(token.scopes):
+        raise InsufficientScope(lacking)
+    return user, token
 
 
 class Problem(BaseModel):

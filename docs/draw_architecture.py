@@ -11,7 +11,7 @@ from pathlib import Path
 import grimp
 
 PICTURE = Path(__file__).parent / "architecture.svg"
-ROWS = (("config", "evals"), ("chat",), ("agent_tools", "imports"), ("memory",), ("intake",), ("core",))
+ROWS = (("config", "evals"), ("chat",), ("agent_tools",), ("imports",), ("memory",), ("intake",), ("core",))
 ROLES = {
     "config": "settings, addresses, the embedded servers",
     "evals": "retrieval quality, benchmarks, reliability",

@@ -27,8 +27,7 @@ from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError, TooLarge
 from core.isolation.acting import acting_as
 from core.isolation.views import ActsAsCaller
-from core.responses import KEEP_ALIVE, as_recollect_error, problems
-from core.streaming import event_stream, streaming, user_by_token
+from core.responses import KEEP_ALIVE, as_recollect_error, event_stream, problems, streaming, user_by_token
 from core.text import page_language
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services

@@ -179,7 +179,9 @@ def logged() -> Iterator[Everything]:
     settings.
     """
     handler, root = Everything(), logging.getLogger()
-    levels = dict.fromkeys(("config", "evals", "chat", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG)
+    levels = dict.fromkeys(
+        ("config", "evals", "chat", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG
+    )
     loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}
     kept = {logger: logger.level for logger in loggers}
     for logger, level in loggers.items():

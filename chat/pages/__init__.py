@@ -1,1 +1,1 @@
-"""The pages of the chat and the account, and the streaming endpoints that they call."""
+"""The pages: of chats, of the account, of what is kept, of imports and agents, and of staff."""

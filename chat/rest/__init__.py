@@ -1,1 +1,1 @@
-"""The REST API of conversations and the account."""
+"""The REST API of chats, of the account and of what is kept, and the streams that pages read."""

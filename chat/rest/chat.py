@@ -26,7 +26,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
 from core.rate_limits import StreamLease
-from core.streaming import event_stream, streaming, user_by_token
+from core.responses import event_stream, streaming, user_by_token
 from core.text import LONGEST_PROJECT, page_language, project_label
 from core.validation import LONGEST_REFERENCE, body_of, checked, parse_json, stated, text_limit, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of

@@ -1,4 +1,4 @@
-"""The JSON shapes of intake's REST API, in the contract's camel case, and OpenAPI parts that all endpoints share."""
+"""The JSON shapes of the REST API of chats and the account, in camel case, and OpenAPI parts of theirs."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -32,6 +32,11 @@ DROP = """
 """
 
 
+@pytest.fixture(autouse=True)
+def imports_dir(settings, tmp_path):
+    settings.IMPORTS_DIR = tmp_path / "imports"
+
+
 @pytest.fixture
 def export(tmp_path):
     path = tmp_path / "chatgpt-export.zip"

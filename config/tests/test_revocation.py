@@ -148,7 +148,7 @@ def test_no_other_module_streams():
     }
     assert streaming <= {
         "chat/rest/account.py",
-        "core/streaming.py",
+        "core/responses.py",
     }
 
 

@@ -1,1 +1,1 @@
-"""Conversations and their turns: every write, reading, versions, deletion, export, quotas."""
+"""Conversations and their turns: every write, reading, versions, deletion, export, usage."""
