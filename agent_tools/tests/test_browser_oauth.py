@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from agent_tools.tests.test_oauth import CHALLENGE, register
 from core.isolation.acting import acting_as
-from intake.chats.arranging import save_project
+from memory.projects import save_project
 from testing.browser import Trespasses
 from testing.serving import serving
 

@@ -25,9 +25,9 @@ from agent_tools.oauth.connections import end_connection, list_connections
 from agent_tools.oauth.validator import Validator
 from agent_tools.tests.mcp_messages import call, post
 from core.isolation.acting import acting_as
-from intake.chats.arranging import delete_project, rename_project, save_project
 from intake.tests.factories import a_person, a_turn, a_visitor
 from memory import index
+from memory.projects import delete_project, rename_project, save_project
 from testing.examiner import as_a_worker
 
 pytestmark = pytest.mark.django_db

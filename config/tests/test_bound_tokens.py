@@ -27,11 +27,11 @@ from core.isolation.acting import ActingAsAnother, Caller, acting_as, bound_to
 from core.isolation.checks import personal_models
 from core.isolation.policies import BOUND, USER
 from intake.chats import versions
-from intake.chats.arranging import save_project
 from intake.models import Conversation, Project, Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.models import MemoryDocument, MemoryRecord, Proposal
+from memory.projects import save_project
 from memory.search import chat_history
 from testing.examiner import as_the_application
 

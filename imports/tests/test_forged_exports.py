@@ -8,13 +8,14 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chat import exporting
 from core.ids import uuid7
 from core.isolation.acting import acting_as
 from imports.reading.items import ImportedConversation, Notice, Skipped
 from imports.reading.products import read
 from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
-from intake.chats import deleting, exporting
+from intake.chats import deleting
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 

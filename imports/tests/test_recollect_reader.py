@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chat import exporting
 from core.ids import uuid7
 from evals.expectations import as_expectation, differences, read_all
 from imports.reading.exported import project_of, record_of
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Skipped, UnreadableExport
 from imports.reading.products import read
-from intake.chats import exporting
+from intake.chats.exporting import conversation_as_json, conversation_as_markdown
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, records
@@ -164,9 +165,9 @@ def test_one_conversation_is_read_by_itself(tmp_path, alice, form):
     path = tmp_path / f"anything.{form}"
     conversation = turn.conversation
     if form == "md":
-        pieces = exporting.conversation_as_markdown(conversation=conversation, user=alice)
+        pieces = conversation_as_markdown(conversation=conversation, user=alice)
     else:
-        pieces = exporting.conversation_as_json(conversation=conversation, user=alice, now=NOW)
+        pieces = conversation_as_json(conversation=conversation, user=alice, now=NOW)
     path.write_bytes(b"".join(pieces))
     [item] = read(path)
     assert item.product == "recollect"

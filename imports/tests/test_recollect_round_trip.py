@@ -10,13 +10,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from chat import exporting
 from core.ids import uuid7
 from core.isolation.acting import acting_as
 from imports.storing.conversations import id_here
 from imports.tests.over_rest import Importer
 from intake.accounts import activity
 from intake.attachments.services import bytes_of
-from intake.chats import deleting, exporting
+from intake.chats import deleting
 from intake.models import Activity, Attachment, AttachmentPiece, AttachmentText, Conversation, Project, Turn
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_person, a_turn, caller_for

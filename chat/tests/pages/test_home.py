@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from chat.pages.home import LINES, home
 from core.isolation.acting import acting_as
-from intake.chats.arranging import save_project
 from intake.models import Conversation, User
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
+from memory.projects import save_project
 
 pytestmark = pytest.mark.django_db
 

@@ -7,11 +7,11 @@ from django.test import Client
 
 from core.ids import uuid7
 from core.isolation.acting import acting_as
-from intake.chats.arranging import save_project
 from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.projects import save_project
 from memory.tests.over_rest import assert_problem, send
 
 pytestmark = pytest.mark.django_db

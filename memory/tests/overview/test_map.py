@@ -8,13 +8,13 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
-from intake.chats.arranging import save_project
 from intake.chats.deleting import delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, index, records
 from memory.models import MapPoint, MemoryMap, TellingWord
 from memory.overview import drawing, reading
+from memory.projects import save_project
 from memory.tests.overview.drawn import draw, draw_due, look
 from testing.examiner import as_a_worker
 from testing.kept_rows import kept_rows

@@ -8,10 +8,10 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
-from intake.chats.arranging import save_project
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
+from memory.projects import save_project
 from memory.tests.overview.drawn import draw
 from memory.tests.overview.histories import a_history
 from testing.kept_rows import kept_rows
