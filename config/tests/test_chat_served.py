@@ -282,7 +282,7 @@ def test_another_web_process_follows_and_stops_an_answer(web, model, another_web
         turn_id = Turn.objects.get().pk
         heard = there.follow(turn_id, until="word0020")
         part = alice.follow(turn_id, after=heard[-1].id, until="word0030")
-        # Whoever comes back to the first process hears the answer from its start, after `turn`.
+        # A reader that returns to the first process gets `turn`, then the answer from its start.
         whole = "".join(words(3_000, 0).pieces)
         assert whole.startswith(text_of(heard)) and whole.startswith(text_of(part))
         assert len(text_of(part)) > len(text_of(heard))
