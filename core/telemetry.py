@@ -23,7 +23,7 @@ OURS = b"recollect"
 
 
 def switch_off() -> None:
-    """Before a library is imported. Whatever the environment says: nobody chooses this by a value of `0`."""
+    """Sets the switches, over other values in the environment. Must run before any of the libraries is imported."""
     os.environ.update(SWITCHES)
 
 

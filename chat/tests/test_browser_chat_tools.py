@@ -61,7 +61,7 @@ def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_pag
 
     expect(saved.locator(".step-tool")).to_have_text("save_memory · type: fact")
     expect(saved.locator(".step-summary")).to_have_text("Saved a fact, tagged food")
-    expect(saved.locator(".step-text")).to_have_text("Ana is allergic\nto **nuts**")
+    expect(saved.locator("blockquote.step-text")).to_have_text("Ana is allergic\nto **nuts**")
     assert MemoryRecord.objects.for_user(person).get().content == "Ana is allergic\nto **nuts**"
     saved.get_by_role("button", name="Undo").click()
     expect(saved.get_by_text("Undone")).to_be_visible()
@@ -76,7 +76,7 @@ def test_three_rounds_with_a_corrected_call_and_a_saving_that_is_undone(open_pag
     expect(right.get_by_role("link")).to_have_count(1)
     expect(saved).to_have_class(re.compile("undone"))
     expect(saved.locator(".step-tool")).to_have_text("save_memory · type: fact")
-    expect(saved.locator(".step-text")).to_have_text("Ana is allergic\nto **nuts**")
+    expect(saved.locator("blockquote.step-text")).to_have_text("Ana is allergic\nto **nuts**")
     expect(saved.get_by_text("Undone")).to_be_visible()
     expect(saved.get_by_role("button", name="Undo")).to_be_hidden()
 
@@ -90,11 +90,11 @@ def test_after_a_reload_an_addition_to_the_log_can_still_be_undone(open_page, pe
     documents.append(user=person, day=DAY, text="- Slept", now=NOW)
     page.reload()
     (added,) = steps(page)
-    expect(added.locator(".step-text")).to_have_text("- Planned the dinner")
+    expect(added.locator("blockquote.step-text")).to_have_text("- Planned the dinner")
     added.get_by_role("button", name="Undo").focus()
     page.keyboard.press("Enter")
     expect(added.get_by_text("Undone")).to_be_visible()
-    expect(added.locator(".step-text")).to_be_focused()
+    expect(added.locator("blockquote.step-text")).to_be_focused()
     assert MemoryDocument.objects.for_user(person).get().content == "- Woke up\n- Slept\n"
 
 
@@ -118,9 +118,9 @@ def test_a_saving_is_seen_as_it_happens_and_undone_once_the_answer_is_stopped(op
     language_model(CallTools((SAVE, APPEND)), Hang())
     page = open_page(user=person)
     say(page, "Note both")
-    expect(page.locator(".step-text")).to_have_count(2)
+    expect(page.locator("blockquote.step-text")).to_have_count(2)
     record = steps(page)[0]
-    expect(record.locator(".step-text")).to_contain_text("allergic")
+    expect(record.locator("blockquote.step-text")).to_contain_text("allergic")
     expect(record.get_by_role("button", name="Undo")).to_be_disabled()
     page.get_by_role("button", name="Stop").click()
     expect(record.get_by_role("button", name="Undo")).to_be_enabled()
@@ -144,6 +144,6 @@ def test_what_the_model_stores_is_shown_as_text(open_page, person, language_mode
     answered(page)
     for _ in ("as it came", "as it is kept"):
         (saved,) = steps(page)
-        expect(saved.locator(".step-text")).to_have_text(hostile)
+        expect(saved.locator("blockquote.step-text")).to_have_text(hostile)
         expect(saved.locator("a, img, script")).to_have_count(0)
         page.reload()

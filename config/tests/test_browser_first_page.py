@@ -57,7 +57,9 @@ def in_language(language: str, cards: list[str]) -> list[tuple[str, str]]:
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    "language", [pytest.param(each, marks=[pytest.mark.medium] * (each == "en")) for each in LANGUAGES]
+)
 @pytest.mark.parametrize("is_new_chat", [False, True], ids=["one chat", "a new chat"])
 @pytest.mark.parametrize("who", ["stranger", "person"])
 def test_without_a_model_each_question_is_answered_by_the_card_before_it(open_page, person, who, is_new_chat, language):

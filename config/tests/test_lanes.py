@@ -36,6 +36,7 @@ REPRESENTATIVES = {
     "pages under axe": "config/tests/test_browser_every_page.py",
     "a killed web process": "config/tests/test_browser_killed.py",
     "MCP over stdio": "agent_tools/tests/test_mcp_stdio.py",
+    "the first page's examples": "config/tests/test_browser_first_page.py",
     "the chat in a browser": "chat/tests/test_browser_chat.py",
     "the memory in a browser": "chat/tests/test_browser_pages.py",
     "an import in a browser": "chat/tests/test_browser_import.py",

@@ -24,7 +24,7 @@ def test_a_line_for_each_language_and_kind(capsys):
 
 
 def test_it_fails_where_nothing_is_found(monkeypatch):
-    monkeypatch.setattr(chat_history, "find_literal", lambda *_: LiteralHits())
+    monkeypatch.setattr(chat_history, "find_literal", lambda *_, **__: LiteralHits())
     monkeypatch.setattr(chat_history, "find_related", lambda *_, **__: hybrid.Found([], 0, None, 0.0, 0.0))
     monkeypatch.setattr(chat_history, "is_nearest_only", lambda *_: True)
     with pytest.raises(CommandError, match="of 3 evals failed"):

@@ -48,7 +48,7 @@ def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
 def close_abandoned_turns(*, now: datetime) -> int:
     """Close the turns whose lease has run out; returns their number.
 
-    A database that was away has renewed nobody's. A writer that is alive does so during the last fifth of the lease.
+    No lease is renewed while the database is away. A running writer renews its own within the last fifth of the lease.
     """
     last = timedelta(seconds=settings.ANSWER_LEASE_SECONDS) / 5
     silent = services.open_turns(silent_since=now - 4 * last)

@@ -51,7 +51,7 @@ quanto perche dimmi cerca quem onde qual diga wat wanneer waar welke hoe hoeveel
 """
 _ASKING = frozenset(_ASKING_WORDS.split())
 # Inflected forms have this much in common.
-_STEM, _ENDING = 4, 2
+STEM, _ENDING = 4, 2
 _CALLS_THIS_MEMORY = r'$[*].name ? (@ like_regex "(search_chat_history|search_history|search_memory|get_context)$")'
 
 
@@ -162,8 +162,8 @@ def are_forms(one: str, other: str) -> bool:
     if one == other:
         return True
     shorter = min(len(one), len(other))
-    stem = max(_STEM, shorter - _ENDING)
-    return shorter >= _STEM and abs(len(one) - len(other)) <= _ENDING + 1 and one[:stem] == other[:stem]
+    stem = max(STEM, shorter - _ENDING)
+    return shorter >= STEM and abs(len(one) - len(other)) <= _ENDING + 1 and one[:stem] == other[:stem]
 
 
 # --- Statements that the same user contradicts later ---
@@ -329,7 +329,7 @@ def _is_done(words: Sequence[str]) -> bool:
     each = set(words)
     if each & _NOT or each & _NOT_DONE:
         return False
-    is_past = each & _DONE or any(len(word) > _STEM and word.endswith("ed") for word in each)
+    is_past = each & _DONE or any(len(word) > STEM and word.endswith("ed") for word in each)
     return bool(each & _FIRST_PERSON and is_past) or _names_its_person(words)
 
 

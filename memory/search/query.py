@@ -25,6 +25,7 @@ from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, pre
 MOST_PIECES = 8
 
 FIRST_YEAR = 1900
+LONGEST_BEFORE = 100
 
 READ_AS = "read as: {}; in quotation marks it is searched as written"
 PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
@@ -125,7 +126,8 @@ def parse_query(query: str) -> Query:
     for token in _TOKEN.finditer(query):
         kept += query[end : token.start()]
         end = token.end()
-        before = query[: token.start()].split()[-1:] or ["-"]
+        # The word before it; a longer one is cut, so that reading a query takes time in its length alone.
+        before = query[max(0, token.start() - LONGEST_BEFORE) : token.start()].split()[-1:] or ["-"]
         # Of a command's options the first has a word before it, like an exclusion; the others have that option.
         is_option = token["excluded"] and before[0].startswith("-") and before[0] not in parsed.operators
         read = None if is_option else _read(parsed, token)

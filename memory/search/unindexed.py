@@ -4,14 +4,15 @@ Nothing of a visitor or of a temporary chat is indexed, and searches leave the o
 turns that the caller has read.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from math import log1p
 
 from intake.models import Turn
-from memory.search.echoes import ECHO, LONGEST_QUESTION, are_forms, repeats, telling_words
+from memory.search.echoes import ECHO, LONGEST_QUESTION, STEM, are_forms, repeats, telling_words
 
-# Of each side of a turn, the characters that are compared.
-READ = 8_000
+# The characters that are compared: of each side of a turn, and of all turns together, which takes a second or two.
+READ, READ_OF_ALL = 8_000, 4_000_000
 # A word of the answer alone counts so much of one that the user wrote.
 ASSISTANT_SHARE = 0.5
 
@@ -27,20 +28,27 @@ def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]
     """
     asked = telling_words(question[:LONGEST_QUESTION])
     are_echoes = [repeats(question, turn.user_message) for turn in turns]
+    read = min(READ, READ_OF_ALL // max(1, 2 * len(turns)))
     sides = [
-        (_words("" if is_echo else turn.user_message), _words("" if turn.is_recall else turn.assistant_message))
+        tuple(
+            frozenset(telling_words(text[:read]))
+            for text in ("" if is_echo else turn.user_message, "" if turn.is_recall else turn.assistant_message)
+        )
         for turn, is_echo in zip(turns, are_echoes, strict=True)
     ]
-    vocabulary = frozenset[str]().union(*(said | answered for said, answered in sides))
-    forms = [frozenset(word for word in vocabulary if are_forms(word, each)) for each in asked]
-    weights = [
-        log1p(len(turns) / max(1, sum(not mine.isdisjoint(said | answered) for said, answered in sides)))
-        for mine in forms
-    ]
+    # Two forms of a word have the same stem, so each question's word is compared with few of all words.
+    by_stem: dict[str, list[str]] = defaultdict(list)
+    for word in frozenset[str]().union(*(user | assistant for user, assistant in sides)):
+        by_stem[word[:STEM]].append(word)
+    forms = [frozenset(word for word in by_stem[each[:STEM]] if are_forms(word, each)) for each in asked]
+    weights = []
+    for mine in forms:
+        having = sum(not (mine.isdisjoint(user) and mine.isdisjoint(assistant)) for user, assistant in sides)
+        weights.append(log1p(len(turns) / max(1, having)))
     found: dict[str, tuple[float, Turn]] = {}
-    for turn, is_echo, (said, answered) in zip(turns, are_echoes, sides, strict=True):
+    for turn, is_echo, (user, assistant) in zip(turns, are_echoes, sides, strict=True):
         shared = sum(
-            weight * (1.0 if not mine.isdisjoint(said) else ASSISTANT_SHARE if not mine.isdisjoint(answered) else 0.0)
+            weight * (1.0 if not mine.isdisjoint(user) else ASSISTANT_SHARE if not mine.isdisjoint(assistant) else 0.0)
             for weight, mine in zip(weights, forms, strict=True)
         )
         relevance = (ECHO if is_echo else 1.0) * (shared / sum(weights)) ** 2 if shared else 0.0
@@ -49,7 +57,3 @@ def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]
         if relevance and (best is None or (relevance, turn.said_at) > (best[0], best[1].said_at)):
             found[message] = relevance, turn
     return sorted(found.values(), key=lambda each: (each[0], each[1].said_at), reverse=True)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(telling_words(text[:READ]))

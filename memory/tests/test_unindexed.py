@@ -1,11 +1,14 @@
 """Turns in no index are compared with a question by words: rare words count more, echoes less, the newer of equals."""
 
 from datetime import timedelta
+from itertools import product
 
 import pytest
 
 from intake.models import Turn
 from intake.tests.factories import NOW
+from memory.search import unindexed
+from memory.search.echoes import are_forms
 from memory.search.unindexed import compared
 
 KEY = "The spare key is with our neighbour on the second floor."
@@ -63,3 +66,12 @@ def test_of_equal_messages_the_newer_is_found():
 
 def test_a_question_without_telling_words_finds_nothing():
     assert found("And what was it?", turns(KEY)) == [] == found("", turns(KEY)) == found(QUESTION, [])
+
+
+def test_a_questions_words_are_compared_with_few_of_many_words(monkeypatch):
+    """Of a visitor with 200 long messages, each question would take half a minute otherwise."""
+    compared_words = []
+    monkeypatch.setattr(unindexed, "are_forms", lambda *pair: compared_words.append(pair) or are_forms(*pair))
+    words = ["".join(letters) for letters in product("abcdefghij", repeat=4)]
+    found(" ".join(words[:1000:25]), turns(*(" ".join(words[start : start + 500]) for start in range(0, 10_000, 500))))
+    assert 0 < len(compared_words) < 1_000
