@@ -12,6 +12,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from agent_tools.registry import StoredByCall, Tool, run_in_thread, schema_without
 from agent_tools.tools import registry
+from agent_tools.tools.connectors import fetch
 from agent_tools.tools.context import get_context
 from chat.agent.context import ChatDeps
 from core.errors import AuthenticationRequired, Broken, InvalidInput, RecollectError
@@ -32,6 +33,7 @@ Your tools look into what this person said and kept here.
 - `search_history`: chats, saved memories, MEMORY.md, daily logs and attached files together, with dates.
 - `search_memory`: only what was saved on purpose: decisions, preferences, lessons, facts.
 - `get_conversation`: the turns around a hit. Results are excerpts: read on before you rely on a detail.
+- `fetch`: a saved memory, a note or a log whole, by the `id` of a result.
 - `read_attachment`: the text of an attached file, by page or part; the prompt or a result may show little of it.
 - `list_recent_conversations`: what was talked about lately or in some period, rather than what it was about.
 - `save_memory`, `append_daily_log`: when the person asks for something to be remembered or noted. They see what you
@@ -46,8 +48,8 @@ You are talking to a visitor who has not logged in. Of their earlier chats you h
 nothing else: call no tool, because for a visitor tools find and store nothing. If they ask for something to be
 remembered, say that it becomes possible once they register or log in; what they say here becomes theirs then."""
 
-# The prompt of the chat has its notes already.
-FOR_THE_CHAT = [tool for tool in registry if tool is not get_context]
+# The prompt of the chat has its notes already. Results are excerpts, and `fetch` reads a note or a memory whole.
+FOR_THE_CHAT = [*(tool for tool in registry if tool is not get_context), fetch]
 
 NOBODY = "nobody is logged in, so there is nobody to remember for. It works once they register or log in."
 

@@ -57,6 +57,19 @@ def test_the_model_is_offered_every_tool_with_its_own_schema(person, log_in, lan
         assert offered[tool.name]["parameters"]["properties"].keys() == own
 
 
+def test_a_long_memory_is_cut_in_a_result_and_read_whole_by_its_id(person, log_in, language_model):
+    content = "The recipe of the rye bread: " + "knead, rest, fold; " * 60 + "bake at 240 degrees."
+    with acting_as(person):
+        kept = records.create(user=person, content=content, type="note", now=NOW)
+    index.embed_pending()
+    search, read = CallTool("search_memory", {"query": "rye bread"}), CallTool("fetch", {"id": str(kept.id)})
+    model = language_model(search, read, Say(("At 240 degrees.",)))
+    log_in(person).events("How hot do I bake rye bread?")
+    _, excerpt = told_to_model(model, 1)
+    assert str(kept.id) in excerpt and "240 degrees" not in excerpt
+    assert "bake at 240 degrees." in told_to_model(model)[1]
+
+
 def test_several_rounds_and_several_calls_at_once_are_each_told_with_their_own_result(person, log_in, language_model):
     turn = a_turn(person, "My cat is called Miso")
     index.embed_pending()

@@ -22,7 +22,7 @@ ROOT = Path(settings.BASE_DIR)
 SHIPPED = ("config", "core", "intake", "memory", "imports", "agent_tools", "chat", "recollect_cli")
 MEASURED = (*SHIPPED, "evals", "testing")
 MOST = {
-    "tokens": 451_020,
+    "tokens": 451_250,
     "lines of a divider": 258,
     "functions named once, of three lines or fewer": 347,
     "numbers named at module level": 945,
@@ -33,7 +33,7 @@ MOST = {
     # 16 more than before: rules for paper, and the text that the model read below each call.
     "lines of JavaScript and CSS": 9_120,
     # 4,237 more than before: the table of the specifications, the open chat, and what is contacted.
-    "tokens of tests": 502_900,
+    "tokens of tests": 503_300,
 }
 LONGEST_FUNCTION = 60
 READ = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
