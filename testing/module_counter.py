@@ -1,11 +1,11 @@
-"""Counts this project's modules in which a function runs: the number of files to open to follow the work."""
+"""Counts this project's functions that run, and their modules: what a reader reads who follows the work."""
 
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from django.conf import settings
@@ -15,36 +15,49 @@ NOT_THE_PRODUCT = {"tests", "testing", "migrations", ".venv"}
 
 
 class ModuleCounter:
-    """The modules in which a function ran since `count_from_now`, in the order they were first reached.
+    """The functions that ran since `count_from_now`, and their modules in the order they were first reached.
 
     Those that a request runs through before Django looks up its address serve every request alike, and do not count.
     """
 
     def __init__(self) -> None:
         self._root = Path(settings.BASE_DIR)
-        self._files: dict[str, None] = {}
-        self._before: set[str] = set()
+        self._ran: dict[CodeType, None] = {}
+        self._before: set[CodeType] = set()
         self._is_before = True
 
     @property
+    def functions(self) -> list[CodeType]:
+        """Without those of the framework and the tests, and without comprehensions, which stand within a function."""
+        ran = [code for code in list(self._ran) if code not in self._before and self._is_ours(Path(code.co_filename))]
+        return [code for code in ran if not code.co_name.startswith("<")]
+
+    @property
+    def lines(self) -> int:
+        """The lines of these functions."""
+        return sum(
+            max(line for _, _, line in code.co_lines() if line) - code.co_firstlineno + 1 for code in self.functions
+        )
+
+    @property
     def modules(self) -> list[str]:
-        """As paths in the repository, without modules of the framework and the tests."""
-        counted = [name for name in list(self._files) if name not in self._before and self._is_inside(name)]
-        paths = [Path(name).relative_to(self._root) for name in counted]
-        return [str(path) for path in paths if not NOT_THE_PRODUCT & {*path.parts}]
+        """As paths in the repository, without those that every request runs through before."""
+        before = {code.co_filename for code in self._before}
+        names = dict.fromkeys(code.co_filename for code in self.functions if code.co_filename not in before)
+        return [str(Path(name).relative_to(self._root)) for name in names]
 
     def count_from_now(self) -> None:
         """Forget what ran, and wait for the next request."""
-        self._files.clear()
+        self._ran.clear()
         self._before.clear()
         self._is_before = True
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing counts within the block: it is the test's own work."""
-        kept = dict(self._files)
+        kept = dict(self._ran)
         yield
-        self._files = kept
+        self._ran = kept
 
     def note(self, frame: FrameType, event: str, argument: Any) -> None:
         """The callback of `sys.setprofile`; a module's body, which runs at import, does not count as a function."""
@@ -53,12 +66,13 @@ class ModuleCounter:
         if frame.f_code is URLResolver.resolve.__code__:
             self._is_before = False
         if self._is_before:
-            self._before.add(frame.f_code.co_filename)
+            self._before.add(frame.f_code)
         else:
-            self._files.setdefault(frame.f_code.co_filename)
+            self._ran.setdefault(frame.f_code)
 
-    def _is_inside(self, name: str) -> bool:
-        return Path(name).is_relative_to(self._root) and Path(name).name != "conftest.py"
+    def _is_ours(self, path: Path) -> bool:
+        is_inside = path.is_relative_to(self._root) and path.name != "conftest.py"
+        return is_inside and not NOT_THE_PRODUCT & {*path.relative_to(self._root).parts}
 
 
 @contextmanager
