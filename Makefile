@@ -37,17 +37,17 @@ doctor: install ## Say what is wrong with this installation, and what to do; the
 
 quick: LOCK := dev
 quick: install ## Run what starts no product, server, browser or benchmark: before each commit (ARGS as for `make test`).
-	@echo "make quick: about 6,300 tests, some 4 minutes on two cores."
+	@echo "make quick: about 6,100 tests, 5 to 10 minutes on two cores."
 	@exec $(IN_VENV) pytest -n auto -m "not extended and not medium" $(ARGS)
 
 test: LOCK := dev
 test: install ## Run the suite that every change has to pass (ARGS="-n 0" for one process, ARGS="-k deleting" for a part).
-	@echo "make test: about 6,500 tests, some 7 minutes on two cores; make test-all runs all of them."
+	@echo "make test: about 6,500 tests, 7 to 14 minutes on two cores; make test-all runs all of them."
 	@exec $(IN_VENV) pytest -n auto -m "not extended or medium" $(ARGS)
 
 test-all: LOCK := dev
 test-all: install ## Run every test, and list the thirty slowest.
-	@echo "make test-all: about 7,500 tests, some 16 minutes on two cores."
+	@echo "make test-all: about 7,200 tests, 20 to 45 minutes on two cores."
 	@exec $(IN_VENV) pytest -n auto $(ARGS)
 
 check: LOCK := dev
