@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import environ
@@ -71,8 +72,12 @@ def test_data_and_sockets_are_for_their_owner_alone(postgres, broker):
 
 
 def test_the_servers_do_not_run_as_root(postgres, broker):
+    owners = []
     for process in find_servers("postgres", postgres.data) + find_servers("valkey-server", broker.folder):
-        assert process.uids().real != 0
+        with suppress(psutil.NoSuchProcess):  # one of PostgreSQL's own workers may have ended since
+            owners.append(process.uids().real)
+    assert len(owners) >= 2
+    assert 0 not in owners
 
 
 def test_the_servers_listen_on_no_network(postgres, broker):
