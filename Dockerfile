@@ -21,6 +21,7 @@ RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r
 
 COPY . .
 
+RUN install --directory --owner recollect --mode 0700 /backups
 VOLUME /var/lib/recollect
 EXPOSE 8000
 

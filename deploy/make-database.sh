@@ -22,4 +22,9 @@ CREATE ROLE recollect_bound NOLOGIN NOINHERIT;
 GRANT recollect_staff, recollect_bound TO recollect_web;
 \connect postgres
 CREATE DATABASE recollect OWNER recollect;
+-- Django sends statements with their values in them: no word of a person goes into the server's log (core.W006).
+ALTER DATABASE recollect SET log_min_error_statement = 'panic';
+ALTER DATABASE recollect SET log_parameter_max_length = 0;
+ALTER DATABASE recollect SET log_parameter_max_length_on_error = 0;
+ALTER DATABASE recollect SET log_error_verbosity = 'terse';
 SQL

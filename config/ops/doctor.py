@@ -28,6 +28,9 @@ from psycopg_pool import PoolTimeout
 
 from config import VERSION
 from config.ops.variables import CHOSEN, names_set, variables
+from config.stack.daily import last_daily_backup
+from config.stack.lock import RunLock
+from config.stack.supervisor import RunPaths, ask_there
 from core import telemetry
 from core.isolation import checks
 from core.isolation.acting import acting_as_staff
@@ -43,6 +46,9 @@ REDIS_SECONDS = 2.0
 WORKER_SECONDS = 1.0
 # A text that waits for longer while no vector is made waits for something that is broken.
 WAITED_TOO_LONG = timedelta(minutes=10)
+HOUR = timedelta(hours=1)
+# A task is due every few seconds, and a backup once a day.
+NO_TASK, OLD_BACKUP = timedelta(minutes=5), timedelta(days=2)
 # A shorter value, such as "on", is a word like any other.
 SHORTEST_VALUE = 4
 GIGABYTE = 1024**3
@@ -84,6 +90,7 @@ def examine(*, now: datetime) -> Report:
         _look_at_the_queues(report)
         _look_at_the_workers(report)
     _look_at_the_disk(report)
+    _look_at_the_stack(report, now)
     _look_at_the_models(report, has_database=has_database)
     return report
 
@@ -261,6 +268,44 @@ def _look_at_the_disk(report: Report) -> None:
                 f"The disk of {name} has {free} left, less than IMPORTS_FREE_BYTES.",
                 "Make room: uploads are refused now, and everything else once it is full.",
             )
+
+
+def _look_at_the_stack(report: Report, now: datetime) -> None:
+    """What `make up` runs: its supervisor, whether the address answers, tasks, backups and logs."""
+    paths = RunPaths(settings.VAR_DIR)
+    if not paths.lock.exists():
+        report.say("Supervisor", "none: not started by `make up`")
+        return
+    if RunLock(paths.lock).is_held_elsewhere():
+        report.say("Supervisor", "runs")
+        is_well = paths.address.exists() and ask_there(paths.address).text.startswith("200 ")
+        report.say("Address", "answers" if is_well else "does not answer")
+        if not is_well:
+            report.complain("The web process is not well.", "Look into log/web.log, or start `make up` again.")
+        _look_at_a_file(
+            report, "Last task", paths.tasks, now, NO_TASK, "The schedule sends no task.", "Start `make up` again."
+        )
+    else:
+        report.say("Supervisor", "does not run")
+        report.complain("Recollect is not running.", "Start it with `make up`.")
+    last = last_daily_backup(paths.backups)
+    remedy = "Look into log/backup.log, or make one with `manage.py backup`."
+    _look_at_a_file(report, "Last backup", last, now, OLD_BACKUP, "The last daily backup is over two days old.", remedy)
+    logs = sum(each.stat().st_size for each in paths.log.iterdir())
+    report.say("Logs", f"{logs / 2**20:,.1f} MB")
+
+
+def _look_at_a_file(
+    report: Report, label: str, path: Path | None, now: datetime, longest: timedelta, what: str, remedy: str
+) -> None:
+    """Say how old it is, and complain if that is too old."""
+    if path is None or not path.exists():
+        report.say(label, "none yet")
+        return
+    age = max(now - datetime.fromtimestamp(path.stat().st_mtime, tz=now.tzinfo), timedelta())
+    report.say(label, f"{age // timedelta(hours=1):,} hours ago" if age > HOUR else f"{age.seconds // 60} minutes ago")
+    if age > longest:
+        report.complain(what, remedy)
 
 
 def _look_at_the_models(report: Report, *, has_database: bool) -> None:

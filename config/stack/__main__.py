@@ -8,18 +8,14 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from http import HTTPStatus
-from pathlib import Path
-from urllib.parse import urlsplit
 
-from filelock import FileLock, Timeout
-
-from config.stack import RUN, StackError, use_utf8
+from config.stack import StackError, use_utf8
+from config.stack.lock import RunLock
 from config.stack.paths import STOP_COMMAND, full_disk, reason, refuse_another_data_folder, servers_dir, var_dir
 from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
-from config.stack.supervisor import Address, RunPaths, Supervisor, ask, say
+from config.stack.supervisor import Address, RunPaths, Supervisor, ask_there, say
 
 # A supervisor starts or stops all its parts in less time.
 STOP_SECONDS = 20
@@ -60,30 +56,6 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16):
         raise StackError(f"{text} is not a port: choose one from 1 to 65535, as in `make up PORT=8000`.")
     return int(text)
-
-
-class RunLock:
-    """A lock on a file that names its holder; the kernel releases it however the process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        """Take the lock, or return False when another process holds it."""
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            return False
-        # A full disk keeps nobody from stopping.
-        with suppress(OSError):
-            self._path.write_text(str(os.getpid()))
-        return True
-
-    def holder(self) -> int | None:
-        """Return the process that holds the lock: only meaningful after `acquire` returned False."""
-        text = self._path.read_text()
-        return int(text) if text else None
 
 
 def up(address: Address, *, demo: bool) -> None:
@@ -139,8 +111,7 @@ def status() -> None:
     address = RunPaths(var_dir()).address
     if not address.exists():
         raise StackError("Nothing is running, or it has not started yet.")
-    url = urlsplit(address.read_text())
-    answer = ask(Address(url.hostname or "127.0.0.1", url.port or 0), {**os.environ, RUN: ""})
+    answer = ask_there(address)
     if not answer.text.startswith(f"{HTTPStatus.OK:d} "):
         raise StackError(f"{address.read_text()}/healthz: {answer.text}.")
     say(f"Recollect runs at {address.read_text()}.")

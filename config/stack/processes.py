@@ -4,6 +4,7 @@ A process is identified by its environment, or by its name and folder, never onl
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,13 @@ class LogReader:
                 errors.append(text)
                 self._last = text
         return errors
+
+    def turn_over(self, largest: int) -> None:
+        """Keep a log of more bytes as the former one; its program goes on writing into the emptied file."""
+        if self.path.exists() and self.path.stat().st_size > largest:
+            shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+            os.truncate(self.path, 0)
+            self._offset = 0
 
     def _new_lines(self) -> list[str]:
         if not self.path.exists() or self.path.stat().st_size <= self._offset:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from config import VERSION
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
+from config.stack.daily import DAY_SECONDS, last_daily_backup
 from config.stack.paths import (
     BASE_DIR,
     STOP_COMMAND,
@@ -53,6 +56,10 @@ ASK_SECONDS = 10
 HANGS_SECONDS = 60
 # How many migrations a sentence names.
 NAMED = 4
+# The first daily backup waits until a start is over, and one that failed is tried again.
+FIRST_BACKUP_SECONDS, NEXT_BACKUP_SECONDS = 600, 3600
+# A log is turned over when it is larger: one former log is kept.
+LOG_BYTES = 10 * 2**20
 # Every few seconds a task is due: if none has come for so long, beat sends nothing.
 NO_TASK_SECONDS = 180
 # One worker process: its embedding model uses every core already. There is no other worker to exchange messages with.
@@ -129,8 +136,13 @@ class RunPaths:
 
     @property
     def backups(self) -> Path:
-        """Contains a backup from before each upgrade that changed the tables."""
+        """Contains the daily backups, and one from before each upgrade that changed the tables."""
         return self.var / "backups"
+
+    @property
+    def upgrade(self) -> Path:
+        """Names the backup of the last upgrade, and the migrations that were missing when it was made."""
+        return self.backups / "upgrade.json"
 
     def make(self) -> None:
         for folder in (self.run, self.log):
@@ -147,6 +159,8 @@ class Supervisor:
         self._logs: list[tuple[str, LogReader]] = []
         self._environment: dict[str, str] = {}
         self._backup_url = ""
+        self._backup: subprocess.Popen[bytes] | None = None
+        self._backup_due = time.monotonic() + FIRST_BACKUP_SECONDS
         self._has_full_disk = False
         self._run = secrets.token_urlsafe(12)
         self._listening = Listening(paths.tasks)
@@ -190,11 +204,14 @@ class Supervisor:
             self._look_after()
             self._restart_the_idle()
             self._look_at_the_disk()
+            self._back_up_daily()
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
         """Stop the programs together, then the servers together."""
         self._paths.address.unlink(missing_ok=True)
+        if self._backup is not None:
+            self._backup.terminate()
         services = [watch.service for watch in self._watches]
         for kind in (True, False):
             with ThreadPoolExecutor() as pool:
@@ -256,6 +273,9 @@ class Supervisor:
             say("The data are of an earlier version. No backup was made: DATABASE_BACKUP_URL is not set.")
             return missing
         make_private(self._paths.backups)
+        if first := self._backup_of_interrupted_upgrade(missing):
+            say(f'An upgrade was interrupted: it goes on. The backup from before it is {first} ("Going back").')
+            return missing
         file = self._paths.backups / f"{time.strftime('%Y-%m-%d-%H%M%S')}-before-{VERSION}.backup"
         say("The data are of an earlier version. Making a backup …")
         command = [sys.executable, "manage.py", "backup", str(file)]
@@ -266,8 +286,21 @@ class Supervisor:
         if done.returncode:
             say(last_lines(log))
             raise StackError(f"The backup before the upgrade failed, and nothing was changed: {log} says why.")
+        self._paths.upgrade.write_text(json.dumps({"backup": file.name, "missing": missing}))
         say(f'The backup is {file}. docs/operations.md says under "Going back" how to return to it.')
         return missing
+
+    def _backup_of_interrupted_upgrade(self, missing: Sequence[str]) -> Path | None:
+        """The backup of the last upgrade if only a part of its migrations has been applied since.
+
+        A backup of tables that are changed by half is none to go back to. One that was restored misses them all again.
+        """
+        try:
+            upgrade = json.loads(self._paths.upgrade.read_text())
+        except (OSError, ValueError):
+            return None
+        backup = self._paths.backups / upgrade["backup"]
+        return backup if set(missing) < set(upgrade["missing"]) and backup.exists() else None
 
     def _load_demo(self) -> None:
         say("Loading the sample data …")
@@ -335,6 +368,26 @@ class Supervisor:
             say(full)
         self._has_full_disk = bool(full)
 
+    def _back_up_daily(self) -> None:
+        """Start the backup of the day in a child that alone gets the address of the role that reads every row."""
+        if self._backup is not None:
+            if (code := self._backup.poll()) is None:
+                return
+            self._backup = None
+            if code:
+                why = last_lines(self._paths.log / "backup.log")
+                say(f"The daily backup failed and is tried again in an hour:\n{why}")
+        if not self._backup_url or time.monotonic() < self._backup_due:
+            return
+        self._backup_due = time.monotonic() + NEXT_BACKUP_SECONDS
+        last = last_daily_backup(self._paths.backups)
+        if last is not None and time.time() - last.stat().st_mtime < DAY_SECONDS:
+            return
+        command = [sys.executable, "manage.py", "daily_backup", str(self._paths.backups)]
+        environment = self._environment | {"DATABASE_BACKUP_URL": self._backup_url}
+        with (self._paths.log / "backup.log").open("ab") as output:
+            self._backup = subprocess.Popen(command, cwd=BASE_DIR, env=environment, stdout=output, stderr=output)
+
     def _look_after(self) -> list[Watch]:
         """Restart dead parts and show errors; returns the watches whose service has just died."""
         died = []
@@ -348,6 +401,7 @@ class Supervisor:
         for name, reader in self._logs:
             for error in reader.new_errors():
                 say(f"{name}: {error}")
+            reader.turn_over(LOG_BYTES)
         return died
 
 
@@ -383,6 +437,12 @@ def ask(address: Address, environment: Mapping[str, str]) -> HealthAnswer:
     return HealthAnswer(text, is_healthy=is_ours and response.status == HTTPStatus.OK, run=run, program=program)
 
 
+def ask_there(file: Path) -> HealthAnswer:
+    """Query whatever web process answers at the address in a supervisor's file."""
+    url = urlsplit(file.read_text())
+    return ask(Address(url.hostname or "127.0.0.1", url.port or 0), {**os.environ, RUN: ""})
+
+
 class Listening:
     """Notices programs that run and do no work: by their answers, and by the tasks that come.
 
@@ -394,12 +454,17 @@ class Listening:
         self._last: dict[str, float] = {}
         self._stamp = 0
         self._failures = 0
-        self._asked_at = time.monotonic()
+        self._resumed_at = 0.0
+        self._looked_at = self._asked_at = time.monotonic()
         self._asking = ThreadPoolExecutor(max_workers=1)
         self._answer: Future[HealthAnswer] | None = None
 
     def ask_now_and_then(self, address: Address, environment: Mapping[str, str]) -> None:
         """In a thread, because an answer may take long, and several processes may share the address."""
+        gap, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
+        if gap > HANGS_SECONDS / 2:
+            # This process itself stood still, as on a machine that slept: the silence was nobody's fault.
+            self._failures, self._resumed_at = 0, self._looked_at
         if self._answer is None:
             if time.monotonic() - self._asked_at >= ASK_SECONDS:
                 self._asked_at = time.monotonic()
@@ -409,14 +474,14 @@ class Listening:
             answer, self._answer = self._answer.result(), None
             if answer.run == environment[RUN]:
                 self._last[answer.program] = time.monotonic()
+                self._failures = 0
             else:
                 self._failures += 1
 
     def complaint(self, watch: Watch) -> str:
         """A sentence if the program of a watch must be started again."""
         name = watch.service.name
-        heard = self._last.get(name, 0.0)
-        silent = time.monotonic() - max(watch.started_at, heard)
+        silent = time.monotonic() - max(watch.started_at, self._last.get(name, 0.0), self._resumed_at)
         if name.startswith("web"):
             if watch.service.is_running and silent > HANGS_SECONDS and self._failures > 1:
                 self._failures = 0

@@ -1,8 +1,12 @@
 """Backup, restore and verification by their commands, from one product to another on servers of its own."""
 
 import io
+import json
+import math
+import os
 import shutil
 import subprocess
+import time
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +17,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from config.ops import backup as archive
+from config.stack.daily import daily_backups
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
 from config.stack.processes import start_server
+from config.stack.supervisor import Address, RunPaths, Supervisor
 from config.tests.keep_data import run_all
 from core.isolation.roles import Roles, make_roles
 from testing.servers import ThrowawayServers
@@ -237,6 +243,82 @@ def test_a_file_that_is_damaged_or_missing_is_refused_and_a_backup_is_written_wh
     assert "row-level security" in failed.stderr
     assert list(tmp_path.iterdir()) == [flipped]
     assert backup.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_backup_a_day_is_checked_and_the_oldest_go(product, tmp_path):
+    folder = tmp_path / "backups"
+    made, again = product.manage_all(["daily_backup", str(folder)], ["daily_backup", str(folder)])
+    (first,) = folder.iterdir()
+    assert made.returncode == 0, made.stderr
+    assert "Whole: " in made.stdout
+    assert (first.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert again.stdout.strip() == f"{first} is less than a day old."
+
+    yesterday = time.time() - 24 * 3600
+    os.utime(first, (yesterday, yesterday))
+    for day in range(1, 9):
+        (folder / f"2025-12-0{day}-030000-daily.backup").touch()
+    (folder / "2025-12-08-030000-before-1.0.0.backup").touch()
+    next_day = product.manage("daily_backup", str(folder), RECOLLECT_BACKUP_PASSPHRASE="several words")
+    assert next_day.returncode == 0, next_day.stderr
+    *older, last = daily_backups(folder)
+    assert [each.name[:10] for each in older[:5]] == [f"2025-12-0{day}" for day in range(4, 9)]
+    assert older[5:] == [first]
+    assert last.read_bytes().startswith(b"recollect backup, encrypted")
+    assert (folder / "2025-12-08-030000-before-1.0.0.backup").exists()
+
+    # Of a size that the disk does not have twice.
+    with last.open("r+b") as file:
+        file.truncate(shutil.disk_usage(folder).free)
+    os.utime(last, (yesterday, yesterday))
+    full = product.manage("daily_backup", str(folder))
+    assert full.returncode == 1
+    assert "No backup was made" in full.stderr
+    assert daily_backups(folder) == [*older, last]
+
+
+def test_the_supervisor_makes_the_backup_of_a_day_and_says_when_it_fails(product, tmp_path, capsys):
+    paths = RunPaths(tmp_path)
+    paths.make()
+    supervisor = Supervisor(paths, Address("127.0.0.1", 8000))
+    supervisor._environment = {
+        **os.environ,
+        **product.servers.urls,
+        "DJANGO_SETTINGS_MODULE": "config.settings.test",
+        "DATABASE_BACKUP_URL": "",
+    }
+
+    def backed_up():
+        supervisor._backup_due = 0.0
+        supervisor._back_up_daily()
+        if supervisor._backup is not None:
+            supervisor._backup.wait()
+        supervisor._backup_due = math.inf
+        supervisor._back_up_daily()
+        return daily_backups(paths.backups)
+
+    assert backed_up() == []  # no address of a role that reads every row
+    supervisor._backup_url = product.servers.urls["DATABASE_URL"]
+    assert backed_up() == []
+    assert "The daily backup failed and is tried again in an hour" in (said := capsys.readouterr().out)
+    assert "row-level security" in said
+    supervisor._backup_url = product.servers.urls["DATABASE_BACKUP_URL"]
+    (first,) = backed_up()
+    assert backed_up() == [first]
+    assert capsys.readouterr().out == ""
+
+
+def test_an_upgrade_that_was_interrupted_names_the_backup_from_before_it(tmp_path):
+    paths = RunPaths(tmp_path)
+    paths.backups.mkdir()
+    (paths.backups / "first.backup").touch()
+    supervisor = Supervisor(paths, Address("127.0.0.1", 8000))
+    assert supervisor._backup_of_interrupted_upgrade(["a", "b"]) is None
+    paths.upgrade.write_text(json.dumps({"backup": "first.backup", "missing": ["a", "b"]}))
+    assert supervisor._backup_of_interrupted_upgrade(["b"]) == paths.backups / "first.backup"
+    # All are missing: nothing was begun, or the backup was restored. Or these are of another upgrade.
+    assert supervisor._backup_of_interrupted_upgrade(["a", "b"]) is None
+    assert supervisor._backup_of_interrupted_upgrade(["b", "c"]) is None
 
 
 def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other, tmp_path):

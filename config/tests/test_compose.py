@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from django.conf import settings
+from django.db import connection
 
 from config.settings.site import SecretFiles
 from config.stack.servers import MAJOR_VERSION
 from config.tests.test_headers import in_production
+from core.logs import SILENT
 
 ROOT = Path(settings.BASE_DIR)
 
@@ -37,7 +39,7 @@ WHOLE = [
     for name, service in file["services"].items()
     if "image" in service or "build" in service
 ]
-OURS = ["migrate", "web", "worker", "importer", "housekeeper", "beat"]
+OURS = ["migrate", "backups", "web", "worker", "importer", "housekeeper", "beat"]
 
 
 @pytest.mark.parametrize("service", WHOLE)
@@ -84,11 +86,21 @@ def test_secrets_are_files_and_never_in_the_environment(file):
 def test_each_container_gets_the_passwords_of_its_own_role_alone():
     secrets = {name: set(service.get("secrets", ())) for name, service in ALONE["services"].items()}
     assert secrets["web"] == secrets["importer"] == {"secret_key", "database_password"}
+    assert secrets["backups"] == {"secret_key", "database_password", "database_backup_password"}
     assert secrets["worker"] == secrets["housekeeper"] == secrets["beat"] == {"secret_key", "database_worker_password"}
     assert "postgres_password" not in set.union(*(secrets[name] for name in OURS))
     for name in OURS:
         named = {Path(value).name for key, value in ALONE["services"][name]["environment"].items() if "_FILE" in key}
         assert named <= secrets[name]
+
+
+@pytest.mark.django_db
+def test_the_database_of_compose_logs_no_word_of_a_person():
+    said = (ROOT / "deploy/make-database.sh").read_text()
+    with connection.cursor() as cursor:
+        for name, (allowed, value) in SILENT.items():
+            cursor.execute("SELECT boot_val FROM pg_settings WHERE name = %s", [name])
+            assert cursor.fetchone()[0] in allowed or f"SET {name} = {value};" in said.replace("'", ""), name
 
 
 def test_one_command_makes_every_secret_and_keeps_those_that_exist(tmp_path):

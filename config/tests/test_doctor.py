@@ -16,6 +16,8 @@ from django.utils import timezone
 from config import VERSION
 from config.ops import doctor
 from config.ops.variables import names_set
+from config.stack.lock import RunLock
+from config.stack.supervisor import HealthAnswer, RunPaths
 from intake.tests.factories import a_person, a_turn
 from memory.models import Embedding
 from memory.tests.test_real_worker import worker_environment
@@ -198,3 +200,41 @@ def test_a_setting_in_a_file_counts_as_set():
         "SECRET_KEY_FILE",
         "LLM_…_MODEL",
     ]
+
+
+def test_what_make_up_runs_is_looked_at_and_the_age_of_the_last_backup(tmp_path, settings, monkeypatch):
+    now, settings.VAR_DIR, paths = timezone.now(), tmp_path, RunPaths(tmp_path)
+
+    def seen():
+        report = doctor.Report()
+        doctor._look_at_the_stack(report, now)
+        return dict(report.facts), [what for what, _ in report.problems]
+
+    assert seen() == ({"Supervisor": "none: not started by `make up`"}, [])
+    paths.make()
+    paths.backups.mkdir()
+    (paths.log / "web.log").write_bytes(bytes(3 * 2**20))
+    paths.lock.touch()
+    backup = paths.backups / "2026-03-14-030000-daily.backup"
+    backup.touch()
+    old = (now - timedelta(hours=50)).timestamp()
+    os.utime(backup, (old, old))
+    facts, problems = seen()
+    assert facts == {"Supervisor": "does not run", "Last backup": "50 hours ago", "Logs": "3.0 MB"}
+    assert problems == ["Recollect is not running.", "The last daily backup is over two days old."]
+
+    lock = RunLock(paths.lock)
+    assert lock.acquire()
+    backup.touch()
+    paths.tasks.touch()
+    os.utime(paths.tasks, (now.timestamp() - 600, now.timestamp() - 600))
+    # An address where nobody answers.
+    paths.address.write_text(f"http://127.0.0.1:{nobody_listens()}")
+    facts, problems = seen()
+    assert (facts["Supervisor"], facts["Address"]) == ("runs", "does not answer")
+    assert facts["Last task"] == "10 minutes ago"
+    assert problems == ["The web process is not well.", "The schedule sends no task."]
+    monkeypatch.setattr(doctor, "ask_there", lambda address: HealthAnswer("200 ok"))
+    paths.tasks.touch()
+    facts, problems = seen()
+    assert (facts["Address"], facts["Last task"], problems) == ("answers", "0 minutes ago", [])

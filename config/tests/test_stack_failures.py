@@ -26,7 +26,7 @@ from config.serving import _listen
 from config.stack import RUN, StackError, paths
 from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
 from config.stack.preflight import check_port
-from config.stack.processes import Watch, find_marked, find_servers
+from config.stack.processes import LogReader, Watch, find_marked, find_servers
 from config.stack.supervisor import Address, HealthAnswer, Listening, RunPaths, Supervisor, ask
 from config.tests.test_up import assert_one_sentence, begin_with, environment, free_port, stack
 
@@ -349,6 +349,45 @@ def test_one_web_process_of_several_that_hangs_is_told_from_the_others(tmp_path,
     for watch in watches:
         watch.started_at = now
     assert [bool(listening.complaint(watch)) for watch in watches] == [False, True]
+
+
+def test_a_pause_of_the_supervisor_itself_is_not_the_silence_of_the_web(tmp_path, monkeypatch):
+    """As on a machine that slept: two questions failed before, and nothing was asked for an hour."""
+
+    class Web:
+        name, is_running = "web", True
+
+    watch, listening, now = Watch(Web()), Listening(tmp_path / "tasks"), time.monotonic()
+    watch.started_at = now
+    answers = iter([HealthAnswer("", True, "run", "web"), *[HealthAnswer("timed out")] * 9])
+    monkeypatch.setattr("config.stack.supervisor.ask", lambda *_: next(answers))
+
+    def look(seconds):
+        monkeypatch.setattr(time, "monotonic", lambda: now + seconds)
+        listening.ask_now_and_then(None, {RUN: "run"})
+        listening._answer.result()
+        listening.ask_now_and_then(None, {RUN: "run"})
+        return bool(listening.complaint(watch))
+
+    assert [look(seconds) for seconds in (11, 22, 33)] == [False, False, False]
+    assert [look(seconds) for seconds in (3633, 3644, 3655)] == [False, False, False]
+    assert [look(seconds) for seconds in range(3666, 3706, 11)][-1]
+
+
+def test_a_log_is_turned_over_by_its_size_and_its_program_goes_on_writing(tmp_path):
+    log = tmp_path / "web.log"
+    with log.open("ab", buffering=0) as program:
+        reader = LogReader(log)
+        program.write(b"2026-03-14 10:00:00 ERROR first\n")
+        assert reader.new_errors() == ["ERROR first"]
+        reader.turn_over(1_000)
+        assert not (tmp_path / "web.log.1").exists()
+        program.write(b"x" * 1_000 + b"\n")
+        reader.turn_over(1_000)
+        program.write(b"2026-03-14 10:00:01 ERROR second\n")
+        assert reader.new_errors() == ["ERROR second"]
+    assert log.read_bytes() == b"2026-03-14 10:00:01 ERROR second\n"
+    assert (tmp_path / "web.log.1").stat().st_size > 1_000
 
 
 @pytest.fixture
