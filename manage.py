@@ -23,6 +23,10 @@ def main() -> None:
         else:
             _execute()
     except OperationalError as error:
+        from core.responses import is_disk_full
+
+        if is_disk_full(error):
+            sys.exit("The disk of the database is full: make room on it.")
         if connection.connection is not None:
             raise
         # In one line, however many the driver takes.

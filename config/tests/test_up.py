@@ -13,7 +13,10 @@ from urllib.request import urlopen
 import psutil
 import psycopg
 import pytest
+from django.db import OperationalError
+from psycopg.errors import DiskFull
 
+import manage
 from config.stack import StackError
 from config.stack.__main__ import _port, down, up
 from config.stack.paths import BASE_DIR, choose_account, make_private, servers_dir
@@ -303,3 +306,14 @@ def test_a_command_without_a_running_database_ends_in_a_sentence(var):
     # The pool may log a failure later than that.
     assert re.search("^The database does not answer .*: start it with `make up`", result.stderr, re.MULTILINE)
     assert "Traceback" not in result.stderr
+
+
+def test_a_command_on_a_full_disk_says_so_and_advises_no_start(monkeypatch):
+    def fill():
+        raise OperationalError("could not extend file") from DiskFull()
+
+    monkeypatch.setattr(manage, "_execute", fill)
+    monkeypatch.setattr(manage.gc, "disable", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["manage.py", "backup", "-"])
+    with pytest.raises(SystemExit, match=r"^The disk of the database is full: make room on it\.$"):
+        manage.main()
