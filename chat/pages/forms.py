@@ -81,8 +81,8 @@ class RegisterForm(forms.Form):
         max_length=40,
         label=_("Code from the terminal"),
         help_text=_(
-            "Nobody has registered yet, and the first account administers this Recollect. `make up` prints the code when it "
-            "starts, and `manage.py invite --first` everywhere."
+            "Nobody has registered yet, and the first account administers this Recollect. `make up` prints the code "
+            "when it starts, and `manage.py invite --first` everywhere."
         ),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
