@@ -101,6 +101,31 @@ TEXTS = {
 }  # fmt: skip
 
 
+# What gateways send so that nobody closes a connection on which nothing is said.
+KEEP_ALIVES = {
+    "a comment": ": ping\n\n",
+    "an id and a comment": "id: 7\n: ping\n\n",
+    "an empty data line": "data:\n\n",
+    "a blank data line": "data: \n\n",
+    "a time to retry": "retry: 3000\n\n",
+    "an event without data": "event: ping\n\n",
+    "an event with empty data": "event: ping\ndata:\n\n",
+    "an id alone": "id: 7\n\n",
+    "blank lines": "\n\n\n",
+    "CRLF": "id: 7\r\n: ping\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("keep_alive", KEEP_ALIVES.values(), ids=KEEP_ALIVES)
+def test_what_keeps_a_connection_open_ends_no_answer(visitor, language_model, keep_alive):
+    count = 1_000
+    words = keep_alive.join(event({"content": f"{number} "}) for number in range(count))
+    language_model(Recorded(keep_alive + words + keep_alive + END))
+    events = visitor.events("Count.")
+    assert events[-1].name == "done", events[-1]
+    assert Turn.objects.get().assistant_message.split() == [str(number) for number in range(count)]
+
+
 @pytest.mark.parametrize("recorded", TEXTS.values(), ids=TEXTS)
 def test_text_is_understood_as_local_servers_send_it(visitor, language_model, recorded):
     kind = "application/json" if recorded.startswith("{") else "text/event-stream"

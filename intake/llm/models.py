@@ -261,27 +261,40 @@ class _MendedStream(httpx2.AsyncByteStream):
         self.is_error = False
         # Some servers count with every piece, and the client would add it up.
         self.counted: dict[str, Any] | None = None
+        # The lines of the event that has begun: it passes once it is complete and has data.
+        self.event: list[bytes] = []
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = b"data: " if self.is_whole else b""
-        async for piece in self.stream:
-            if self.is_whole:
-                rest += piece.replace(b"\r", b" ").replace(b"\n", b" ")
-                continue
-            *lines, rest = (rest + piece).split(b"\n")
-            if lines:
-                yield b"".join(self._mended(line) + b"\n" for line in lines)
-        if rest:
-            yield self._mended(rest) + (b"\n\n" if self.is_whole else b"")
+        if self.is_whole:
+            whole = b"".join([piece async for piece in self.stream])
+            yield self._mended(b"data: " + whole.replace(b"\r", b" ").replace(b"\n", b" ")) + b"\n\n"
+        else:
+            rest = b""
+            async for piece in self.stream:
+                *lines, rest = (rest + piece).split(b"\n")
+                yield b"".join(self._passed(line.rstrip(b"\r")) for line in lines)
+            yield self._passed(rest) + self._passed(b"")
         yield self._counted()
 
     async def aclose(self) -> None:
         await self.stream.aclose()
 
+    def _passed(self, line: bytes) -> bytes:
+        """The event that a blank line completes. One without data only keeps the connection open: the client would
+        take it for an answer that it cannot read.
+        """
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"event" or (name == b"data" and value.strip()):
+                self.event.append(self._mended(line))
+            return b""
+        lines, self.event = self.event, []
+        has_data = any(not each.startswith(b"event:") for each in lines)
+        return b"\n".join([*lines, b"", b""]) if has_data else b""
+
     def _mended(self, line: bytes) -> bytes:
-        if not line.startswith(b"data:"):
-            if line.startswith(b"event:"):
-                self.is_error = line.removeprefix(b"event:").strip() == b"error"
+        if line.startswith(b"event:"):
+            self.is_error = line.removeprefix(b"event:").strip() == b"error"
             return line
         if line.removeprefix(b"data:").strip() == b"[DONE]":
             return self._counted() + line
