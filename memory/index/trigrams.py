@@ -29,22 +29,17 @@ from memory.models.documents import HIDDEN_SOURCES, Corpus, Hit, Scope
 # longest so much that it is looked at more often than it need be.
 LENGTHS = tuple(1 << power for power in range(8, 15))
 LONGEST_BITS = 14
-# The bits for each stretch: of four texts without a stretch one has its bit by chance, of 64 one has three bits.
-BITS_A_STRETCH = 3.5
 
 FIRST_BEYOND_ASCII = 128
 # Odd numbers of 64 bits: multiplied by them, characters are spread over the high bits, which are a position in the
 # longest.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
-_SHIFT = np.uint64(64 - LONGEST_BITS)
 
 # Texts, each with the pieces that it can contain.
 Possible = list[tuple[Hit, list[str]]]
 
 # The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
 AT_ONCE = 50
-# No filter can find one or two letters, and most texts contain them: only this many of the newest are read.
-MOST_READ_FOR_A_SHORT_PIECE = 2_000
 
 # One scan for all pieces: which of them each text can contain. `newest`: for pieces that no filter can find.
 _POSSIBLE = """
@@ -139,7 +134,8 @@ def masks(piece: str) -> dict[int, str]:
 
 
 def _length(stretches: int) -> int:
-    return next((length for length in LENGTHS if length >= BITS_A_STRETCH * stretches), LENGTHS[-1])
+    # With 3.5 bits a stretch, one of four texts without a stretch has its bit by chance, and one of 64 three bits.
+    return next((length for length in LENGTHS if length >= 3.5 * stretches), LENGTHS[-1])
 
 
 def _occurring(folded: str) -> NDArray[np.bool_]:
@@ -147,7 +143,7 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
     if folded.isascii():
         # Looked up and not computed: most texts are such, and a request waits while they are saved.
         codes = np.frombuffer(folded.encode(), np.uint8)
-        alone = _NONE
+        alone = np.zeros(0, np.uint16)
         first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
         is_telling = _TELLING_IN_ASCII[codes]
     else:
@@ -165,7 +161,7 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
 
 def _places(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
     """The share of each character in a trigram's position as its first, second or third: a row for each."""
-    return (codes * _FACTORS >> _SHIFT).astype(np.uint16)
+    return (codes * _FACTORS >> np.uint64(64 - LONGEST_BITS)).astype(np.uint16)
 
 
 def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -173,7 +169,6 @@ def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return (codes >= FIRST_BEYOND_ASCII) | is_digit
 
 
-_NONE = np.zeros(0, np.uint16)
 _ASCII = np.arange(FIRST_BEYOND_ASCII, dtype=np.uint32)
 _PLACES_OF_ASCII = _places(_ASCII)
 _TELLING_IN_ASCII = _is_telling(_ASCII)
@@ -271,7 +266,8 @@ def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
         )
         parameters |= {names[length]: mask for length, mask in by_length.items()}
     is_short = any(not condition.startswith("coalesce") for condition in conditions)
-    newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
+    # No filter can find one or two letters, and most texts contain them: only some of the newest are read.
+    newest = 2_000 if is_short else 0
     statement = _POSSIBLE.format(conditions=", ".join(conditions), hidden_sources=HIDDEN_SOURCES)
     with connection.cursor() as cursor:
         cursor.execute(statement, {**scope.parameters(), **parameters, "newest": newest})

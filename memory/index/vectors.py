@@ -28,13 +28,6 @@ from memory.models.embeddings import SLOTS
 USUAL_PASSAGES = 3
 # If long texts take most places with their passages, this many times as many are fetched, repeatedly.
 MORE_PASSAGES = 8
-# This many of a user's passages, any ones, show the distance of unrelated texts; the nearest would not.
-SAMPLE = 200
-# In English, where function words are no terms: turns the length of a note's line into terms.
-CHARACTERS_PER_TERM = 10.0
-# PostgreSQL's largest row, minus a block's other data and the header of each vector.
-_BLOCK_BYTES = 8_160 - 232
-_HEAD_BYTES = 8
 
 Rows = list[tuple[Any, ...]]
 
@@ -310,8 +303,6 @@ SELECT text.id, halfvec_send(mean)
  WHERE text.user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND mean IS NOT NULL
  ORDER BY text.id
 """
-# The header of `halfvec_send` before the numbers: their count, and a reserved number.
-_SENT_BEFORE = 2
 
 
 # A block's keys: the user's, and its own.
@@ -371,7 +362,8 @@ def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
 
 def slots_for(dimensions: int) -> int:
     """The number of vectors of this many dimensions, two bytes each, in a block: at least 1."""
-    return max(1, min(SLOTS, _BLOCK_BYTES // (_HEAD_BYTES + 2 * dimensions)))
+    # PostgreSQL's largest row, minus a block's other data, holds vectors with a header of 8 bytes each.
+    return max(1, min(SLOTS, (8_160 - 232) // (8 + 2 * dimensions)))
 
 
 def pack_all(*, until: datetime | None = None) -> int:
@@ -486,8 +478,10 @@ def distances(
         "model": model,
         "vector": None if vector is None else _halfvec(vector),
         "further": further,
-        "sample": SAMPLE,
-        "per_term": CHARACTERS_PER_TERM,
+        # A sample of the user's passages shows the distance of unrelated texts; the nearest would not.
+        "sample": 200,
+        # A term has some ten characters in English, where function words are no terms: so many terms a note's line has.
+        "per_term": 10.0,
         "sources": [source for (source, _), *_ in hits],
         "chunks": [place for (_, place), *_ in hits],
     }
@@ -543,7 +537,8 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
     if not rows:
         return [], np.zeros((0, 0), dtype=np.float32)
     numbers = np.frombuffer(b"".join(bytes(sent) for _, sent in rows), dtype=">f2").reshape(len(rows), -1)
-    matrix = numbers[:, _SENT_BEFORE:].astype(np.float32)
+    # `halfvec_send` writes two numbers before them: their count, and a reserved one.
+    matrix = numbers[:, 2:].astype(np.float32)
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return [text_id for text_id, _ in rows], np.asarray(matrix / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 

@@ -33,8 +33,6 @@ from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
 from memory.search.time_windows import moments_of
 
-# --- Describes the texts of the map and the timeline: their chat, document or record, and their beginning ---
-
 SNIPPET = 220
 
 
@@ -159,8 +157,6 @@ def _beginning(text: str) -> str:
     line = " ".join(text[: SNIPPET * 4].split())
     return shortened(line, SNIPPET)
 
-
-# --- Reads the map ---
 
 # The task's name as a string: the tasks import the module that wakes their workers.
 TASK = "memory.draw_maps"
@@ -403,9 +399,8 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return rows
 
 
-# --- Reads the timeline: the counts of each month, its typical words, and its chats and notes ---
-# Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`). Files are in neither:
-# both show what was said and noted.
+# The counts of the timeline are live. A worker finds the words, together with the map (`memory.overview.drawing`).
+# Files are in neither: both show what was said and noted.
 
 PAGE = 100
 # The last month that there is has no month after it.

@@ -22,15 +22,8 @@ from intake.models import User
 
 T = TypeVar("T")
 
-# Seconds that a statement may take beyond it: setting the limit costs as much as a short statement.
-TOLERANCE = 0.1
-
 # How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
 WAIT_SECONDS = 2.0
-
-# Without a pool, in scratch databases.
-USUAL_POOL = 16
-
 _SET = "SELECT set_config('statement_timeout', %s, true)"
 
 
@@ -72,7 +65,8 @@ def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
 
 def _most_at_once() -> int:
     """Half of the process's connections: pages, log-ins and answers always have the other half."""
-    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", USUAL_POOL)
+    # Scratch databases have no pool.
+    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
     return max(1, most // 2)
 
 
@@ -115,7 +109,8 @@ def _limit(deadline: Deadline) -> Callable[..., Any]:
         left = deadline.left
         if left <= 0:
             raise OutOfTime
-        if present - left > TOLERANCE:
+        # A statement may take a little longer: setting the limit costs as much as a short statement.
+        if present - left > 0.1:
             # Beside Django's cursor, which would recurse here. A limit of 0 would be none.
             with context["connection"].wrap_database_errors:
                 context["connection"].connection.execute(_SET, [str(max(1, int(left * 1000)))])

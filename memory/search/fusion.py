@@ -158,8 +158,7 @@ def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> flo
     return 1 / (1 + exp(-(calibration.slope * score + calibration.intercept)))
 
 
-# --- The ranking of `search_history`, and the removal of results that repeat a better one; pure arithmetic ---
-# The ranking is the specification's (FEAT-032, "Result Merging"):
+# The ranking of `search_history` is the specification's (FEAT-032, "Result Merging"):
 #
 # 1. A relevance is divided by the best of its source, if that is at least half of the best of all. So a source without
 #    anything relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order similar
@@ -177,8 +176,6 @@ def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> flo
 # with an equal one. A text with a number that the better one lacks is different (another price, another flight),
 # however similar the rest is. Words are compared without regard to case or width; scripts without spaces count by the
 # character.
-
-DAY = timedelta(days=1)
 
 # The best of a source is relevant if it has this share of the best of all.
 RELEVANT = 0.5
@@ -221,7 +218,7 @@ def with_exact_first(hits: "Iterable[Hit]") -> "list[Hit]":
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
     """1 for a text of the present, or with a future date."""
-    return exp(-rate * max(0.0, (now - at) / DAY))
+    return exp(-rate * max(0.0, (now - at) / timedelta(days=1)))
 
 
 def _bests(hits: "list[Hit]") -> dict[str, float]:

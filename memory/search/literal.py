@@ -118,8 +118,6 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
     return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
 
 
-# --- Narrows a search by the query's operators: only texts that fulfil all of them are found ---
-
 _FENCE = "```"
 _CODE = re.compile(r"^[ \t]{0,3}(?:```|~~~)|`[^`\n]+`", re.MULTILINE)
 _UNSPACED = re.compile(rf"[{UNSPACED}]")
