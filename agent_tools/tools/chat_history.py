@@ -25,7 +25,7 @@ from core.validation import Input, Output, refuse_nul
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
 from memory.models.documents import MAX_PROJECT_LENGTH
-from memory.search import ChatHistory, SearchMode
+from memory.search import SearchMode
 from memory.search import search_chat_history as search
 from memory.search.time_windows import TimeWindow
 
@@ -143,32 +143,6 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
         note = "; ".join([note, *found.notes])
         return _nothing(requested.query, note=note, pending=found.pending or None)
-    return _output(requested, found, user)
-
-
-def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
-    """The number of turns, and links to the first of their conversations."""
-    if user is None:
-        return NOBODY
-    if not output.results:
-        return NOTHING
-    best_turns: dict[UUID, int] = {}
-    for result in output.results:
-        best_turns.setdefault(result.conversation_id, result.turn_number)
-    titles = Conversation.objects.for_user(user).in_bulk(list(best_turns))
-    links = [
-        link(titles[conversation_id].title, conversation_path(conversation_id, turn_number=number))
-        for conversation_id, number in best_turns.items()
-        if conversation_id in titles
-    ]
-    # As in the answer: results that are only the nearest do not count as found.
-    if output.nothing_relevant:
-        return Sentence(ONLY_NEAREST, places=first_of(links))
-    found = _("Found 1 turn: %(places)s") if output.total_found == 1 else _("Found %(count)s turns: %(places)s")
-    return Sentence(found, count=output.total_found, places=first_of(links))
-
-
-def _output(requested: SearchChatHistoryInput, found: ChatHistory, user: User) -> SearchChatHistoryOutput:
     results = [
         ChatHistoryResult(
             conversation_id=hit.key[0],
@@ -196,6 +170,28 @@ def _output(requested: SearchChatHistoryInput, found: ChatHistory, user: User) -
         reranked=found.is_reranked if requested.rerank else None,
         nothing_relevant=found.has_nothing_relevant or None,
     )
+
+
+def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
+    """The number of turns, and links to the first of their conversations."""
+    if user is None:
+        return NOBODY
+    if not output.results:
+        return NOTHING
+    best_turns: dict[UUID, int] = {}
+    for result in output.results:
+        best_turns.setdefault(result.conversation_id, result.turn_number)
+    titles = Conversation.objects.for_user(user).in_bulk(list(best_turns))
+    links = [
+        link(titles[conversation_id].title, conversation_path(conversation_id, turn_number=number))
+        for conversation_id, number in best_turns.items()
+        if conversation_id in titles
+    ]
+    # As in the answer: results that are only the nearest do not count as found.
+    if output.nothing_relevant:
+        return Sentence(ONLY_NEAREST, places=first_of(links))
+    found = _("Found 1 turn: %(places)s") if output.total_found == 1 else _("Found %(count)s turns: %(places)s")
+    return Sentence(found, count=output.total_found, places=first_of(links))
 
 
 def interpreted(window: TimeWindow | None) -> InterpretedTime | None:

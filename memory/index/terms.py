@@ -206,7 +206,15 @@ def configuration_of(*sides: str) -> str:
 
 def language_of(text: str) -> str:
     """The language of a text as one of the configurations; English if it cannot be told."""
-    return (None if text.isascii() else _by_script(text)) or _by_function_words(text)
+    if not text.isascii():
+        letters = {name: len(script.findall(text)) for name, script in _BY_SCRIPT.items()}
+        name = max(letters, key=lambda each: letters[each])
+        if letters[name] * 2 > sum(map(str.isalpha, text)):
+            return name
+    counts = Counter(name for word in set(_WORD.findall(text.lower())) for name in _LANGUAGES_OF.get(word, ()))
+    # Two different function words are enough.
+    (name, count), *_ = counts.most_common(1) or [(ENGLISH, 0)]
+    return name if count >= 2 and count > counts[ENGLISH] else ENGLISH
 
 
 def configurations() -> list[str]:
@@ -214,24 +222,6 @@ def configurations() -> list[str]:
     if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
         return [str(settings.TEXT_SEARCH_CONFIG)]
     return [*_FUNCTION_WORDS, *_BY_SCRIPT]
-
-
-def _by_script(text: str) -> str | None:
-    """The script of most letters."""
-    counts = {name: len(letters.findall(text)) for name, letters in _BY_SCRIPT.items()}
-    name = max(counts, key=lambda each: counts[each])
-    return name if counts[name] * 2 > sum(map(str.isalpha, text)) else None
-
-
-def _by_function_words(text: str) -> str:
-    counts: Counter[str] = Counter()
-    for word in set(_WORD.findall(text.lower())):
-        counts.update(_LANGUAGES_OF.get(word, ()))
-    if not counts:
-        return ENGLISH
-    name, count = counts.most_common(1)[0]
-    # Two different function words are enough.
-    return name if count >= 2 and count > counts[ENGLISH] else ENGLISH
 
 
 def pieces(form: str) -> list[str]:

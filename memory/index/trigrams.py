@@ -14,9 +14,9 @@ the filter as it is written too, because a piece with such letters is first sear
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import compress
+from itertools import compress, islice
 
 import numpy as np
 from django.db import connection
@@ -198,36 +198,19 @@ def containing(
     if not searched:
         return [[] for _ in texts]
     found: dict[str, list[Hit]] = {piece: [] for piece in searched}
-
-    def sides_of(text: Text) -> tuple[str, str]:
-        return form("" if speaker == "assistant" else text.said), form("" if speaker == "me" else text.answered)
-
-    for hit, having in _confirmed(scope, searched, found, sides_of, limit):
-        for piece in having:
-            found[piece].append(hit)
-    return [found.get(piece, []) for piece in pieces]
-
-
-def _confirmed(
-    scope: Scope,
-    pieces: Sequence[str],
-    found: dict[str, list[Hit]],
-    sides_of: Callable[[Text], tuple[str, str]],
-    limit: int,
-) -> Iterator[tuple[Hit, list[str]]]:
-    """Each text with the pieces that it contains, the newest first, until every piece has `limit` texts in `found`."""
-    possible = _possible(scope, pieces)
-    while possible:
-        requested = {piece for piece in pieces if len(found[piece]) < limit}
-        batch, possible = _next_batch(possible, requested)
-        texts = {
-            (text.key.source_id, text.key.chunk_index): sides_of(text)
-            for text in texts_of(scope, [hit for hit, _ in batch])
-        }
+    # Those that can contain a piece of which too few texts are found yet, the newest first.
+    possible = (each for each in _possible(scope, searched) if any(len(found[piece]) < limit for piece in each[1]))
+    while batch := list(islice(possible, AT_ONCE)):
+        read = texts_of(scope, [hit for hit, _ in batch])
+        by_key = {(text.key.source_id, text.key.chunk_index): text for text in read}
         for hit, can_have in batch:
-            # Again, because a text of this batch may have been a piece's last one.
-            requested = {piece for piece in can_have if len(found[piece]) < limit}
-            yield hit, [piece for piece in requested if any(piece in side for side in texts.get(hit.key, ()))]
+            if (text := by_key.get(hit.key)) is not None:
+                said = "" if speaker == "assistant" else form(text.said)
+                answered = "" if speaker == "me" else form(text.answered)
+                for piece in can_have:
+                    if len(found[piece]) < limit and (piece in said or piece in answered):
+                        found[piece].append(hit)
+    return [found.get(piece, []) for piece in pieces]
 
 
 def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
@@ -239,17 +222,6 @@ def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
         reader = READERS[corpus]
         for row in reader.rows_of(of_corpus).filter(user=scope.user):
             yield from reader.entry(row).texts
-
-
-def _next_batch(possible: Possible, requested: set[str]) -> tuple[Possible, Possible]:
-    """The next texts that can contain one of these pieces, and the rest."""
-    batch: Possible = []
-    for place, (hit, can_have) in enumerate(possible):
-        if len(batch) == AT_ONCE:
-            return batch, possible[place:]
-        if not requested.isdisjoint(can_have):
-            batch.append((hit, can_have))
-    return batch, []
 
 
 def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:

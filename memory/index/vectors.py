@@ -20,6 +20,7 @@ from core.isolation.acting import insert_values, is_cluster
 from core.resilience import for_each, seconds_until
 from memory.backends.embedders import Matrix, Vector
 from memory.chunking import PassageSpan, Side
+from memory.index.terms import fetch
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.models.embeddings import SLOTS
@@ -515,7 +516,7 @@ def nearest_passages(
         "sources": [source for source, _ in keys],
         "chunks": [place for _, place in keys],
     }
-    rows = _fetch(_NEAREST_PASSAGES, parameters) if keys else []
+    rows = fetch(_NEAREST_PASSAGES, parameters) if keys else []
     return {
         (source, place): PassageSpan(Side(side), start, start + length, is_further)
         for source, place, side, start, length, is_further in rows
@@ -524,7 +525,7 @@ def nearest_passages(
 
 def embedded_texts(user_id: int, *, model: str) -> list[int]:
     """The ids of a user's texts that have a vector of this model, without those of files; in order."""
-    return [text_id for (text_id,) in _fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
+    return [text_id for (text_id,) in fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
 
 
 def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int], Matrix]:
@@ -533,7 +534,7 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
     Returns the ids, in order and without those that have no vector, and a matrix with a row for each (texts,
     dimensions). Further passages of long texts are left out.
     """
-    rows = _fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
+    rows = fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
     if not rows:
         return [], np.zeros((0, 0), dtype=np.float32)
     numbers = np.frombuffer(b"".join(bytes(sent) for _, sent in rows), dtype=">f2").reshape(len(rows), -1)
@@ -545,7 +546,7 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
 
 def count_pending(scope: Scope, *, model: str) -> int:
     """The number of the user's texts in the corpora, of any date, that have a passage without a vector."""
-    ((count,),) = _fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
+    ((count,),) = fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
     return int(count)
 
 
@@ -567,7 +568,7 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
     """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
     if scope.only is not None:
-        return _fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
+        return fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
     slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
     slots = [slot.format(number) for number in range(SLOTS)]
     distances = {
@@ -575,14 +576,7 @@ def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
         "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
     }
     hidden = _HIDDEN if scope.hides_any else _NOTHING_HIDDEN
-    return _fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
-
-
-def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: Rows = cursor.fetchall()
-        return rows
+    return fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
 
 
 def _halfvec(vector: Vector) -> str:

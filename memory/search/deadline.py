@@ -4,7 +4,7 @@ The database itself cancels a statement that would take longer.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from math import inf
 from threading import BoundedSemaphore
@@ -25,7 +25,6 @@ T = TypeVar("T")
 # How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
 WAIT_SECONDS = 2.0
 _SET = "SELECT set_config('statement_timeout', %s, true)"
-
 
 TOO_MANY_SEARCHES = _("Too many searches are running at the moment. Try again shortly.")
 
@@ -52,22 +51,19 @@ def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     It never asks a network endpoint. Raises `Unavailable` (retryable) if half of the pool is searching, and
     `OutOfTime` after so many seconds.
     """
-    places = _places(_most_at_once())
+    # Half of the process's connections: pages, log-ins and answers always have the other half.
+    connections = (
+        settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
+    )  # scratch databases have no pool
+    places = _places(max(1, connections // 2))
     if not places.acquire(timeout=WAIT_SECONDS):
         raise Unavailable(TOO_MANY_SEARCHES)
     is_alone = not connection.in_atomic_block
     try:
-        with acting_as(user), _limited(seconds) if is_alone else at_most(seconds):
+        with acting_as(user), at_most(seconds, is_inside=not is_alone):
             return work()
     finally:
         places.release()
-
-
-def _most_at_once() -> int:
-    """Half of the process's connections: pages, log-ins and answers always have the other half."""
-    # Scratch databases have no pool.
-    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
-    return max(1, most // 2)
 
 
 @cache
@@ -76,35 +72,16 @@ def _places(count: int) -> BoundedSemaphore:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """A transaction whose statements end by then. Raises `OutOfTime`."""
-    kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
-    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_limit(Deadline(seconds))):
-        yield
+def at_most(seconds: float, *, is_inside: bool | None = None) -> Iterator[None]:
+    """A transaction whose statements end by then. Raises `OutOfTime`.
 
+    Inside another transaction, whose limit is restored afterwards, unless `is_inside` says that it ends with this one.
+    """
+    deadline, present = Deadline(seconds), inf
+    is_inside = connection.in_atomic_block if is_inside is None else is_inside
 
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """The same within a transaction that ends with it."""
-    with _as_out_of_time(), connection.execute_wrapper(_limit(Deadline(seconds))):
-        yield
-
-
-@contextmanager
-def _as_out_of_time() -> Iterator[None]:
-    try:
-        yield
-    except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
-            raise OutOfTime from error
-        raise
-
-
-def _limit(deadline: Deadline) -> Callable[..., Any]:
-    """Sets the limit before a statement, unless the present one is about right."""
-    present = inf
-
-    def run(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def limited(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        """Sets the limit before a statement, unless the present one is about right."""
         nonlocal present
         left = deadline.left
         if left <= 0:
@@ -117,14 +94,16 @@ def _limit(deadline: Deadline) -> Callable[..., Any]:
             present = left
         return execute(sql, params, many, context)
 
-    return run
-
-
-@contextmanager
-def _unchanged_afterwards() -> Iterator[None]:
-    """In an outer transaction, restore its limit; otherwise the limit ends with this transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('statement_timeout')")
-        (before,) = cursor.fetchone()
-        yield
-        cursor.execute(_SET, [before])
+    try:
+        with transaction.atomic(savepoint=is_inside), connection.cursor() as cursor:
+            if is_inside:
+                cursor.execute("SELECT current_setting('statement_timeout')")
+                (before,) = cursor.fetchone()
+            with connection.execute_wrapper(limited):
+                yield
+            if is_inside:
+                cursor.execute(_SET, [before])
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            raise OutOfTime from error
+        raise

@@ -252,7 +252,12 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
     for each the newest turn that does, and its time. Plain arithmetic over the words, of the first turns alone.
     """
     turns = [(key, at, message[:READ]) for key, at, message in turns[:COMPARED]]
-    if not any(map(_has_sign, turns)):
+    # Most messages have none of the signs, which takes no time to see.
+    if not any(
+        _NEVER & words or (_CHANGE & words and any(map(str.isdigit, message)))
+        for *_, message in turns
+        for words in [set(_WORD.findall(fold(message)))]
+    ):
         return {}
     of_query = telling_words(query[:LONGEST_QUESTION])
     read = []
@@ -269,13 +274,6 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
             ):
                 later[key] = (newer, at)
     return later
-
-
-def _has_sign(turn: tuple[Key, datetime, str]) -> bool:
-    """Most messages have none, which takes no time to see."""
-    message = turn[2]
-    words = set(_WORD.findall(fold(message)))
-    return bool(_NEVER & words) or (bool(_CHANGE & words) and any(character.isdigit() for character in message))
 
 
 def _state_other_numbers(earlier: Sequence[Clause], later: Sequence[Clause], of_query: Sequence[str]) -> bool:

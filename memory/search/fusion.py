@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from memory.chunking import UNSPACED
 
 if TYPE_CHECKING:
-    from memory.backends.embedders import Calibration, RankingWeights
+    from memory.backends.embedders import Calibration
     from memory.models.documents import Hit
 
 # With this many terms a turn is halfway between a remark and a text that needs no context.
@@ -67,8 +67,10 @@ def fuse(
     counts nothing. `times`: whether a time is of a month, and of a day, that the query names; None if it names none.
     """
     features = features_of(hits, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing, times=times)
+    scores = (sum(map(mul, calibration.weights, values)) for values in features)
     fused = [
-        hit._replace(relevance=_relevance(values, calibration)) for hit, values in zip(hits, features, strict=True)
+        hit._replace(relevance=1 / (1 + exp(-(calibration.slope * score + calibration.intercept))))
+        for hit, score in zip(hits, scores, strict=True)
     ]
     # Of equals the nearer one: beyond `unrelated`, only distance distinguishes the hits.
     return sorted(fused, key=lambda hit: (-hit.relevance, inf if hit.distance is None else hit.distance, hit.key))
@@ -150,12 +152,6 @@ def _beside(hits: "Sequence[Hit]", values: list[float]) -> list[float]:
     """For each hit the sum of these values over the turns before and after it."""
     by_key = {hit.key: value for hit, value in zip(hits, values, strict=True)}
     return [by_key.get((source, place - 1), 0.0) + by_key.get((source, place + 1), 0.0) for (source, place), *_ in hits]
-
-
-def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> float:
-    weights: RankingWeights = calibration.weights
-    score = sum(map(mul, weights, features))
-    return 1 / (1 + exp(-(calibration.slope * score + calibration.intercept)))
 
 
 # The ranking of `search_history` is the specification's (FEAT-032, "Result Merging"):

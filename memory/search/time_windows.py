@@ -102,12 +102,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 def _fold(text: str) -> str:
     """In lower case and without accents, without moving any character."""
-    return "".join(_fold_character(character) for character in text)
-
-
-def _fold_character(character: str) -> str:
-    folded = unicodedata.normalize("NFD", character.lower())[:1]
-    return folded or " "
+    return "".join(unicodedata.normalize("NFD", character.lower())[:1] or " " for character in text)
 
 
 @dataclass(frozen=True, slots=True)
