@@ -37,8 +37,6 @@ from memory.index import vectors, writer
 from memory.index.health import CAP, index_health
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 
-# --- Draws a vector as a picture: one stroke for each value, so that an empty, constant or cut one is obvious ---
-
 # Of half the picture, in the units of its view box.
 HEIGHT = 100
 
@@ -62,8 +60,6 @@ def draw(values: list[float]) -> dict[str, Any]:
         "zeros": values.count(0),
     }
 
-
-# --- Returns rows to the queue, so that the workers make their vectors again ---
 
 LIMIT = 10_000
 BATCH = 1_000
@@ -90,9 +86,6 @@ def _requeue_batch(ids: list[int], now: datetime) -> int:
         return rows.update(
             vector=None, embedded_at=None, attempts=0, last_error="", quarantined_at=None, next_attempt_at=now
         )
-
-
-# --- The admin of embeddings ---
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for the type checker, not when it runs
@@ -265,8 +258,6 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         owners = {embedding.user_id for embedding in shown}
         activity.note_look_by_staff(cast(User, request.user), owners, now=timezone.now())
 
-
-# --- The admin pages of the index: its rows, their health and their owners, never any text ---
 
 __all__ = ["EmbeddingAdmin", "EmbeddingModelAdmin"]
 

@@ -29,7 +29,6 @@ from memory.models import Embedding, EmbeddingQuerySet
 NEWEST_FIRST = ("-created_at", "-id")
 AS_TRIED = ("next_attempt_at", "id")
 NEWEST_QUARANTINED_FIRST = ("-quarantined_at", "-id")
-NEIGHBOURS = 10
 BY_SOURCE = ("-user_id", "-corpus", "-source_id", "-chunk_index", "-part", "-model_id")
 
 
@@ -110,12 +109,10 @@ def nearest_neighbours(embedding: Embedding) -> Sequence[Mapping[str, Any]]:
         user=embedding.user_id, corpus=embedding.corpus, model=embedding.model_id, vector__isnull=False
     )
     others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
-    nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:NEIGHBOURS]
+    nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:10]
     with about(embedding.user_id):
         return list(nearest.values("pk", "source_id", "chunk_index", "part", "distance"))
 
-
-# --- The sidebar filters of the list of embeddings: fixed choices, or read from the two ends of an index ---
 
 Choices = list[tuple[str, str]]
 

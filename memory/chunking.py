@@ -55,7 +55,6 @@ _LINE_END = re.compile(
     r"\n(?:[ \t]*(?P<blank>\n)\s*)?[ \t]*"
     r"(?P<mark>(?P<heading>#{1,6}[ ])|(?P<code>(?:```|~~~)\w)|(?:[-*+•]|\d{1,3}[.)])[ ])?"
 )
-_LONGEST_MARK = 8
 
 
 class Side(IntEnum):
@@ -196,7 +195,8 @@ class _Tokens:
     def _best_line_end(self, earliest: int, limit: int) -> int | None:
         begin, end = self.spans[earliest - 1][1], self.spans[limit][0]
         best: tuple[int, int] | None = None
-        for found in _LINE_END.finditer(self.text, begin, end + _LONGEST_MARK):
+        # No mark at the beginning of a line is longer than eight characters.
+        for found in _LINE_END.finditer(self.text, begin, end + 8):
             place = found.end() if found["mark"] is None else found.start("mark")
             index = bisect_left(self.spans, (place,), earliest, limit + 1)
             if found.start() < end and index <= limit:
@@ -227,14 +227,11 @@ def _rank(line_end: re.Match[str]) -> int:
     return _ITEM if line_end["mark"] else _LINE
 
 
-# --- Cuts a note into lines ---
 # A note lists facts, and a passage of twenty facts is near to no question about one of them. So each list item, table
 # row and short paragraph is a passage of its own as well, read after the headings that it is under.
 
 # About 60 words of English; fewer in scripts with more bytes a character.
 LINE_BYTES = 400
-# Without a heading, fewer words say nothing.
-FEWEST_WORDS = 3
 # The innermost headings of a line are read with it, and of a long heading its beginning.
 MOST_HEADINGS, HEADING_LENGTH = 4, 80
 HEADING_JOINT, HEADING_END = " \u203a ", ": "
@@ -289,7 +286,8 @@ def note_lines(text: str, *, title: str = "") -> Iterator[NoteLine]:
         if kind not in ("heading", "table head"):
             headings = HEADING_JOINT.join(heading for _, heading in outline[-MOST_HEADINGS:])
             for first, last in _sentences(text, start, end):
-                if headings or len(_ANY_WORD.findall(text[first:last])) >= FEWEST_WORDS:
+                # Without a heading, fewer words say nothing.
+                if headings or len(_ANY_WORD.findall(text[first:last])) >= 3:
                     yield NoteLine(first, last, headings)
         if own and kind != "row" and (kind != "paragraph" or own.endswith(":")):
             outline.append((level, own[:HEADING_LENGTH].strip(" :*_`")))

@@ -32,12 +32,8 @@ from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay
 
-# --- Keeps earlier versions of documents: `documents.replace` stores them, the pages show and compare them ---
-
 # The limit per document; the oldest are deleted first.
 KEPT = 50
-# Unchanged lines shown around a change.
-AROUND = 2
 
 
 # Of one line of a comparison; a gap stands for unchanged lines, and has no text.
@@ -77,7 +73,8 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
     """The removed and added lines, each with some lines around it; empty if both are equal."""
     old, new = before.splitlines(), after.splitlines()
     end = 0
-    for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(AROUND):
+    # Two unchanged lines are shown around a change.
+    for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(2):
         if group[0][1] > end:
             yield ("gap", "")
         end = group[-1][2]
@@ -91,7 +88,6 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
         yield ("gap", "")
 
 
-# --- MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction
 # A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. A
 # project has a MEMORY.md and logs of its own, named by its label too; without one the general document is meant. An
 # overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
@@ -122,10 +118,6 @@ class DocumentOutput(Shape):
     def state(self) -> str:
         """Changes with every write and never repeats, even if the document is deleted and created again."""
         return f"{self.version}-{self.id.hex[-12:]}"
-
-
-# Of a log, the characters in which its first line is looked for.
-BEGINNING = 400
 
 
 class DailyLogOutput(Shape):
@@ -185,7 +177,8 @@ def list_daily_logs(
 def first_lines(*, user: User, project: str = "", days: Collection[date]) -> dict[date, str]:
     """The first line of each of these days' logs."""
     found = MemoryDocument.objects.for_user(user).daily_logs().filter(date__in=days, project=project)
-    rows = found.values_list("date", Left("content", BEGINNING))
+    # The first line is looked for at the log's beginning.
+    rows = found.values_list("date", Left("content", 400))
     return {day: first_line(text) for day, text in rows if day is not None}
 
 
@@ -387,8 +380,6 @@ def _find_lines(content: str, lines: str, at: int | None) -> int:
     return 0 if content.startswith(lines) else -1
 
 
-# --- Notes: imported documents with a title. Stores and indexes them ---
-
 NOTES_PER_PAGE = 50
 
 
@@ -466,9 +457,6 @@ def _locked(user: User, note_id: UUID) -> MemoryDocument:
     if note is None:
         raise NotFound
     return note
-
-
-# --- Projects: a document follows the label that it has ---
 
 
 def move_label(*, user: User, old: str, new: str, now: datetime) -> None:

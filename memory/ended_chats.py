@@ -58,20 +58,9 @@ MOST_PROPOSED = 5
 # Of one reading, in our own count of tokens: what the model may write, and the kept records that it is shown.
 MOST_WRITTEN, MOST_OF_RECORDS = 1_200, 700
 RECORDS_SHOWN, LONGEST_RECORD, LONGEST_ASKED = 8, 200, 2_000
-LONGEST_SENTENCE = 500
-# Characters of the end of an answer, for what the next message is about.
-END_OF_ANSWER = 500
-# The model is given up after this time: other tasks of the worker wait.
-SECONDS = 120.0
-# How many days of the budget are kept.
-DAYS_KEPT = 31
-USERS_AT_ONCE = 1_000
 # Of a model's window, what a reading may take; and a window with room for fewer words is not asked.
 OF_A_WINDOW, LEAST = 0.75, 300
 NOTHING_READ = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
-# Objects in what a model wrote that are tried as its answer.
-MOST_TRIED = 20
-MOST_OF_FILES = 200
 
 INSTRUCTIONS = f"""\
 You read a chat that has ended, and propose what its person may want to keep for years. The chat and the records stand
@@ -127,7 +116,7 @@ def read_due(*, until: datetime, now: datetime) -> bool:
     agreed = User.objects.filter(proposes_since__isnull=False, is_active=True)
     read: list[bool] = []
     # In any order, so that no user's long chats keep the others waiting.
-    users = list(agreed.order_by("?")[:USERS_AT_ONCE])
+    users = list(agreed.order_by("?")[:1_000])
     _, failed, has_all = for_each(
         "memory.read_ended_chats",
         users,
@@ -167,9 +156,6 @@ def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:
 def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
     """How many chats were read today, in the user's own time zone, its tokens, and how much was left out."""
     return NOTHING_READ | _days(user).get(_day(user, now), {})
-
-
-# --- The claim of a chat, and the day's budget ---
 
 
 def _claim(user: User, *, now: datetime) -> Claim | None:
@@ -223,7 +209,8 @@ def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files:
         foreign += plain(answer)
         own = not_copied(own_words(turn.user_message), foreign)
         day = f"{turn.said_at:%d %B %Y}"
-        each = Spoken(turn.turn_number, day, own, closing(answer), answer[-END_OF_ANSWER:])
+        # The end of an answer says what the next message is about.
+        each = Spoken(turn.turn_number, day, own, closing(answer), answer[-500:])
         tokens = tokens_of(_as_text(each))
         if tokens > most and not spoken:
             each = each._replace(own=cut_middle(own, most - LEAST // 2), answer="")
@@ -249,7 +236,7 @@ def _files_of(conversation: Conversation, turns: Sequence[Turn]) -> str:
         attachment__conversation_id=conversation.pk,
         attachment__turn_number__in=numbers,
     )
-    return plain("\n".join(files.values_list("text", flat=True)[:MOST_OF_FILES])) if numbers else ""
+    return plain("\n".join(files.values_list("text", flat=True)[:200])) if numbers else ""
 
 
 def _give_back(user: User, claim: Claim) -> None:
@@ -284,7 +271,8 @@ def _count(user: User, day: str, **added: int) -> None:
     row = ChatPreferences.objects.for_user(user).select_for_update().get()
     of_day = NOTHING_READ | row.reading_tokens.get(day, {})
     row.reading_tokens[day] = {name: max(0, count + added.get(name, 0)) for name, count in of_day.items()}
-    row.reading_tokens = dict(sorted(row.reading_tokens.items())[-DAYS_KEPT:])
+    # The budget of a month is kept.
+    row.reading_tokens = dict(sorted(row.reading_tokens.items())[-31:])
     row.save(update_fields=["reading_tokens"])
 
 
@@ -294,9 +282,6 @@ def _days(user: User) -> dict[str, dict[str, int]]:
 
 def _day(user: User, now: datetime) -> str:
     return user.local_time(now).date().isoformat()
-
-
-# --- The model is asked ---
 
 
 def ask_model(user: User, model: LanguageModel, prompt: str) -> Asked:
@@ -311,7 +296,8 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
 
     limits = merge_model_settings(model_settings(model, temperature=0.0), ModelSettings(max_tokens=MOST_WRITTEN))
     try:
-        async with asyncio.timeout(SECONDS):
+        # The model is given up after this time: other tasks of the worker wait.
+        async with asyncio.timeout(120.0):
             agent = Agent(language_model(model), instructions=INSTRUCTIONS, model_settings=limits)
             async with agent.run_stream(prompt) as result:
                 text = await result.get_output()
@@ -354,9 +340,6 @@ def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:
     return shown
 
 
-# --- What the model wrote, compared with what the person wrote ---
-
-
 def _drafts(claim: Claim, text: str, records: Mapping[str, tuple[UUID, str]]) -> tuple[list[proposals.Draft], int]:
     """What the person said, and the number of what was left out because they did not."""
     drafts: list[proposals.Draft] = []
@@ -365,7 +348,7 @@ def _drafts(claim: Claim, text: str, records: Mapping[str, tuple[UUID, str]]) ->
     for each in parsed(text)[: 2 * MOST_PROPOSED]:
         turn = by_number.get(_number(each.get("turn")))
         sentence = " ".join(_text(each, "text").split())
-        is_sentence = 0 < len(sentence) <= LONGEST_SENTENCE
+        is_sentence = 0 < len(sentence) <= 500
         if turn is None or not is_sentence or not is_by_the_person(sentence, each, turn, claim):
             left_out += 1
         elif len(drafts) < MOST_PROPOSED:
@@ -399,7 +382,8 @@ def parsed(text: str) -> list[dict[str, Any]]:
     """The proposals in what a model wrote; none if it cannot be read."""
     answer = pg_text(text).rpartition("</think>")[2]
     decoder = json.JSONDecoder()
-    for found in islice(re.finditer(r"\{", answer), MOST_TRIED):
+    # A few objects in what the model wrote are tried as its answer.
+    for found in islice(re.finditer(r"\{", answer), 20):
         try:
             value, _end = decoder.raw_decode(answer, found.start())
         except (ValueError, RecursionError):

@@ -15,7 +15,6 @@ from memory.records import FACTS
 
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
-DIGITS_OF_A_LABEL = 8
 # Only some proposals have them.
 FACTS_OF_A_PROPOSAL = ("replaces", "source_conversation", "source_turn")
 
@@ -106,7 +105,7 @@ def _document_name(document: dict[str, Any]) -> str:
     kind, project = document["kind"], document.get("project", "")
     if project and kind != MemoryDocument.Kind.NOTE:
         # Two labels may be the same without the characters that a file's name cannot have.
-        digest = sha256(project.encode()).hexdigest()[:DIGITS_OF_A_LABEL]
+        digest = sha256(project.encode()).hexdigest()[:8]
         day = f" {document['date']}" if document["date"] else ""
         return f"projects/{safe_name(project) or 'Unnamed'} {digest}{day}.md"
     match kind:

@@ -245,9 +245,6 @@ def _locked(user: User, proposal_id: UUID) -> Proposal:
     return found
 
 
-# --- What was rejected is not proposed again: it is compared by meaning, and by words ---
-
-
 def _refusal(user: User, held: dict[str, Any], vector: Vector | None) -> str | None:
     """A sentence if the same was rejected, waits, or is kept."""
     own = Fingerprint.of(held["content"])
@@ -315,15 +312,10 @@ def _renew_vectors(user: User, embedder: Embedder) -> None:
             mine.update(vector=vector, vector_model=embedder.name)
 
 
-# --- The person's own words in a message, and whether they say a sentence ---
 # Text of others gets into a message as code, quotations, forwarded mail, tables and tagged blocks, and after "this:" or
 # a line of dashes. In doubt it is left out: a missing proposal costs less than a false one.
 
 SHORTEST_QUOTE = 4
-# A sentence of so many characters that also stands in a file or an earlier answer was copied from there.
-COPIED = 40
-# People seldom write such a paragraph themselves.
-LONGEST_OWN_LINE = 1_500
 # So many of the words of a sentence, of four letters or more, are the person's.
 SUPPORTED = 0.7
 
@@ -356,8 +348,6 @@ _AGREED = re.compile(
 _BUT = re.compile(
     r"\b(?:no|not|never|but|except|\w{2,6}n't|nein|nicht|nie|aber|sondern|kein\w{0,2}|pero|sino|nunca)\b", re.IGNORECASE
 )
-# A question of this length after a statement only asks for agreement.
-_TAG_WORDS = 4
 _WORD = re.compile(r"\w+")
 _UNSPACED = "\u3040"
 _SOON = re.compile(
@@ -388,7 +378,8 @@ def own_words(text: str) -> str:
             until = end
         elif _OF_A_MAIL.match(bare):
             break
-        elif not (bare.startswith((">", "|", "<")) or line.startswith(("    ", "\t")) or len(bare) > LONGEST_OWN_LINE):
+        # People seldom write so long a paragraph themselves.
+        elif not (bare.startswith((">", "|", "<")) or line.startswith(("    ", "\t")) or len(bare) > 1_500):
             says = _SAYS.search(bare)
             kept.append(bare[: says.end()] if says else bare)
             if says or (bare.endswith(":") and _THIS.search(bare)):
@@ -412,7 +403,8 @@ def not_copied(own: str, foreign: str) -> str:
 
 
 def _is_copied(sentence: str, foreign: str) -> bool:
-    return len(sentence) >= COPIED and sentence in foreign
+    # A longer sentence that also stands in a file or an earlier answer was copied from there.
+    return len(sentence) >= 40 and sentence in foreign
 
 
 def plain(text: str) -> str:
@@ -425,7 +417,8 @@ def closing(answer: str) -> tuple[str, ...]:
     """The last sentence of an answer, and the one before if the last only asks whether it is right."""
     paragraphs = own_words(answer[-MAX_QUOTE_LENGTH:]).splitlines()
     sentences = [each for each in _ENDS.split(paragraphs[-1]) if each.strip()] if paragraphs else []
-    is_tag = bool(sentences) and sentences[-1].endswith("?") and len(sentences[-1].split()) <= _TAG_WORDS
+    # A question of four words after a statement only asks for agreement.
+    is_tag = bool(sentences) and sentences[-1].endswith("?") and len(sentences[-1].split()) <= 4
     asks_for_agreement = is_tag and _AGREED.match(sentences[-1].split(maxsplit=2)[-1]) is not None
     return tuple(sentences[-2:] if asks_for_agreement else sentences[-1:])
 

@@ -23,8 +23,6 @@ from intake.models import Attachment, Turn
 from intake.models.users import quota_for
 
 MEASURED_EVERY_SECONDS = 60.0
-MOST_KNOWN = 10_000
-RETRY_AFTER_SECONDS = 60
 
 _STORED = """
 SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
@@ -120,7 +118,7 @@ def measure(user_id: int) -> Holdings:
     with counting(), acting_as(Caller(user_id=user_id)):
         stored = chats(user_id) + files(user_id) + memory(user_id)
     with _lock:
-        if len(_known) >= MOST_KNOWN:
+        if len(_known) >= 10_000:
             _known.clear()
         _known[user_id] = time.monotonic(), stored
     return stored
@@ -179,7 +177,7 @@ def _has_recent_measure(user_id: int) -> bool:
 def _add(user_id: int, added: Holdings, *, fills_queue: bool, most_of_files: int) -> QuotaExceeded | RateLimited | None:
     """Count it, unless it is refused: under the lock, so that two threads do not both take the last of a quota.
 
-    Another thread may have forgotten the measure since (`MOST_KNOWN`); then the next request measures.
+    Another thread may have forgotten the measure since (a full table is cleared); then the next request measures.
     """
     with _lock:
         measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
@@ -206,7 +204,7 @@ def _refusal(user_id: int, requested: Holdings, *, fills_queue: bool) -> QuotaEx
     waiting = settings.QUOTA_VECTORS_WAITING
     if fills_queue and waiting and requested.vectors_waiting > waiting:
         message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
-        return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=RETRY_AFTER_SECONDS)
+        return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=60)
     return None
 
 

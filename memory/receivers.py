@@ -146,8 +146,8 @@ def _deleted(origin: Model | QuerySet[Any]) -> type[Model]:
     return origin.model if isinstance(origin, QuerySet) else type(origin)
 
 
-# --- Checks that the configured embedding model is the one that made the index; with another one, search would fail ---
-# A web process or a worker that does not start reports it too.
+# Search would fail with another embedding model than the one that made the index. A web process or a worker that does
+# not start reports it too.
 
 
 HINT = (

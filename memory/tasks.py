@@ -37,9 +37,6 @@ logger = logging.getLogger(__name__)
 
 # The user up to whom today's round of `sweep_lost` has come. In Redis, because it may be lost: the round begins again.
 SWEPT = "recollect:swept"
-SWEPT_KEPT = timedelta(days=2)
-REDIS_SECONDS = 2
-USERS_AT_A_TIME = 1_000
 # Well under the broker's visibility timeout, after which a second worker would get the task.
 TASK_SECONDS = 10
 
@@ -161,7 +158,7 @@ def sweep_lost() -> None:
     It reads all of a user's segments and embeddings. So each run takes some users, and the next run goes on after them.
     """
     until, today = timezone.now() + timedelta(seconds=TASK_SECONDS), f"{timezone.now():%Y-%m-%d}"
-    redis = resilience.client(settings.REDIS_URL, seconds=REDIS_SECONDS)
+    redis = resilience.client(settings.REDIS_URL, seconds=2)
     key = f"{SWEPT}:{today}"
     reached = [int(redis.get(key) or 0)]
 
@@ -175,14 +172,12 @@ def sweep_lost() -> None:
     before = reached[0]
     for_each("memory.sweep_lost", _users_after(before), sweep_one, seconds=seconds_until(until))
     if reached[0] != before:
-        redis.set(key, reached[0], ex=SWEPT_KEPT)
+        redis.set(key, reached[0], ex=timedelta(days=2))
         segments.purge(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
 
 def _users_after(user_id: int) -> Iterator[int]:
-    while ids := list(
-        User.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", flat=True)[:USERS_AT_A_TIME]
-    ):
+    while ids := list(User.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", flat=True)[:1_000]):
         yield from ids
         user_id = ids[-1]
 

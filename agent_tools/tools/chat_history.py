@@ -25,12 +25,10 @@ from core.validation import Input, Output, refuse_nul
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
 from memory.models.documents import MAX_PROJECT_LENGTH
-from memory.search import ChatHistory, SearchMode
+from memory.search import SearchMode
 from memory.search import search_chat_history as search
 from memory.search.time_windows import TimeWindow
 
-# An id here, or a session's own in its product.
-LONGEST_SESSION = 200
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
@@ -41,8 +39,6 @@ OPERATORS = (
 RERANK = "A second model orders the best again, which takes a little longer."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
-# The score of a turn that was found by its terms and has no vector yet: neither near nor far.
-DISTANCE_UNKNOWN = 1.0
 ONLY_NEAREST = _("Nothing found about it; the nearest: %(places)s")
 NEAREST = "Nothing was found about this, and these results are only the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
@@ -54,7 +50,7 @@ OptionalProject = Annotated[
     Field(description=PROJECT),
 ]
 OptionalSession = Annotated[
-    Annotated[str, StringConstraints(max_length=LONGEST_SESSION), AfterValidator(refuse_nul)] | None,
+    Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_nul)] | None,
     Field(alias="excludeSession", description="Your own conversation or session, to leave out."),
 ]
 PROJECT_OF = "The project that it is labelled with, if with one."
@@ -147,7 +143,33 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
         note = "; ".join([note, *found.notes])
         return _nothing(requested.query, note=note, pending=found.pending or None)
-    return _output(requested, found, user)
+    results = [
+        ChatHistoryResult(
+            conversation_id=hit.key[0],
+            turn_number=hit.key[1],
+            snippet=hit.snippet or "",
+            # A turn that was found by its terms and has no vector yet is neither near nor far.
+            score=1.0 if hit.distance is None else hit.distance,
+            relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
+            project=hit.project or None,
+            stated_otherwise=None
+            if hit.later is None
+            else StatedOtherwise(
+                id="/".join(map(str, hit.later[0])), date=user.local_time(hit.later[1]).date().isoformat()
+            ),
+        )
+        for hit in found.matches
+    ]
+    return SearchChatHistoryOutput(
+        results=results,
+        total_found=len(results),
+        query=requested.query,
+        note="; ".join(found.notes) or None,
+        pending=found.pending or None,
+        interpreted=interpreted(found.window),
+        reranked=found.is_reranked if requested.rerank else None,
+        nothing_relevant=found.has_nothing_relevant or None,
+    )
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -170,35 +192,6 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         return Sentence(ONLY_NEAREST, places=first_of(links))
     found = _("Found 1 turn: %(places)s") if output.total_found == 1 else _("Found %(count)s turns: %(places)s")
     return Sentence(found, count=output.total_found, places=first_of(links))
-
-
-def _output(requested: SearchChatHistoryInput, found: ChatHistory, user: User) -> SearchChatHistoryOutput:
-    results = [
-        ChatHistoryResult(
-            conversation_id=hit.key[0],
-            turn_number=hit.key[1],
-            snippet=hit.snippet or "",
-            score=DISTANCE_UNKNOWN if hit.distance is None else hit.distance,
-            relevance=round(hit.relevance, 4) if requested.mode == "hybrid" else None,
-            project=hit.project or None,
-            stated_otherwise=None
-            if hit.later is None
-            else StatedOtherwise(
-                id="/".join(map(str, hit.later[0])), date=user.local_time(hit.later[1]).date().isoformat()
-            ),
-        )
-        for hit in found.matches
-    ]
-    return SearchChatHistoryOutput(
-        results=results,
-        total_found=len(results),
-        query=requested.query,
-        note="; ".join(found.notes) or None,
-        pending=found.pending or None,
-        interpreted=interpreted(found.window),
-        reranked=found.is_reranked if requested.rerank else None,
-        nothing_relevant=found.has_nothing_relevant or None,
-    )
 
 
 def interpreted(window: TimeWindow | None) -> InterpretedTime | None:

@@ -31,7 +31,6 @@ from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
 
-RESULTS = 10
 # The part of a text for which a model has room.
 LONGEST_TEXT = 100_000
 TITLE_LENGTH = 80
@@ -77,7 +76,7 @@ class ConnectorDocument(Output):
 def find(requested: ConnectorQuery, user: User | None) -> ConnectorResults:
     if user is None:
         return ConnectorResults(results=[])
-    request = HistoryRequest(query=requested.query, scope=HistoryScope.ALL, max_results=RESULTS)
+    request = HistoryRequest(query=requested.query, scope=HistoryScope.ALL, max_results=10)
     found = search_history(request, user=user, now=timezone.now()).results
     return ConnectorResults(
         results=[

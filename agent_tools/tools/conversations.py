@@ -28,7 +28,6 @@ MOST_AROUND = 10
 A_TURN = re.compile(r"([^/]{1,100})/([1-9][0-9]{0,8})", re.ASCII)
 # The characters of all texts of a response together: some 6,000 tokens, so that a model has room to think.
 CHARACTERS = 24_000
-MOST_CONVERSATIONS = 50
 
 ConversationId = Annotated[str, Field(description="The conversation's id.")]
 Title = Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
@@ -97,7 +96,7 @@ class GetConversationOutput(Output):
 
 
 class ListRecentConversationsInput(Input):
-    limit: Annotated[int, Field(ge=1, le=MOST_CONVERSATIONS, description="Conversations at most.")] = 10
+    limit: Annotated[int, Field(ge=1, le=50, description="Conversations at most.")] = 10
     before: Annotated[
         str | None,
         Field(

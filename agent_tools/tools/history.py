@@ -55,8 +55,6 @@ from memory.search.literal import PIECES_LEFT_OUT
 from memory.search.sources import HistoryScope
 from memory.search.texts import SEARCHED_LENGTH
 
-# --- The input of `search_history`, whose errors have the contract's wording ---
-
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
 # An error quotes the input, but not a very long one.
@@ -148,8 +146,6 @@ class SearchHistoryInput(Input):
     def _within_bounds(cls, value: int) -> int:
         return min(value, MAX_RESULTS) if value > 0 else DEFAULT_RESULTS
 
-
-# --- The tool `search_history` ---
 
 NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
 

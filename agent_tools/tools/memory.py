@@ -221,9 +221,6 @@ search_memory = Tool(
 )
 
 
-# --- `save_memory` and `append_daily_log`: save a user's notes; both only add ---
-
-
 class SaveMemoryInput(Input):
     content: Annotated[
         str,

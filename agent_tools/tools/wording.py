@@ -45,7 +45,6 @@ def first_of(places: Sequence[str]) -> Value:
     return Sentence(_("%(place)s and %(more)s more"), place=list(places[:LINKS]), more=len(places) - LINKS)
 
 
-# --- Marks stored text within a tool's text, so that it cannot imitate the tool's own lines ---
 # The chat's model gets results between markers that no text contains (`core.text.UntrustedData`), and
 # structured results are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP
 # beside those.

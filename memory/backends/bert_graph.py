@@ -24,12 +24,8 @@ from memory.backends.e5_file import E5_MEAN, E5File
 WORDS = "embeddings.word_embeddings.weight"
 HEADS = 12
 WIDTH = 384
-# Both models have 512 positions. Longer passages are found worse.
-MAX_TOKENS = 256
 LAYER_NORM_EPSILON = 1e-12
 FUSED = "com.microsoft"
-# 7 bits, not 8: processors without VNNI add two products in 16 bits, and 2 * 255 * 127 would not fit.
-WEIGHT_LEVELS = 63
 
 Array = npt.NDArray[np.float32]
 
@@ -111,7 +107,8 @@ class _Graph:
     def embeddings(self, word_vectors: str, tokens: str) -> str:
         """`tokens`: what goes into the graph, one after the other along its second axis."""
         # Every text belongs to the first segment, so its type vector is added to the positions.
-        places = self._weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
+        # Both models have 512 positions. Longer passages are found worse.
+        places = self._weights["embeddings.position_embeddings.weight"][:256]
         places = places + self._weights["embeddings.token_type_embeddings.weight"][0]
         self.node("Shape", [tokens], "length", start=1, end=2)
         starts = self.constant("zero", np.array([0]))
@@ -162,8 +159,9 @@ class _Graph:
 
 
 def quantise_columns(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Return whole numbers in ±WEIGHT_LEVELS and each column's scale: weight ≈ levels * scales."""
-    scales = np.abs(weight).max(axis=0) / np.float32(WEIGHT_LEVELS)
+    """Return whole numbers in ±63 and each column's scale: weight ≈ levels * scales."""
+    # 7 bits, not 8: processors without VNNI add two products in 16 bits, and 2 * 255 * 127 would not fit.
+    scales = np.abs(weight).max(axis=0) / np.float32(63)
     return np.rint(weight / scales).astype(np.int8), scales
 
 

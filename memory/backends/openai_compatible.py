@@ -25,7 +25,6 @@ from memory.backends.embedders import (
 # Vectors lie in a covering B-tree index, whose entries hold at most 2,704 bytes; halfvec takes two per dimension.
 MAX_DIMENSIONS = 1300
 BATCH_SIZE = 64
-TRY_AGAIN_STATUSES = {408, 409, 425, 429}
 # Rather an overestimate: CJK characters and marks count one by one, words in pieces of at most five letters.
 _TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w{1,5}|[^\w\s]")
 
@@ -179,7 +178,7 @@ def _translated(error: openai.OpenAIError) -> EmbedderError:
     if not isinstance(error, openai.APIStatusError):
         return EmbedderError(f"The embedding endpoint cannot be reached ({type(error).__name__}).")
     status = error.status_code
-    if status in TRY_AGAIN_STATUSES or status >= 500:  # noqa: PLR2004 - HTTP's server errors
+    if status in {408, 409, 425, 429} or status >= 500:
         return EmbedderError(f"The embedding endpoint is busy or failing (HTTP {status}).")
     hints = {
         401: "it does not accept EMBEDDING_API_KEY",

@@ -96,8 +96,6 @@ setting_changed.connect(_follow_setting)
 os.register_at_fork(after_in_child=reset_reranker)
 
 
-# --- Client of any endpoint for `POST /rerank` in the form of Cohere and Jina: vLLM, llama.cpp, LiteLLM, TEI ---
-
 # A probability of 0 or 1 has no log odds; this distance from them is enough.
 SURE = 1e-5
 

@@ -32,12 +32,8 @@ from memory.models.documents import Place
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3
-# Longer than the reading and the storing of the largest file take.
-LEASE = timedelta(seconds=3 * SECONDS)
 # A file gets its message within a day, or is removed.
 RECENT = timedelta(days=2)
-CLAIM_TRIES = 5
-CANDIDATES = 20
 _ONLY_BEGINNING = _("Only the first %(count)s characters were read.")
 
 # Users take turns, as for vectors: the first file of each, in any order, before the second of one. Those that are being
@@ -66,9 +62,9 @@ def read_waiting(*, until: datetime) -> bool:
 
 def claim(*, now: datetime) -> Attachment | None:
     """A due file, for the length of a lease; skips files that another worker holds."""
-    for _try in range(CLAIM_TRIES):
+    for _try in range(5):
         with connection.cursor() as cursor:
-            cursor.execute(_DUE, {"now": now, "limit": CANDIDATES})
+            cursor.execute(_DUE, {"now": now, "limit": 20})
             due = cursor.fetchall()
         for user_id, pk in due:
             with transaction.atomic(), about(user_id):
@@ -79,7 +75,8 @@ def claim(*, now: datetime) -> Attachment | None:
                 if found is None:
                     continue
                 if found.attempts < MOST_ATTEMPTS:
-                    waiting.update(attempts=F("attempts") + 1, next_attempt_at=now + LEASE)
+                    # A lease is longer than the reading and the storing of the largest file take.
+                    waiting.update(attempts=F("attempts") + 1, next_attempt_at=now + timedelta(seconds=3 * SECONDS))
                     return found
                 logger.error("The file %s was given up: its worker died %d times", pk, found.attempts)
                 waiting.update(**_unreadable(Unreadable(FAILED).sentence, now))

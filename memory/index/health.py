@@ -30,9 +30,6 @@ from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
 T = TypeVar("T")
 
 CAP = 10_000
-ERRORS_SHOWN = 10
-# A queue that takes longer than this at the present speed is called slow.
-SLOW_AFTER = timedelta(minutes=30)
 
 
 Precision = Literal["exact", "at least", "about"]
@@ -114,9 +111,9 @@ class IndexHealth:
 
     @property
     def slowness(self) -> str:
-        """For staff, a sentence if the queue takes more than `SLOW_AFTER`; else empty."""
+        """For staff, a sentence if the queue takes more than half an hour at the present speed; else empty."""
         left = self.seconds_left
-        if left is None or left < SLOW_AFTER.total_seconds():
+        if left is None or left < timedelta(minutes=30).total_seconds():
             return ""
         more = "at least " if self.waiting.precision == "at least" else ""
         return f"slow: {self.recent.per_second:.2g} texts/s, {more}{_in_words(left)} left"
@@ -238,10 +235,11 @@ def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
     # A row without an error: its worker died each time before it could write one.
     stopped = (*failed, *quarantined)
     tally = _tally((error or "The worker died", rows) for _, _, error, rows in stopped)
-    return tuple((error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))
+    return tuple((error, Quantity(rows, precision)) for error, rows in tally.most_common(10))
 
 
-# --- Switches to another embedding model without any moment at which search finds less than before ---
+# How `Switch` changes the embedding model without any moment at which search finds less than before:
+#
 # 1. The active model stays in use for search; workers use it for new texts.
 # 2. This module makes the next model's rows beside its rows, until every text has them.
 # 3. One statement activates the next model; every process reads this within a second.
@@ -249,11 +247,8 @@ def _errors(unfilled: Unfilled) -> tuple[tuple[str, Quantity], ...]:
 
 # The interval of progress messages, and the wait before texts that cannot be embedded now are retried.
 TELL = timedelta(seconds=10)
-WAIT_SECONDS = 1.0
 # A search by meaning would no longer find these.
 REFUSED = "The next model could not embed {:,} parts. The admin shows them; --despite-refused switches all the same."
-# Rows deleted in one transaction.
-BATCH = 5_000
 
 PLACE_COLUMNS = ("user_id", "corpus", "source_id", "chunk_index")
 IndexedPlace = tuple[int, Corpus, UUID, int]
@@ -336,7 +331,7 @@ class Switch:
                 self._tell_progress()
                 reported_at = timezone.now()
             if not embedded:
-                self.sleep(WAIT_SECONDS)
+                self.sleep(1.0)
 
     def _tell_progress(self) -> None:
         rows = self._rows()
@@ -351,6 +346,7 @@ class Switch:
 
     def _delete_others(self) -> None:
         deleted = 0
-        while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        # Each of these transactions stays short.
+        while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:5_000]):
             deleted += vectors.delete(Embedding.objects.filter(pk__in=some))
         self.tell(f"{deleted:,} rows of other models deleted.")

@@ -23,9 +23,6 @@ from core.resilience import for_each, seconds_until
 BATCH_TEXTS = 200
 # Merging this many takes a second of PostgreSQL's time, and their ordinals fit into two bytes.
 MOST_TEXTS = 8_192
-# A segment stays while it has more than this many times the texts of all smaller ones together. A user with 10,000
-# texts has about five segments, and each text is written again some ten times.
-GROWTH = 3
 # PostgreSQL compresses a row of more than 2,000 bytes; about five rows with this many postings then fill a page.
 BLOCK_POSTINGS = 512
 
@@ -207,7 +204,6 @@ HAVING sum(texts) >= %(least)s
  ORDER BY sum(texts) DESC, lexeme
  LIMIT %(most)s
 """
-BLOCKS_AT_A_TIME = 200
 
 
 class Postings(NamedTuple):
@@ -232,7 +228,7 @@ def postings_of(user_id: int) -> Iterator[Postings]:
         cursor.execute(_TEXTS_OF_SEGMENTS, {"user_id": user_id})
         texts = dict(cursor.fetchall())
         cursor.execute(_POSTINGS, {"user_id": user_id})
-        while rows := cursor.fetchmany(BLOCKS_AT_A_TIME):
+        while rows := cursor.fetchmany(200):
             for segment, lexemes, ends, ordinals, said in rows:
                 if ids := texts.get(segment):
                     yield Postings(lexemes, ends, [ids[ordinal - 1] for ordinal in ordinals], said)
@@ -320,7 +316,9 @@ def segments_to_merge(sizes: Sequence[tuple[int, int]]) -> list[int]:
     chosen: list[int] = []
     together = 0
     for segment, texts in sizes:
-        if chosen and (texts > GROWTH * together or together + texts > MOST_TEXTS):
+        # A segment stays while it has more than three times the texts of all smaller ones together. A user with
+        # 10,000 texts has about five segments, and each text is written again some ten times.
+        if chosen and (texts > 3 * together or together + texts > MOST_TEXTS):
             break
         chosen.append(segment)
         together += texts

@@ -40,7 +40,6 @@ from memory.chunking import (
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.documents import Place
 
-# --- Cuts a document into chunks of consecutive lines, which are indexed and found with their line numbers ---
 # The chunks depend only on the content, not on the embedding model. So they need not be stored, and the terms and every
 # model's vectors refer to the same chunks. A cut depends only on the text near it: an append leaves all earlier chunks
 # unchanged, and after a change further up the cuts soon return to their old places.
@@ -133,8 +132,6 @@ def _cut(line: str) -> list[str]:
         start += length
     return [*stretches, line[start:]]
 
-
-# --- Reads the texts to index ---
 
 ONLY_CHUNK = 0
 NOON = time(12)

@@ -52,9 +52,6 @@ _WORD = re.compile(r"[^\W\d_]+")
 # The value of `TEXT_SEARCH_CONFIG` that detects each text's language.
 BY_LANGUAGE = "auto"
 ENGLISH = "english"
-# This length of a text, and this number of different function words, are enough to detect its language.
-LOOKED_AT = 2_000
-ENOUGH = 2
 
 _BY_SCRIPT = {
     "russian": re.compile(r"[\u0400-\u04ff]"),
@@ -117,7 +114,6 @@ SELECT number, array_agg(lexeme)::text, array_agg(said)::text, sum(said), array_
  WHERE length(lexeme) <= %(max_lexeme)s
  GROUP BY number
 """
-_NO_TERMS: tuple[Any, ...] = ("{}", "{}", 0, "{}", 0)
 
 
 _TEXT_COLUMNS = (
@@ -204,12 +200,21 @@ def configuration_of(*sides: str) -> str:
     """The configuration for a text, whose sides are one text here."""
     if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
         return str(settings.TEXT_SEARCH_CONFIG)
-    return language_of("\n".join(side[:LOOKED_AT] for side in sides))
+    # The beginning is enough to detect the language.
+    return language_of("\n".join(side[:2_000] for side in sides))
 
 
 def language_of(text: str) -> str:
     """The language of a text as one of the configurations; English if it cannot be told."""
-    return (None if text.isascii() else _by_script(text)) or _by_function_words(text)
+    if not text.isascii():
+        letters = {name: len(script.findall(text)) for name, script in _BY_SCRIPT.items()}
+        name = max(letters, key=lambda each: letters[each])
+        if letters[name] * 2 > sum(map(str.isalpha, text)):
+            return name
+    counts = Counter(name for word in set(_WORD.findall(text.lower())) for name in _LANGUAGES_OF.get(word, ()))
+    # Two different function words are enough.
+    (name, count), *_ = counts.most_common(1) or [(ENGLISH, 0)]
+    return name if count >= 2 and count > counts[ENGLISH] else ENGLISH
 
 
 def configurations() -> list[str]:
@@ -217,23 +222,6 @@ def configurations() -> list[str]:
     if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
         return [str(settings.TEXT_SEARCH_CONFIG)]
     return [*_FUNCTION_WORDS, *_BY_SCRIPT]
-
-
-def _by_script(text: str) -> str | None:
-    """The script of most letters."""
-    counts = {name: len(letters.findall(text)) for name, letters in _BY_SCRIPT.items()}
-    name = max(counts, key=lambda each: counts[each])
-    return name if counts[name] * 2 > sum(map(str.isalpha, text)) else None
-
-
-def _by_function_words(text: str) -> str:
-    counts: Counter[str] = Counter()
-    for word in set(_WORD.findall(text.lower())):
-        counts.update(_LANGUAGES_OF.get(word, ()))
-    if not counts:
-        return ENGLISH
-    name, count = counts.most_common(1)[0]
-    return name if count >= ENOUGH and count > counts[ENGLISH] else ENGLISH
 
 
 def pieces(form: str) -> list[str]:
@@ -354,13 +342,10 @@ def _terms_of(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     names = ("numbers", "configurations", "are_said", "pieces")
     columns = {name: [piece[place] for piece in pieces] for place, name in enumerate(names)}
     counted = {number: counts for number, *counts in fetch(_COUNT_TERMS, {**columns, "max_lexeme": MAX_LEXEME})}
-    return [tuple(counted.get(number, _NO_TERMS)) for number in range(len(rows))]
+    return [tuple(counted.get(number, ("{}", "{}", 0, "{}", 0))) for number in range(len(rows))]
 
 
-# --- The form of a text for the parser ---
-
-# A longer run of characters is data, and so are more parts in one run.
-LONGEST_RUN = 2_000
+# More parts in one run are data.
 MOST_PARTS = 64
 _LOWER, _UPPER = "a-zß-öø-ÿа-яё", "A-ZÀ-ÖØ-ÞА-ЯЁ"
 _HUMP = re.compile(rf"[{_LOWER}][{_UPPER}]|[{_UPPER}]{{2}}[{_LOWER}]{{2}}")
@@ -420,8 +405,6 @@ _DAY_BEFORE_YEAR = re.compile(
     r"(?:(?<![\d.,])(?P<day>\d{1,2})(?:st|nd|rd|th|er|[.º])? {1,2}(?:of |de )?(?P<name>[^\W\d_]{3,10})[.,]? {1,2}"
     r"(?:del? )?|(?<!\w)(?P<name_before>[^\W\d_]{3,10})\.? {1,2}(?P<day_after>\d{1,2})(?:st|nd|rd|th)?,? {1,2})$"
 )
-# As long as such a day is before its year.
-BEFORE_YEAR = 28
 _SIGN = re.compile(r"[^\x00-\u00a1\w\s]")
 # Emoji and other symbols, and currencies.
 _CATEGORIES_OF_SIGNS = ("So", "Sc")
@@ -450,7 +433,8 @@ def _for_parser(text: str) -> str:
 
 def _parts_of_runs(runs: Sequence[str]) -> Iterator[str]:
     """The parts of joined words, and joined forms of separate ones; `runs` are what stands between spaces."""
-    for run in dict.fromkeys(run[:LONGEST_RUN] for run in runs):
+    # A longer run of characters is data.
+    for run in dict.fromkeys(run[:2_000] for run in runs):
         # Most are plain words, and are passed over at once.
         if not (run.isalpha() and run[1:].islower()) and _JOINT.search(run.rstrip(".,")):
             yield from _glued_parts(run) if _GLUED.search(run) else _camel_parts(run)
@@ -495,7 +479,8 @@ def _figures(text: str) -> Iterator[str]:
     if "年" in text:
         yield from _days(_DAYS[0].finditer(text))
     for year in _YEAR.finditer(text):
-        if named := _DAY_BEFORE_YEAR.search(text, max(0, year.start() - BEFORE_YEAR), year.start()):
+        # A day before its year has at most 28 characters.
+        if named := _DAY_BEFORE_YEAR.search(text, max(0, year.start() - 28), year.start()):
             name, day = named["name"] or named["name_before"], named["day"] or named["day_after"]
             yield from _day(int(year[0]), MONTHS.get(without_accents(name).lower(), 0), int(day))
 

@@ -14,9 +14,9 @@ the filter as it is written too, because a piece with such letters is first sear
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import compress
+from itertools import compress, islice
 
 import numpy as np
 from django.db import connection
@@ -29,22 +29,17 @@ from memory.models.documents import HIDDEN_SOURCES, Corpus, Hit, Scope
 # longest so much that it is looked at more often than it need be.
 LENGTHS = tuple(1 << power for power in range(8, 15))
 LONGEST_BITS = 14
-# The bits for each stretch: of four texts without a stretch one has its bit by chance, of 64 one has three bits.
-BITS_A_STRETCH = 3.5
 
 FIRST_BEYOND_ASCII = 128
 # Odd numbers of 64 bits: multiplied by them, characters are spread over the high bits, which are a position in the
 # longest.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
-_SHIFT = np.uint64(64 - LONGEST_BITS)
 
 # Texts, each with the pieces that it can contain.
 Possible = list[tuple[Hit, list[str]]]
 
 # The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
 AT_ONCE = 50
-# No filter can find one or two letters, and most texts contain them: only this many of the newest are read.
-MOST_READ_FOR_A_SHORT_PIECE = 2_000
 
 # One scan for all pieces: which of them each text can contain. `newest`: for pieces that no filter can find.
 _POSSIBLE = """
@@ -139,7 +134,8 @@ def masks(piece: str) -> dict[int, str]:
 
 
 def _length(stretches: int) -> int:
-    return next((length for length in LENGTHS if length >= BITS_A_STRETCH * stretches), LENGTHS[-1])
+    # With 3.5 bits a stretch, one of four texts without a stretch has its bit by chance, and one of 64 three bits.
+    return next((length for length in LENGTHS if length >= 3.5 * stretches), LENGTHS[-1])
 
 
 def _occurring(folded: str) -> NDArray[np.bool_]:
@@ -147,7 +143,7 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
     if folded.isascii():
         # Looked up and not computed: most texts are such, and a request waits while they are saved.
         codes = np.frombuffer(folded.encode(), np.uint8)
-        alone = _NONE
+        alone = np.zeros(0, np.uint16)
         first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
         is_telling = _TELLING_IN_ASCII[codes]
     else:
@@ -165,7 +161,7 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
 
 def _places(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
     """The share of each character in a trigram's position as its first, second or third: a row for each."""
-    return (codes * _FACTORS >> _SHIFT).astype(np.uint16)
+    return (codes * _FACTORS >> np.uint64(64 - LONGEST_BITS)).astype(np.uint16)
 
 
 def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -173,7 +169,6 @@ def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return (codes >= FIRST_BEYOND_ASCII) | is_digit
 
 
-_NONE = np.zeros(0, np.uint16)
 _ASCII = np.arange(FIRST_BEYOND_ASCII, dtype=np.uint32)
 _PLACES_OF_ASCII = _places(_ASCII)
 _TELLING_IN_ASCII = _is_telling(_ASCII)
@@ -203,36 +198,19 @@ def containing(
     if not searched:
         return [[] for _ in texts]
     found: dict[str, list[Hit]] = {piece: [] for piece in searched}
-
-    def sides_of(text: Text) -> tuple[str, str]:
-        return form("" if speaker == "assistant" else text.said), form("" if speaker == "me" else text.answered)
-
-    for hit, having in _confirmed(scope, searched, found, sides_of, limit):
-        for piece in having:
-            found[piece].append(hit)
-    return [found.get(piece, []) for piece in pieces]
-
-
-def _confirmed(
-    scope: Scope,
-    pieces: Sequence[str],
-    found: dict[str, list[Hit]],
-    sides_of: Callable[[Text], tuple[str, str]],
-    limit: int,
-) -> Iterator[tuple[Hit, list[str]]]:
-    """Each text with the pieces that it contains, the newest first, until every piece has `limit` texts in `found`."""
-    possible = _possible(scope, pieces)
-    while possible:
-        requested = {piece for piece in pieces if len(found[piece]) < limit}
-        batch, possible = _next_batch(possible, requested)
-        texts = {
-            (text.key.source_id, text.key.chunk_index): sides_of(text)
-            for text in texts_of(scope, [hit for hit, _ in batch])
-        }
+    # Those that can contain a piece of which too few texts are found yet, the newest first.
+    possible = (each for each in _possible(scope, searched) if any(len(found[piece]) < limit for piece in each[1]))
+    while batch := list(islice(possible, AT_ONCE)):
+        read = texts_of(scope, [hit for hit, _ in batch])
+        by_key = {(text.key.source_id, text.key.chunk_index): text for text in read}
         for hit, can_have in batch:
-            # Again, because a text of this batch may have been a piece's last one.
-            requested = {piece for piece in can_have if len(found[piece]) < limit}
-            yield hit, [piece for piece in requested if any(piece in side for side in texts.get(hit.key, ()))]
+            if (text := by_key.get(hit.key)) is not None:
+                said = "" if speaker == "assistant" else form(text.said)
+                answered = "" if speaker == "me" else form(text.answered)
+                for piece in can_have:
+                    if len(found[piece]) < limit and (piece in said or piece in answered):
+                        found[piece].append(hit)
+    return [found.get(piece, []) for piece in pieces]
 
 
 def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
@@ -244,17 +222,6 @@ def texts_of(scope: Scope, hits: Sequence[Hit]) -> Iterator[Text]:
         reader = READERS[corpus]
         for row in reader.rows_of(of_corpus).filter(user=scope.user):
             yield from reader.entry(row).texts
-
-
-def _next_batch(possible: Possible, requested: set[str]) -> tuple[Possible, Possible]:
-    """The next texts that can contain one of these pieces, and the rest."""
-    batch: Possible = []
-    for place, (hit, can_have) in enumerate(possible):
-        if len(batch) == AT_ONCE:
-            return batch, possible[place:]
-        if not requested.isdisjoint(can_have):
-            batch.append((hit, can_have))
-    return batch, []
 
 
 def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
@@ -271,7 +238,8 @@ def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
         )
         parameters |= {names[length]: mask for length, mask in by_length.items()}
     is_short = any(not condition.startswith("coalesce") for condition in conditions)
-    newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
+    # No filter can find one or two letters, and most texts contain them: only some of the newest are read.
+    newest = 2_000 if is_short else 0
     statement = _POSSIBLE.format(conditions=", ".join(conditions), hidden_sources=HIDDEN_SOURCES)
     with connection.cursor() as cursor:
         cursor.execute(statement, {**scope.parameters(), **parameters, "newest": newest})

@@ -20,6 +20,7 @@ from core.isolation.acting import insert_values, is_cluster
 from core.resilience import for_each, seconds_until
 from memory.backends.embedders import Matrix, Vector
 from memory.chunking import PassageSpan, Side
+from memory.index.terms import fetch
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.models.embeddings import SLOTS
@@ -28,13 +29,6 @@ from memory.models.embeddings import SLOTS
 USUAL_PASSAGES = 3
 # If long texts take most places with their passages, this many times as many are fetched, repeatedly.
 MORE_PASSAGES = 8
-# This many of a user's passages, any ones, show the distance of unrelated texts; the nearest would not.
-SAMPLE = 200
-# In English, where function words are no terms: turns the length of a note's line into terms.
-CHARACTERS_PER_TERM = 10.0
-# PostgreSQL's largest row, minus a block's other data and the header of each vector.
-_BLOCK_BYTES = 8_160 - 232
-_HEAD_BYTES = 8
 
 Rows = list[tuple[Any, ...]]
 
@@ -310,8 +304,6 @@ SELECT text.id, halfvec_send(mean)
  WHERE text.user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND mean IS NOT NULL
  ORDER BY text.id
 """
-# The header of `halfvec_send` before the numbers: their count, and a reserved number.
-_SENT_BEFORE = 2
 
 
 # A block's keys: the user's, and its own.
@@ -371,7 +363,8 @@ def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
 
 def slots_for(dimensions: int) -> int:
     """The number of vectors of this many dimensions, two bytes each, in a block: at least 1."""
-    return max(1, min(SLOTS, _BLOCK_BYTES // (_HEAD_BYTES + 2 * dimensions)))
+    # PostgreSQL's largest row, minus a block's other data, holds vectors with a header of 8 bytes each.
+    return max(1, min(SLOTS, (8_160 - 232) // (8 + 2 * dimensions)))
 
 
 def pack_all(*, until: datetime | None = None) -> int:
@@ -486,8 +479,10 @@ def distances(
         "model": model,
         "vector": None if vector is None else _halfvec(vector),
         "further": further,
-        "sample": SAMPLE,
-        "per_term": CHARACTERS_PER_TERM,
+        # A sample of the user's passages shows the distance of unrelated texts; the nearest would not.
+        "sample": 200,
+        # A term has some ten characters in English, where function words are no terms: so many terms a note's line has.
+        "per_term": 10.0,
         "sources": [source for (source, _), *_ in hits],
         "chunks": [place for (_, place), *_ in hits],
     }
@@ -521,7 +516,7 @@ def nearest_passages(
         "sources": [source for source, _ in keys],
         "chunks": [place for _, place in keys],
     }
-    rows = _fetch(_NEAREST_PASSAGES, parameters) if keys else []
+    rows = fetch(_NEAREST_PASSAGES, parameters) if keys else []
     return {
         (source, place): PassageSpan(Side(side), start, start + length, is_further)
         for source, place, side, start, length, is_further in rows
@@ -530,7 +525,7 @@ def nearest_passages(
 
 def embedded_texts(user_id: int, *, model: str) -> list[int]:
     """The ids of a user's texts that have a vector of this model, without those of files; in order."""
-    return [text_id for (text_id,) in _fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
+    return [text_id for (text_id,) in fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
 
 
 def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int], Matrix]:
@@ -539,18 +534,19 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
     Returns the ids, in order and without those that have no vector, and a matrix with a row for each (texts,
     dimensions). Further passages of long texts are left out.
     """
-    rows = _fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
+    rows = fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
     if not rows:
         return [], np.zeros((0, 0), dtype=np.float32)
     numbers = np.frombuffer(b"".join(bytes(sent) for _, sent in rows), dtype=">f2").reshape(len(rows), -1)
-    matrix = numbers[:, _SENT_BEFORE:].astype(np.float32)
+    # `halfvec_send` writes two numbers before them: their count, and a reserved one.
+    matrix = numbers[:, 2:].astype(np.float32)
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return [text_id for text_id, _ in rows], np.asarray(matrix / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 def count_pending(scope: Scope, *, model: str) -> int:
     """The number of the user's texts in the corpora, of any date, that have a passage without a vector."""
-    ((count,),) = _fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
+    ((count,),) = fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
     return int(count)
 
 
@@ -572,7 +568,7 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
     """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
     if scope.only is not None:
-        return _fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
+        return fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
     slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
     slots = [slot.format(number) for number in range(SLOTS)]
     distances = {
@@ -580,14 +576,7 @@ def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
         "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
     }
     hidden = _HIDDEN if scope.hides_any else _NOTHING_HIDDEN
-    return _fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
-
-
-def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: Rows = cursor.fetchall()
-        return rows
+    return fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
 
 
 def _halfvec(vector: Vector) -> str:

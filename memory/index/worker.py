@@ -30,9 +30,6 @@ from memory.models import Corpus, Embedding, EmbeddingQuerySet
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_LIMIT = timedelta(minutes=10)
-# With this much of its lease left, a batch is as good as new: it takes a second or two.
-LEASE_LEFT = 2 / 3
 
 # The owners of pending rows after some user, by jumping from one to the next in an index: due or not, because only a
 # scan of a user's rows tells that.
@@ -91,7 +88,6 @@ SELECT user_id, id
 """
 # The number of users whose rows are considered for one batch; more take turns.
 MOST_OWNERS = 500
-CLAIM_TRIES = 5
 
 # Claimed rows, each with the text of its passage.
 Batch = dict[Embedding, str]
@@ -253,7 +249,7 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
 
     A row that has failed before is claimed alone: if it kills its worker, no other rows are affected.
     """
-    for _ in range(CLAIM_TRIES):
+    for _ in range(5):
         due = _due_in_turns(embedder, now=now)
         with transaction.atomic():
             waiting = Embedding.objects.due(now).defer("vector")
@@ -341,7 +337,8 @@ def hold(rows: Collection[Embedding], *, now: datetime) -> None:
 
     Not while most of it is left, because this writes each row again.
     """
-    if any(row.next_attempt_at < now + LEASE_LEFT * _lease() for row in rows):
+    # With two thirds of its lease left, a batch is as good as new: it takes a second or two.
+    if any(row.next_attempt_at < now + (2 / 3) * _lease() for row in rows):
         for some in _by_node(Embedding.objects.filter(vector=None), [(row.user_id, row.pk) for row in rows]):
             some.update(next_attempt_at=now + _lease())
 
@@ -366,7 +363,7 @@ def count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime)
     alone = len(rows) == 1
     for row in rows:
         attempts = row.attempts + 1
-        wait = min(timedelta(seconds=2**attempts), BACKOFF_LIMIT) if alone else timedelta()
+        wait = min(timedelta(seconds=2**attempts), timedelta(minutes=10)) if alone else timedelta()
         is_last = attempts >= settings.EMBEDDING_MAX_ATTEMPTS
         Embedding.objects.filter(user_id=row.user_id, pk=row.pk).update(
             last_error=_describe(error),

@@ -33,8 +33,8 @@ from memory.index.terms import RULES, configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.documents import Corpus, Place
 
-# --- Wakes a worker after a save, from its own thread, so that a dead or silent broker delays no request ---
-# The message contains only the id of a request: the pending rows are the queue. Many calls become one message, and the
+# The broker is asked from a thread of its own, so that it delays no request when it is dead or silent. The message
+# contains only the id of a request: the pending rows are the queue. Many calls become one message, and the
 # sweep makes up for a lost one.
 
 logger = logging.getLogger(__name__)
@@ -83,15 +83,8 @@ class Waker:
 wake_worker = Waker().wake_worker
 
 
-# --- The only writer of the index ---
-
-
-# For the longest texts, which have thousands.
-ROWS_AT_A_TIME = 500
 # By content hash: the existing vector for the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
-# In place of the cutting rules: the text has not been cut into passages yet.
-NOT_CUT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +170,9 @@ def _queue(texts: Sequence[Text], *, now: datetime) -> None:
     except EmbedderError:
         logger.exception("Texts were saved without being queued for indexing")
         return
+    # 0 in place of the cutting rules: the text has not been cut into passages yet.
     rows = [
-        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=NOT_CUT, next_attempt_at=now)
+        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=0, next_attempt_at=now)
         for text in texts
     ]
     insert_many(rows, ignore_conflicts=True)
@@ -320,7 +314,8 @@ def _replace(
     Embedding.objects.bulk_create(
         [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
         ignore_conflicts=True,
-        batch_size=ROWS_AT_A_TIME,
+        # The longest texts have thousands of passages.
+        batch_size=500,
     )
     if any(passage.content_hash not in made for passage in missing):
         transaction.on_commit(wake_worker, robust=True)

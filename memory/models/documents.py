@@ -22,8 +22,6 @@ from core.text import LONGEST_PROJECT
 from intake.models import Project, User
 from intake.models.conversations import OwnedQuerySet
 
-# --- The corpora of the index; the scope of a search (one user's texts of some corpora and days), and its hits ---
-
 Key = tuple[UUID, int]
 """How a text is named: by its source and its place in it, for chat the conversation and the turn number, for a file the
 attachment and the number of the part.
@@ -215,8 +213,6 @@ class Place:
     source_id: UUID
     chunk_index: int | None = None
 
-
-# --- The texts that users or their agents save ---
 
 # Limits the cost of an append, which reads the whole text, and fits a request's body in any script.
 MAX_DOCUMENT_LENGTH = 500_000
@@ -447,8 +443,6 @@ class MemoryRecord(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
-
-# --- What is proposed to the user, who keeps it or not; until then no search and no context has it ---
 
 MAX_PROPOSAL_LENGTH = 1_000
 MAX_QUOTE_LENGTH = 1_000

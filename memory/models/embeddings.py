@@ -214,9 +214,9 @@ class Embedding(models.Model):
         return "quarantined" if self.quarantined_at else "waiting"
 
 
-# --- The stored data of the map and the timeline: the layout, a point for each text, and typical words ---
-# A worker makes all of it from vectors and postings, and it can be lost. The row of a map is also its job: it says when
-# its owner last looked, and up to which text it was drawn.
+# The map and the timeline: a layout, a point for each text, and typical words. A worker makes all of it from vectors
+# and postings, and it can be lost. The row of a map is also its job: it says when its owner last looked, and up to
+# which text it was drawn.
 
 # The length of a side of the square that contains the points.
 SIDE = 32_767

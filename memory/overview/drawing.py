@@ -295,9 +295,6 @@ def _finish(
     )
 
 
-# --- Names of the groups by a language model, when their user asks for them ---
-
-
 def keep_names(user: User, names: Mapping[int, str], *, layout: bytes, texts: Mapping[int, int]) -> bool:
     """Replace the names of the groups; `texts`: one text of each group, with which its name goes.
 

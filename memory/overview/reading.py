@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Left
 from pydantic import AwareDatetime, Field, PlainSerializer
 
@@ -26,14 +26,13 @@ from core.validation import Shape
 from intake.models import Conversation, User
 from memory.index import writer
 from memory.index.sources import SourceKey, load
+from memory.index.terms import fetch
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
 from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
 from memory.models.embeddings import NAMED, SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference
 from memory.search.time_windows import moments_of
-
-# --- Describes the texts of the map and the timeline: their chat, document or record, and their beginning ---
 
 SNIPPET = 220
 
@@ -160,8 +159,6 @@ def _beginning(text: str) -> str:
     return shortened(line, SNIPPET)
 
 
-# --- Reads the map ---
-
 # The task's name as a string: the tasks import the module that wakes their workers.
 TASK = "memory.draw_maps"
 # The time of a visit is rounded to the hour, so that the next one writes nothing.
@@ -285,7 +282,7 @@ def look(user: User, *, now: datetime) -> None:
 def read_atlas(*, user: User, now: datetime, project: str = "") -> MapOutput:
     """`project`: as for the timeline."""
     look(user, now=now)
-    ((texts, placed),) = _fetch(_placed(project), _of(user, project))
+    ((texts, placed),) = fetch(_placed(project), _of(user, project))
     drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
     state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
     clusters = _clusters(user, project) if placed else []
@@ -313,10 +310,10 @@ def read_points(*, user: User, project: str = "") -> PointsOutput:
     """`project`: as for the timeline."""
     corpora = [corpus.value for corpus in Corpus]
     parameters = {**_of(user, project), "corpora": corpora}
-    rows = _fetch(_points(project), parameters)
+    rows = fetch(_points(project), parameters)
     places, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
     shown = set(places)
-    of_chats = {text_id: title for text_id, title in _fetch(_CHATS, parameters) if text_id in shown}
+    of_chats = {text_id: title for text_id, title in fetch(_CHATS, parameters) if text_id in shown}
     titles = {title: number for number, title in enumerate(dict.fromkeys(of_chats.values()))}
     # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
     return PointsOutput.model_construct(
@@ -370,7 +367,7 @@ def read_text(*, user: User, text_id: int) -> MapTextOutput:
 def _clusters(user: User, project: str) -> list[ClusterOutput]:
     # A group is called by the same words wherever it is shown, but never by those of a closed project.
     words = words_by_bucket(user, TellingWord.CLUSTER)
-    newest = _fetch(_newest(project), {**_of(user, project), "newest": NEWEST})
+    newest = fetch(_newest(project), {**_of(user, project), "newest": NEWEST})
     texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
     by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
     for text_id, cluster in newest:
@@ -378,7 +375,7 @@ def _clusters(user: User, project: str) -> list[ClusterOutput]:
             by_cluster[cluster].append(texts[text_id])
     clusters = []
     named: set[str] = set()
-    for number, count, x, y in _fetch(_centres(project), _of(user, project)):
+    for number, count, x, y in fetch(_centres(project), _of(user, project)):
         # Words of a larger cluster are used last, so that two similar clusters have different names.
         telling = sorted((word.word for word in words[number] if word.rank < NAMED), key=named.__contains__)
         named.update(telling[:NAMING])
@@ -396,16 +393,8 @@ def _of(user: User, project: str) -> dict[str, Any]:
     return {"user_id": user.pk, "project": project.removeprefix("-")}
 
 
-def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
-
-
-# --- Reads the timeline: the counts of each month, its typical words, and its chats and notes ---
-# Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`). Files are in neither:
-# both show what was said and noted.
+# The counts of the timeline are live. A worker finds the words, together with the map (`memory.overview.drawing`).
+# Files are in neither: both show what was said and noted.
 
 PAGE = 100
 # The last month that there is has no month after it.
@@ -518,7 +507,7 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
     asked = {**_of(user, project), "zone": user.zone.key}
-    for year, month, corpus, count in _fetch(_counts(project), asked):
+    for year, month, corpus, count in fetch(_counts(project), asked):
         counts[date(year, month, 1)][corpus] = count
     words = words_by_bucket(user, TellingWord.MONTH, project=project)
     months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
@@ -531,7 +520,7 @@ def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> 
     since, until = moments_of(first, last_day(first), user.zone)
     span = {"since": since, "until": until or END_OF_TIME}
     parameters = {**_of(user, project), **span, "limit": PAGE + 1, "skip": skip}
-    rows = _fetch(_sources(project), parameters)
+    rows = fetch(_sources(project), parameters)
     found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
     for corpus, source_id, count, at, first_turn in rows[:PAGE]:

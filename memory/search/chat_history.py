@@ -3,13 +3,13 @@
 Also what any search looks into: its scope, narrowed to days and to a project, without a session.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -22,10 +22,7 @@ from core.text import gettext_noop as _
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from intake.models.conversations import labels_of
-from memory.backends.embedders import (
-    Embedder,
-    Vector,
-)
+from memory.backends.embedders import Embedder, Vector
 from memory.index import vectors
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
@@ -55,8 +52,6 @@ from memory.search.literal import (
 from memory.search.query import Query, parse_query
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
 from memory.search.time_windows import TimeWindow, find_window, moments_of
-
-T = TypeVar("T")
 
 SNIPPET_LENGTH = 200
 
@@ -124,86 +119,79 @@ def search_chat_history(
     when the time is up.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
+    scope = Scope(user, (Corpus.CHAT,))
     try:
-        search = _Search(user, limit, mode, deadline, project, exclude_session)
-        return search.run(query, now=now, rerank=rerank)
+        if project or exclude_session or binding_of(user):
+            within = partial(limited, scope, project=project, exclude_session=exclude_session)
+            scope = searching(user, within, seconds=deadline.left)
+        if mode is not SearchMode.SEMANTIC:
+            return _ranked(scope, parse_query(query), limit, mode, deadline, now=now, rerank=rerank)
+        embedder, vector = embedded(query, needs_vector=True)
+        by_meaning = partial(_by_meaning, scope, embedder, vector, limit=limit)
+        nearest = searching(user, by_meaning, seconds=deadline.left)
+        return replace(nearest, matches=_with_later(nearest.matches, query))
     except OutOfTime as error:
         raise SearchFailed(_("Search failed: it took too long.")) from error
 
 
-@dataclass(frozen=True)
-class _Search:
-    """One search, step by step: each `_step` is a transaction of its own."""
-
-    user: User
-    limit: int
-    mode: SearchMode
-    deadline: Deadline
-    project: str = ""
-    exclude_session: str = ""
-
-    def _step(self, work: Callable[[], T], *, share: float = 1.0) -> T:
-        """In at most this share of the time that is left."""
-
-        return searching(self.user, work, seconds=self.deadline.left * share)
-
-    def run(self, written: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
-        everywhere = Scope(self.user, (Corpus.CHAT,))
-        if self.project or self.exclude_session or binding_of(self.user):
-            limit = partial(limited, everywhere, project=self.project)
-            everywhere = self._step(lambda: limit(exclude_session=self.exclude_session))
-        if self.mode is SearchMode.SEMANTIC:
-            embedder, vector = embedded(written, needs_vector=True)
-            nearest = self._step(lambda: _by_meaning(everywhere, embedder, vector, limit=self.limit))
-            return replace(nearest, matches=_with_later(nearest.matches, written))
-        query = parse_query(written)
-        scope, window = dated(everywhere, query), None
-        if now is not None and not query.is_dated:
-            scope, window = self._step(lambda: in_window(everywhere, query, now=now))
-        query = query.preferring(window)
-        query = query if window is None else query.about(window.topic)
-        embedder, vector = embedded(query.to_embed, needs_vector=self.mode is not SearchMode.HYBRID)
-        is_hybrid, names_time_alone = self.mode is SearchMode.HYBRID, window is not None and not window.topic
-        notes = [*query.notes, *([] if vector is not None else [WORDS_ALONE])]
-        literal = self._literal(scope, query, everywhere, notes) if is_hybrid else LiteralHits()
-        question = _Question(scope, query, vector, embedder, literal, everywhere)
-        found, passages = self._step(lambda: self._candidates(question, rerank=rerank and not names_time_alone))
-        notes += lacking(query, found)
-        literal = literal.without(_echoes(found))
-        hits, is_reranked = found.hits, False
-        if passages:
-            hits, is_reranked = _reranked(query.text, hits, passages)
-        is_nothing = is_hybrid and not literal.hits and is_nearest_only(hits, found.calibration)
-        if query.is_listing or names_time_alone:
-            hits = in_order_of_time(hits, scope, newest_first=query.is_listing)
-        else:
-            hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
-        shown = self._step(lambda: _with_snippets(self.user, hits[: self.limit]))
-        has_nothing = (is_nothing and not (query.is_listing or names_time_alone)) or found.lacks_quotation
-        shown = _with_later(shown, query.text)
-        return ChatHistory(shown, found.pending, window, is_reranked, has_nothing, tuple(notes))
-
-    def _literal(self, scope: Scope, query: Query, everywhere: Scope, notes: list[str]) -> LiteralHits:
+def _ranked(
+    everywhere: Scope,
+    query: Query,
+    limit: int,
+    mode: SearchMode,
+    deadline: Deadline,
+    *,
+    now: datetime | None,
+    rerank: bool,
+) -> ChatHistory:
+    """A search by terms or in the hybrid ranking, step by step: each `searching` is a transaction of its own."""
+    user, is_hybrid = everywhere.user, mode is SearchMode.HYBRID
+    scope, window = dated(everywhere, query), None
+    if now is not None and not scope.is_dated:
+        scope, window = searching(user, partial(in_window, scope, query, now=now), seconds=deadline.left)
+    query = query.preferring(window)
+    if window is not None:
+        query = query.about(window.topic)
+    embedder, vector = embedded(query.to_embed, needs_vector=not is_hybrid)
+    notes = [*query.notes, *([] if vector is not None else [WORDS_ALONE])]
+    literal = LiteralHits()
+    if is_hybrid:
+        find = partial(find_literal, scope, query, everywhere=everywhere)
         try:
-            literal = self._step(lambda: find_literal(scope, query, everywhere=everywhere), share=0.5)
+            literal = searching(user, find, seconds=deadline.left / 2)
         except OutOfTime:
             notes.append(NO_TIME_FOR_PIECES)
-            return LiteralHits()
-        if literal.left_out:
-            notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
-        return literal
-
-    def _candidates(self, question: "_Question", *, rerank: bool) -> tuple[Found, dict[Key, str]]:
-        """The hits in their first order, and for the best of them the passages that a reranker reads."""
-        scope, query, vector, embedder, literal, _ = question
-        if self.mode is SearchMode.LEXICAL:
-            return by_terms(scope, query=query.text, vector=vector, embedder=embedder), {}
-        found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
-        question = question._replace(literal=literal.without(_echoes(found)))
-        if question.literal.hits:
-            found = found._replace(hits=_literal_first(question, found.hits))
-        found = found._replace(hits=_chosen_first(self.user, found.hits))
-        return found, _passages(scope, query.text, vector, embedder, found.hits) if rerank else {}
+    if literal.left_out:
+        notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
+    question = _Question(scope, query, vector, embedder, literal, everywhere)
+    # A query that names nothing but a time gets its turns in order, like one of operators alone.
+    names_time_alone = window is not None and not window.topic
+    rank = partial(_candidates, question, is_hybrid=is_hybrid, rerank=rerank and not names_time_alone)
+    found, literal, passages = searching(user, rank, seconds=deadline.left)
+    hits, is_reranked = _reranked(query.text, found.hits, passages) if passages else (found.hits, False)
+    if query.is_listing or names_time_alone:
+        is_nothing = False
+        hits = in_order_of_time(hits, scope, newest_first=query.is_listing)
+    else:
+        is_nothing = is_hybrid and not literal.hits and is_nearest_only(hits, found.calibration)
+        hits = sorted(hits, key=lambda hit: -literal.exact[hit.key])
+    keys = [hit.key for hit in hits[:limit]]
+    shown = searching(user, lambda: beginnings(user=user, keys=keys, length=READ), seconds=deadline.left)
+    # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
+    matches = [
+        hit._replace(snippet=snippet, project=project)
+        for hit in hits[:limit]
+        if hit.key in shown
+        for snippet, project in [shown[hit.key]]
+    ]
+    return ChatHistory(
+        _with_later(matches, query.text),
+        found.pending,
+        window,
+        is_reranked,
+        is_nothing or found.lacks_quotation,
+        (*notes, *lacking(query, found)),
+    )
 
 
 class _Question(NamedTuple):
@@ -213,6 +201,21 @@ class _Question(NamedTuple):
     embedder: Embedder
     literal: LiteralHits
     everywhere: Scope
+
+
+def _candidates(question: _Question, *, is_hybrid: bool, rerank: bool) -> tuple[Found, LiteralHits, dict[Key, str]]:
+    """The hits in their first order, the literal ones that are no echoes, and for the best hits the passages that a
+    reranker reads.
+    """
+    scope, query, vector, embedder, literal, _ = question
+    if not is_hybrid:
+        return by_terms(scope, query=query.text, vector=vector, embedder=embedder), literal, {}
+    found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
+    literal = literal.without({hit.key for hit in found.hits if hit.is_echo})
+    hits = _literal_first(question._replace(literal=literal), found.hits) if literal.hits else found.hits
+    hits = _chosen_first(scope.user, hits)
+    passages = _passages(scope, query.text, vector, embedder, hits) if rerank else {}
+    return found._replace(hits=hits), literal, passages
 
 
 def search_conversations(
@@ -242,10 +245,6 @@ def search_conversations(
         return searching(user, find, seconds=deadline.left)
     except OutOfTime as error:
         raise SearchFailed(_("Search failed: it took too long.")) from error
-
-
-def _echoes(found: Found) -> set[Key]:
-    return {hit.key for hit in found.hits if hit.is_echo}
 
 
 def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
@@ -321,7 +320,7 @@ def in_order_of_time(hits: Sequence[Hit], scope: Scope, *, newest_first: bool) -
 
 def dated(scope: Scope, query: Query) -> Scope:
     """The scope within the days of the query's operators."""
-    if not query.is_dated:
+    if query.before is None and query.after is None:
         return scope
     last = query.before and query.before - timedelta(days=1)
     since, until = moments_of(query.after, last, scope.user.zone)
@@ -396,17 +395,6 @@ def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector | None, *, limi
         snippet_length=READ,
     )
     return ChatHistory([hit for hit in hits if hit.snippet is not None], pending)
-
-
-def _with_snippets(user: User, hits: Sequence[Hit]) -> list[Hit]:
-    # A turn that was deleted meanwhile has no beginning, and is no longer a hit.
-    found = beginnings(user=user, keys=[hit.key for hit in hits], length=READ)
-    return [
-        hit._replace(snippet=snippet, project=project)
-        for hit in hits
-        for snippet, project in [found.get(hit.key, (None, ""))]
-        if snippet is not None
-    ]
 
 
 def _with_later(hits: Sequence[Hit], query: str) -> list[Hit]:

@@ -4,7 +4,7 @@ The database itself cancels a statement that would take longer.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from math import inf
 from threading import BoundedSemaphore
@@ -22,17 +22,9 @@ from intake.models import User
 
 T = TypeVar("T")
 
-# Seconds that a statement may take beyond it: setting the limit costs as much as a short statement.
-TOLERANCE = 0.1
-
 # How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
 WAIT_SECONDS = 2.0
-
-# Without a pool, in scratch databases.
-USUAL_POOL = 16
-
 _SET = "SELECT set_config('statement_timeout', %s, true)"
-
 
 TOO_MANY_SEARCHES = _("Too many searches are running at the moment. Try again shortly.")
 
@@ -59,21 +51,19 @@ def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     It never asks a network endpoint. Raises `Unavailable` (retryable) if half of the pool is searching, and
     `OutOfTime` after so many seconds.
     """
-    places = _places(_most_at_once())
+    # Half of the process's connections: pages, log-ins and answers always have the other half.
+    connections = (
+        settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
+    )  # scratch databases have no pool
+    places = _places(max(1, connections // 2))
     if not places.acquire(timeout=WAIT_SECONDS):
         raise Unavailable(TOO_MANY_SEARCHES)
     is_alone = not connection.in_atomic_block
     try:
-        with acting_as(user), _limited(seconds) if is_alone else at_most(seconds):
+        with acting_as(user), at_most(seconds, is_inside=not is_alone):
             return work()
     finally:
         places.release()
-
-
-def _most_at_once() -> int:
-    """Half of the process's connections: pages, log-ins and answers always have the other half."""
-    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", USUAL_POOL)
-    return max(1, most // 2)
 
 
 @cache
@@ -82,54 +72,38 @@ def _places(count: int) -> BoundedSemaphore:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """A transaction whose statements end by then. Raises `OutOfTime`."""
-    kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
-    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_limit(Deadline(seconds))):
-        yield
+def at_most(seconds: float, *, is_inside: bool | None = None) -> Iterator[None]:
+    """A transaction whose statements end by then. Raises `OutOfTime`.
 
+    Inside another transaction, whose limit is restored afterwards, unless `is_inside` says that it ends with this one.
+    """
+    deadline, present = Deadline(seconds), inf
+    is_inside = connection.in_atomic_block if is_inside is None else is_inside
 
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """The same within a transaction that ends with it."""
-    with _as_out_of_time(), connection.execute_wrapper(_limit(Deadline(seconds))):
-        yield
-
-
-@contextmanager
-def _as_out_of_time() -> Iterator[None]:
-    try:
-        yield
-    except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
-            raise OutOfTime from error
-        raise
-
-
-def _limit(deadline: Deadline) -> Callable[..., Any]:
-    """Sets the limit before a statement, unless the present one is about right."""
-    present = inf
-
-    def run(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def limited(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        """Sets the limit before a statement, unless the present one is about right."""
         nonlocal present
         left = deadline.left
         if left <= 0:
             raise OutOfTime
-        if present - left > TOLERANCE:
+        # A statement may take a little longer: setting the limit costs as much as a short statement.
+        if present - left > 0.1:
             # Beside Django's cursor, which would recurse here. A limit of 0 would be none.
             with context["connection"].wrap_database_errors:
                 context["connection"].connection.execute(_SET, [str(max(1, int(left * 1000)))])
             present = left
         return execute(sql, params, many, context)
 
-    return run
-
-
-@contextmanager
-def _unchanged_afterwards() -> Iterator[None]:
-    """In an outer transaction, restore its limit; otherwise the limit ends with this transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('statement_timeout')")
-        (before,) = cursor.fetchone()
-        yield
-        cursor.execute(_SET, [before])
+    try:
+        with transaction.atomic(savepoint=is_inside), connection.cursor() as cursor:
+            if is_inside:
+                cursor.execute("SELECT current_setting('statement_timeout')")
+                (before,) = cursor.fetchone()
+            with connection.execute_wrapper(limited):
+                yield
+            if is_inside:
+                cursor.execute(_SET, [before])
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            raise OutOfTime from error
+        raise

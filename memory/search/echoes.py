@@ -24,8 +24,6 @@ from memory.models.documents import Hit, Key
 from memory.search.excerpts import Segment
 from memory.time_words import MONTHS
 
-# The best turns are looked at.
-LOOKED_AT = 50
 # A longer message says more than a question does.
 LONGEST_QUESTION = 400
 # So much of the query's words are in an echo, and of its own words at most two, or so much, are others.
@@ -63,7 +61,7 @@ def find_echoes(user: User, query: str, hits: Sequence[Hit]) -> tuple[Echoes, se
     """The echoes among the best hits, and the turns for which an agent searched this memory: one statement, if any of
     the hits is a turn.
     """
-    keys = [hit.key for hit in hits[:LOOKED_AT] if hit.corpus == Corpus.CHAT]
+    keys = [hit.key for hit in hits[:50] if hit.corpus == Corpus.CHAT]
     if not keys or not _WORD.search(query):
         return {}, set()
     searches = RawSQL("jsonb_path_exists(tool_calls, %s::jsonpath)", [_CALLS_THIS_MEMORY], output_field=BooleanField())
@@ -166,7 +164,6 @@ def are_forms(one: str, other: str) -> bool:
     return shorter >= STEM and abs(len(one) - len(other)) <= _ENDING + 1 and one[:stem] == other[:stem]
 
 
-# --- Statements that the same user contradicts later ---
 # Of two messages among the results, the earlier one is marked if the later one states another value of the same thing,
 # or if one says that something never happened and the other that it did. Only two signs are right often enough, and
 # both are words (docs/decisions/0070): likeness in meaning, and a reranker's score of the pair, tell nothing.
@@ -255,7 +252,12 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
     for each the newest turn that does, and its time. Plain arithmetic over the words, of the first turns alone.
     """
     turns = [(key, at, message[:READ]) for key, at, message in turns[:COMPARED]]
-    if not any(map(_has_sign, turns)):
+    # Most messages have none of the signs, which takes no time to see.
+    if not any(
+        _NEVER & words or (_CHANGE & words and any(map(str.isdigit, message)))
+        for *_, message in turns
+        for words in [set(_WORD.findall(fold(message)))]
+    ):
         return {}
     of_query = telling_words(query[:LONGEST_QUESTION])
     read = []
@@ -272,13 +274,6 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
             ):
                 later[key] = (newer, at)
     return later
-
-
-def _has_sign(turn: tuple[Key, datetime, str]) -> bool:
-    """Most messages have none, which takes no time to see."""
-    message = turn[2]
-    words = set(_WORD.findall(fold(message)))
-    return bool(_NEVER & words) or (bool(_CHANGE & words) and any(character.isdigit() for character in message))
 
 
 def _state_other_numbers(earlier: Sequence[Clause], later: Sequence[Clause], of_query: Sequence[str]) -> bool:
@@ -371,7 +366,7 @@ def _units(words: Sequence[str], place: int) -> set[str]:
     """The sign or the two words after a number, or else three before it; none of a day, a year or a version."""
     before, after = words[max(0, place - BEFORE_A_NUMBER) : place][::-1], words[place + 1 : place + 5]
     number = _number(words[place])
-    is_year = len(number) == 4 and number[:2] in ("19", "20")  # noqa: PLR2004 - a year has four digits
+    is_year = len(number) == 4 and number[:2] in ("19", "20")
     if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():
         return set()
     if after[:1] and after[0] in _OF_NO_UNIT:

@@ -18,12 +18,8 @@ EXCERPT_LENGTH = 500
 LEEWAY = 30
 # The number of matches that decide where a text is cut.
 CONSIDERED = 200
-# The length of a query's literal match: no excerpt is longer.
-MAX_LITERAL = 500
 # The number of words of the query that are searched; a longer query is a text and not a question.
 MAX_WORDS = 64
-# In the scripts without spaces, in characters.
-LONGEST_WORD = 4
 # A word and its inflections nearly always begin alike.
 STEM_LENGTH = 3
 
@@ -57,7 +53,8 @@ class Matcher:
         """Without words yet: `candidates` names those of some texts that may be inflections of the query's. `exact`:
         quotations in it.
         """
-        query = query[:MAX_LITERAL].strip()
+        # No excerpt is longer, so neither is a literal match.
+        query = query[:500].strip()
         pieces = sorted({query, *exact, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
         either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
         literal = re.compile(either or _NEVER, re.IGNORECASE)
@@ -299,7 +296,8 @@ def _pieces(query: str) -> Iterator[str]:
     """
     for stretch in _UNSPACED_PIECE.findall(query):
         yield stretch
-        for length in range(LONGEST_WORD, 1, -1):
+        # Scripts without spaces have words of two to four characters.
+        for length in range(4, 1, -1):
             yield from (stretch[place : place + length] for place in range(len(stretch) - length + 1))
     yield from _NUMBERED.findall(query)
 

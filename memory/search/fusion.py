@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from memory.chunking import UNSPACED
 
 if TYPE_CHECKING:
-    from memory.backends.embedders import Calibration, RankingWeights
+    from memory.backends.embedders import Calibration
     from memory.models.documents import Hit
 
 # With this many terms a turn is halfway between a remark and a text that needs no context.
@@ -67,8 +67,10 @@ def fuse(
     counts nothing. `times`: whether a time is of a month, and of a day, that the query names; None if it names none.
     """
     features = features_of(hits, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing, times=times)
+    scores = (sum(map(mul, calibration.weights, values)) for values in features)
     fused = [
-        hit._replace(relevance=_relevance(values, calibration)) for hit, values in zip(hits, features, strict=True)
+        hit._replace(relevance=1 / (1 + exp(-(calibration.slope * score + calibration.intercept))))
+        for hit, score in zip(hits, scores, strict=True)
     ]
     # Of equals the nearer one: beyond `unrelated`, only distance distinguishes the hits.
     return sorted(fused, key=lambda hit: (-hit.relevance, inf if hit.distance is None else hit.distance, hit.key))
@@ -152,14 +154,7 @@ def _beside(hits: "Sequence[Hit]", values: list[float]) -> list[float]:
     return [by_key.get((source, place - 1), 0.0) + by_key.get((source, place + 1), 0.0) for (source, place), *_ in hits]
 
 
-def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> float:
-    weights: RankingWeights = calibration.weights
-    score = sum(map(mul, weights, features))
-    return 1 / (1 + exp(-(calibration.slope * score + calibration.intercept)))
-
-
-# --- The ranking of `search_history`, and the removal of results that repeat a better one; pure arithmetic ---
-# The ranking is the specification's (FEAT-032, "Result Merging"):
+# The ranking of `search_history` is the specification's (FEAT-032, "Result Merging"):
 #
 # 1. A relevance is divided by the best of its source, if that is at least half of the best of all. So a source without
 #    anything relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order similar
@@ -177,8 +172,6 @@ def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> flo
 # with an equal one. A text with a number that the better one lacks is different (another price, another flight),
 # however similar the rest is. Words are compared without regard to case or width; scripts without spaces count by the
 # character.
-
-DAY = timedelta(days=1)
 
 # The best of a source is relevant if it has this share of the best of all.
 RELEVANT = 0.5
@@ -221,7 +214,7 @@ def with_exact_first(hits: "Iterable[Hit]") -> "list[Hit]":
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
     """1 for a text of the present, or with a future date."""
-    return exp(-rate * max(0.0, (now - at) / DAY))
+    return exp(-rate * max(0.0, (now - at) / timedelta(days=1)))
 
 
 def _bests(hits: "list[Hit]") -> dict[str, float]:

@@ -72,8 +72,6 @@ REPEATS = 0.8
 # A session names a conversation, a message a place in it: neither replaces the other, although a title often repeats
 # the first message and a preview the last one.
 DIFFERENT_THINGS = {Kind.MESSAGE, Kind.SESSION}
-# The number read at a time: the requested results, and some more for those that are dropped.
-SPARE = 5
 SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.ALL: (MEMORIES, MESSAGES, SESSIONS, ATTACHMENTS),
     HistoryScope.MEMORY: (MEMORIES,),
@@ -89,7 +87,7 @@ PARTS = {
 }
 # The candidates for reranking: more than for chats alone, because weight and age change their order.
 LOOKED_AT = 30
-# The time for reading the best results if the sources have used up the rest: it is a few rows, by their keys.
+# If the sources have used up the time, the best results are read all the same: it is a few rows, by their keys.
 SECONDS_TO_READ = 2.0
 
 logger = logging.getLogger(__name__)
@@ -452,7 +450,8 @@ def choose(
     """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them. Messages
     of which their user says otherwise in another of them are marked.
     """
-    chosen = _distinct(_shown(ranked, asked, sources, at_once=limit + SPARE), limit)
+    # Some more are read at a time than requested, for those that are dropped.
+    chosen = _distinct(_shown(ranked, asked, sources, at_once=limit + 5), limit)
     turns = {stated[0]: result for result, stated in chosen if stated is not None}
     later = restated(asked.query, [stated for _, stated in chosen if stated is not None])
     return [

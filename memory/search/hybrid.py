@@ -172,18 +172,12 @@ def gather(
         further=further_of(embedder),
         hits=best + [hit for hit in also if hit.key not in known],
     )
-    calibration = _calibration(embedder, hits, unrelated)
+    calibration = embedder.calibration
+    if calibration is None:
+        is_measurable = sum(hit.distance is not None for hit in hits) >= MEASURED_TEXTS
+        calibration = UNCALIBRATED if unrelated is None or not is_measurable else Calibration.measured(unrelated)
     is_cut = len(best) >= texts
     return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut)
-
-
-def _calibration(embedder: Embedder, hits: Sequence[Hit], unrelated: float | None) -> Calibration:
-    if embedder.calibration is not None:
-        return embedder.calibration
-    having_vector = sum(hit.distance is not None for hit in hits)
-    if unrelated is None or having_vector < MEASURED_TEXTS:
-        return UNCALIBRATED
-    return Calibration.measured(unrelated)
 
 
 def nearest_passages(

@@ -18,8 +18,10 @@ from memory.chunking import UNSPACED
 from memory.index.trigrams import containing, fold, texts_of, written
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
-from memory.search.query import MOST_PIECES, Query, Speaker, searched_pieces
+from memory.search.query import Query, Speaker, identifiers
 
+# A query's exact pieces beyond these are left out, and the answer says so.
+MOST_PIECES = 8
 # Texts that contain a literal piece of the query: several times the largest limit.
 LITERAL = 100
 # The texts of a chat or with a quotation that are ranked, the newest: as many as can be read and measured in time.
@@ -83,7 +85,8 @@ def find_literal(scope: Scope, query: Query, *, everywhere: Scope) -> LiteralHit
     """One scan; a second one if the query has accents, ligatures or indices, for the texts that have them too; and one
     of `everywhere`, the scope before the days that the query names, if more than its words was read in the query.
     """
-    searched, left_out = searched_pieces(query)
+    exact = list(dict.fromkeys([*query.quotations, *identifiers(query.text)]))
+    searched, left_out = exact[:MOST_PIECES], exact[MOST_PIECES:]
     wholes = [piece for piece in (query.written if query.quotes_only else "", query.text) if piece]
     pieces = list(dict.fromkeys([*wholes, *searched]))
     limit = MOST_FITTING if query.quotations else LITERAL
@@ -117,8 +120,6 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
     worth = max(merely_alike.values(), default=0.0) or LITERAL_ALONE
     return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
 
-
-# --- Narrows a search by the query's operators: only texts that fulfil all of them are found ---
 
 _FENCE = "```"
 _CODE = re.compile(r"^[ \t]{0,3}(?:```|~~~)|`[^`\n]+`", re.MULTILINE)

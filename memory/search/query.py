@@ -21,12 +21,6 @@ from typing import Any, Literal
 
 from memory.search.time_windows import NO_TIMES, PreferredTimes, TimeWindow, preferred_times
 
-# A query's exact pieces beyond these are left out, and the answer says so.
-MOST_PIECES = 8
-
-FIRST_YEAR = 1900
-LONGEST_BEFORE = 100
-
 READ_AS = "read as: {}; in quotation marks it is searched as written"
 PLAIN_WORDS = "Read as plain words, because they are no operators: {}"
 
@@ -68,10 +62,6 @@ class Query:
     operators: tuple[str, ...] = ()
     malformed: tuple[str, ...] = ()
     times: PreferredTimes = NO_TIMES
-
-    @property
-    def is_dated(self) -> bool:
-        return self.before is not None or self.after is not None
 
     @property
     def narrows(self) -> bool:
@@ -127,7 +117,7 @@ def parse_query(query: str) -> Query:
         kept += query[end : token.start()]
         end = token.end()
         # The word before it; a longer one is cut, so that reading a query takes time in its length alone.
-        before = query[max(0, token.start() - LONGEST_BEFORE) : token.start()].split()[-1:] or ["-"]
+        before = query[max(0, token.start() - 100) : token.start()].split()[-1:] or ["-"]
         # Of a command's options the first has a word before it, like an exclusion; the others have that option.
         is_option = token["excluded"] and before[0].startswith("-") and before[0] not in parsed.operators
         read = None if is_option else _read(parsed, token)
@@ -171,7 +161,7 @@ def _day(value: str) -> date | None:
         day = date.fromisoformat(value)
     except ValueError:
         return None
-    return day if len(value) == len("2026-03-01") and day.year >= FIRST_YEAR else None
+    return day if len(value) == len("2026-03-01") and day.year >= 1900 else None
 
 
 def without_operator(query: str, operator: str) -> str:
@@ -180,20 +170,12 @@ def without_operator(query: str, operator: str) -> str:
     return " ".join(query.replace(operator, words, 1).split())
 
 
-def searched_pieces(query: Query) -> tuple[list[str], list[str]]:
-    """The exact pieces that are searched, and those beyond `MOST_PIECES` that are left out."""
-    pieces = list(dict.fromkeys([*query.quotations, *identifiers(query.text)]))
-    return pieces[:MOST_PIECES], pieces[MOST_PIECES:]
-
-
 def identifiers(text: str) -> Iterator[str]:
-    """The words that are meant to the letter."""
-    return filter(_is_identifier, (word.strip(".,;:!?()[]{}'\"") for word in text.split()))
-
-
-def _is_identifier(word: str) -> bool:
-    """An order number, an error code, an e-mail address, a file, a name_with_underscores; not an amount or a date."""
-    if "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
-        return True
-    letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
-    return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
+    """The words that are meant to the letter: an order number, an error code, an e-mail address, a file or a
+    name_with_underscores; not an amount or a date.
+    """
+    for word in (word.strip(".,;:!?()[]{}'\"") for word in text.split()):
+        letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
+        is_mixed = letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)
+        if is_mixed or "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
+            yield word

@@ -41,10 +41,7 @@ WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
 # A text without any of the query's terms is a result if it is at least this likely, or near in meaning. A question in
 # another language than English shares no terms with what was said in English, and is farther from it.
 LIKELY, LIKELY_ABROAD = 0.03, RELATED
-# If every one of so many texts is relevant, there may be others behind the last.
-MANY = 50
 UNTITLED = "Untitled"
-HEADINGS_SHOWN = 2
 
 
 class HistoryScope(StrEnum):
@@ -169,7 +166,8 @@ class HistoryQuestion:
         found, literal = self._done.get("found"), self._done.get("literal")
         if not (isinstance(found, Found) and isinstance(literal, LiteralHits)):
             return True
-        is_near_to_the_last = len(self.related) == len(found.hits) >= MANY
+        # If every one of so many texts is relevant, there may be others behind the last.
+        is_near_to_the_last = len(self.related) == len(found.hits) >= 50
         return found.is_cut or is_near_to_the_last or any(len(each) >= LITERAL for each in literal.lists)
 
     @property
@@ -335,7 +333,8 @@ def _segment(text: Text, passage: PassageSpan | None) -> Segment:
     headings.
     """
     headings = "" if passage is None or len(text.said) <= EXCERPT_LENGTH else headings_of(text, passage)
-    shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-HEADINGS_SHOWN:])
+    # The two innermost headings are shown.
+    shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-2:])
     return Segment(text.said, passage=passage_in(text.said, passage), headings=shown)
 
 
@@ -382,17 +381,14 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
     return found
 
 
-# Of the user's message and the answer.
-SIDES_OF = {None: slice(2), "me": slice(0, 1), "assistant": slice(1, 2)}
-
-
 def _find_messages(asked: HistoryQuestion) -> list[Hit]:
     return [hit._replace(source=MESSAGES.name) for hit in asked.hits if hit.corpus == Corpus.CHAT]
 
 
 def _read_messages(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
     turns = read_turns(asked.user, keys, query=asked.sought, passages=asked.nearest_passages(keys))
-    sides = SIDES_OF[asked.parsed.speaker]
+    # Of the user's message and the answer.
+    sides = {None: slice(2), "me": slice(0, 1), "assistant": slice(1, 2)}[asked.parsed.speaker]
     return {
         key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments[sides])
         for key, at, title, segments in turns
@@ -441,21 +437,17 @@ def _reference_of_file(file: Attachment, part: AttachmentText, titles: Mapping[U
     )
 
 
-# --- The session source: conversations whose title, or the beginning of whose last message, matches the query ---
-# Out of 3: 1 if the title contains the query, plus the share of its words in the title, plus half of both for the last
-# message. A title says what a conversation is about; its last message only where it ended.
+# The score of a session, out of 3: 1 if the title contains the query, plus the share of its words in the title, plus
+# half of both for the last message. A title says what a conversation is about; its last message only where it ended.
 
 # Limits for users with very many conversations, the newest first: the titles that are searched, the last messages (each
 # of which needs a turn), and the candidates that are scored.
 TITLES = 20_000
 PREVIEWS = 1_000
-WEIGHED = 1_000
 BEST = 100
 PREVIEW_LENGTH = 200
 # With the query in the title and in the last message; and in the title alone.
 HIGHEST, HAS_THE_QUERY = 3.0, 2.0
-# No title and no preview is longer, and neither is any match in one.
-LONGEST = 200
 
 _PREVIEW = """
 left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END, %(preview_length)s)
@@ -545,11 +537,12 @@ def _rows_like(query: str, scope: Scope, *, has_it_whole: bool = False) -> list[
                 **scope.parameters(),
                 "configuration": configurations()[0],
                 "query": "" if has_it_whole else searchable(query),
-                "piece": piece if len(piece) <= LONGEST else "",
+                # No title and no preview is longer.
+                "piece": piece if len(piece) <= 200 else "",
                 "titles": TITLES,
                 "previews": PREVIEWS,
                 "preview_length": PREVIEW_LENGTH,
-                "weighed": WEIGHED,
+                "weighed": 1_000,
                 "best": BEST,
             },
         )

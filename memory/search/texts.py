@@ -137,7 +137,8 @@ class Inflections:
             return {word for (word,) in cursor.fetchall()}
 
 
-# --- Reranks the best results: a reranker reads the query together with each of their passages ---
+# A reranker reads the query together with each of the best passages:
+#
 #     relevance = 1 / (1 + exp(-(BEFORE * log odds before + NOW * the reranker's log odds + INTERCEPT)))
 #
 # Both scores count. The reranker is better on conversations between two people, the first ranking on long technical

@@ -35,8 +35,6 @@ DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
 # "1,000 years ago" is before anything that a user wrote here.
 MOST = 200
-# A window of fewer days than this is a day and those beside it.
-SHORT = timedelta(days=3)
 # What happened in March may be told in April. But "yesterday" is when something was told, and counts twice.
 SURELY = 2.0
 MONTHS_OF_YEAR, LONGEST_MONTH = 12, 31
@@ -104,12 +102,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 def _fold(text: str) -> str:
     """In lower case and without accents, without moving any character."""
-    return "".join(_fold_character(character) for character in text)
-
-
-def _fold_character(character: str) -> str:
-    folded = unicodedata.normalize("NFD", character.lower())[:1]
-    return folded or " "
+    return "".join(unicodedata.normalize("NFD", character.lower())[:1] or " " for character in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +134,10 @@ class PreferredTimes:
             for year, month, number in self.days
             for each in near
         )
-        is_beside = any(first <= each <= last for first, last in self.windows if last - first < SHORT for each in near)
+        # A window of fewer than three days is a day and those beside it.
+        is_beside = any(
+            first <= each <= last for first, last in self.windows if last - first < timedelta(days=3) for each in near
+        )
         return float(is_of_month), float(is_of_day or is_beside)
 
 
@@ -352,7 +348,7 @@ def _season(match: re.Match[str], today: date) -> Days | None:
 
 
 def _season_of(year: int, month: int) -> Days:
-    return Days(date(year, month, 1), _whole_month(year + (month == 12), (month + 1) % 12 + 1).last)  # noqa: PLR2004
+    return Days(date(year, month, 1), _whole_month(year + (month == 12), (month + 1) % 12 + 1).last)
 
 
 def _feast(match: re.Match[str], today: date) -> Days | None:
