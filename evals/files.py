@@ -92,8 +92,8 @@ def attach(user: User, data: bytes, name: str) -> Attachment:
     caller, now = Caller(user_id=user.pk), timezone.now()
     with acting_as(user):
         attachment = attachments.store(caller=caller, file=BytesIO(data), name=name, now=now)
-        services.begin_turn(
-            caller=caller, message="Here is a file.", conversation_id=None, now=now, attachments=[attachment.pk]
+        services.create_turn(
+            services.TurnRequest(message="Here is a file.", attachments=(attachment.pk,)), caller=caller, now=now
         )
     return attachment
 

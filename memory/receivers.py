@@ -10,7 +10,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 from django.db.models import Model, QuerySet
-from django.db.models.signals import post_save, pre_delete
+from django.db.models.signals import post_save, pre_delete, pre_save
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -19,13 +19,20 @@ from intake.attachments.services import files_waiting
 from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted, withdraw_results
 from intake.models import Activity, Attachment, Conversation, Turn, User
-from memory import documents, index
+from memory import documents, index, quotas
 from memory.backends.embedders import EmbedderError, configured_embedders, require_active
 from memory.index.sources import document_place, record_place, turn_entry, turn_place
 from memory.index.writer import Waker
 from memory.models import Corpus, EmbeddingModel, MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import Place
 from memory.projects import label_changed
+
+
+@receiver(pre_save, sender=Turn, dispatch_uid="memory.take_message")
+def take_message(instance: Turn, raw: bool, **kwargs: Any) -> None:
+    """Counts a message against its user's quota. What comes with its answer is counted by who stores it."""
+    if not raw and instance._state.adding and not instance.has_ended:
+        quotas.take_message(instance.user_id, instance.user_message)
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")

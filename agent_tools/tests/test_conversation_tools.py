@@ -55,8 +55,8 @@ def test_the_turns_around_a_hit_with_the_way_on(api, alice):
 def test_a_turn_names_its_files_with_the_ids_by_which_they_are_read(api, alice):
     file = a_file(alice, name="lease.pdf")
     with acting_as(alice):
-        begun = services.begin_turn(
-            caller=Caller(user_id=alice.pk), message="", conversation_id=None, now=NOW, attachments=[file.pk]
+        begun = services.create_turn(
+            services.TurnRequest(message="", attachments=[file.pk]), caller=Caller(user_id=alice.pk), now=NOW
         )
         answer = services.Answer(text="Read.", status=Turn.Status.COMPLETE)
         services.finish_turn(turn_id=begun.pk, answer=answer)

@@ -23,7 +23,7 @@ from chat.answers.reader import BlockRenderer, ReaderView, ending_of, ending_of_
 from chat.answers.writer import AnswerWriter, ProgressSaver, as_caller, load_turn
 from core.isolation.acting import Caller, acting_as
 from intake.chats import services
-from intake.chats.services import Answer, begin_turn, finish_turn
+from intake.chats.services import Answer, TurnRequest, create_turn, finish_turn
 from intake.chats.usage import Usage
 from intake.llm import models
 from intake.markdown import render, render_blocks
@@ -306,7 +306,7 @@ def _dry_run_saving() -> None:
         with transaction.atomic():
             caller = Caller(user_id=User.objects.create_visitor().pk, is_visitor=True)
             with acting_as(caller):
-                turn = begin_turn(caller=caller, message="Hello", conversation_id=None, now=timezone.now())
+                turn = create_turn(TurnRequest(message="Hello"), caller=caller, now=timezone.now())
                 finish_turn(turn_id=turn.pk, answer=Answer(text="Hello.", status=Turn.Status.COMPLETE))
             transaction.set_rollback(True)
     finally:

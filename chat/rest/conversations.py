@@ -45,7 +45,6 @@ from intake.chats.reading import (
 )
 from intake.chats.services import lock_conversation
 from intake.chats.tree import Tree
-from intake.llm.language_models import refuse_temporary
 from intake.models import Project
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, TITLE_LENGTH
 from memory import projects
@@ -116,8 +115,7 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
         values = requested.model_fields_set
         if not values:
             raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`, or how it is answered.")
-        refuse_temporary(requested)
-        choices = requested.as_choices(caller)
+        requested.check(caller)
         if "title" in values:
             deleting.rename_conversation(caller=caller, conversation_id=key, title=requested.title)
         arranging.arrange(
@@ -128,7 +126,7 @@ class ConversationViewSet(ActsAsCaller, ViewSet):
             now=timezone.now(),
         )
         with transaction.atomic():
-            lock_conversation(caller, key, choices=choices)
+            lock_conversation(caller, key, options=requested)
         if requested.temporary is False:
             arranging.keep(caller=caller, conversation_id=key)
         changed = get_conversation(caller=caller, conversation_id=conversation_id)

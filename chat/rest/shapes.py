@@ -14,6 +14,7 @@ from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, 
 from intake.attachments.services import attachments_of
 from intake.chats import idempotency
 from intake.chats.reading import ConversationList, TurnWindow
+from intake.chats.services import TurnRequest
 from intake.chats.tree import Tree
 from intake.chats.usage import Usage
 from intake.llm.language_models import ChatOptions
@@ -314,8 +315,6 @@ EVENT = {
 
 def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A drf-spectacular hook: the chat streams, so its view is not a DRF view, but belongs in the document."""
-    from chat.rest.chat import ChatMessage
-
     stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": EVENT}}}
     result["paths"][CHAT_PATH] = {
         "post": {
@@ -323,7 +322,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             "parameters": [CHAT_KEY],
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": ChatMessage.model_json_schema()}},
+                "content": {"application/json": {"schema": TurnRequest.model_json_schema()}},
             },
             "responses": {"200": stream, **_refusals(code for code in STATUSES if code not in NOT_IN_CHAT)},
         }

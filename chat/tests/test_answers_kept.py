@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def turns():
     """Three people's, each being answered."""
     people = [a_person(f"{name}@example.com") for name in ("alice", "bob", "carol")]
-    asking = {"message": "Hi", "conversation_id": None, "now": NOW}
-    return [services.begin_turn(caller=Caller(user_id=person.pk), **asking) for person in people]
+    request = services.TurnRequest(message="Hi")
+    return [services.create_turn(request, caller=Caller(user_id=person.pk), now=NOW) for person in people]
 
 
 def part_of(turn, **fields):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_an_answer_stopped_before_its_tasks_first_steps_ends(steps):
     caller = Caller(user_id=a_person().pk)
-    turn = services.begin_turn(caller=caller, message="Hi", conversation_id=None, now=NOW)
+    turn = services.create_turn(services.TurnRequest(message="Hi"), caller=caller, now=NOW)
 
     async def write_and_stop():
         writing = AnswerWriter(turn, caller)

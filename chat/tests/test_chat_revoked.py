@@ -140,8 +140,8 @@ def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_o
 
 
 async def a_turn_begun(caller):
-    return await sync_to_async(acting_as(caller)(services.begin_turn))(
-        caller=caller, message="Talk", conversation_id=None, now=timezone.now()
+    return await sync_to_async(acting_as(caller)(services.create_turn))(
+        services.TurnRequest(message="Talk"), caller=caller, now=timezone.now()
     )
 
 

@@ -112,8 +112,8 @@ def statuses() -> Counter[str]:
 
 
 async def begun(caller: Caller) -> AsyncIterator[bytes]:
-    turn = await sync_to_async(acting_as(caller)(services.begin_turn))(
-        caller=caller, message="Talk", conversation_id=None, now=timezone.now()
+    turn = await sync_to_async(acting_as(caller)(services.create_turn))(
+        services.TurnRequest(message="Talk"), caller=caller, now=timezone.now()
     )
     return hub.stream_answer(turn=turn, caller=caller)
 
@@ -135,4 +135,4 @@ def test_a_caller_who_is_gone_cannot_begin_a_turn():
     caller = Caller(user_id=alice.pk)
     alice.delete()
     with acting_as(caller), pytest.raises(AuthenticationRequired):
-        services.begin_turn(caller=caller, message="Hello", conversation_id=None, now=timezone.now())
+        services.create_turn(services.TurnRequest(message="Hello"), caller=caller, now=timezone.now())

@@ -195,12 +195,10 @@ def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
 
 def a_turn_with_a_file(user, name="plan (v2).pdf", data=PDF):
     with acting_as(user):
-        turn = services.begin_turn(
+        turn = services.create_turn(
+            services.TurnRequest(message="Read this", attachments=[a_file(user, data, name).pk]),
             caller=caller_for(user),
-            message="Read this",
-            conversation_id=None,
             now=NOW,
-            attachments=[a_file(user, data, name).pk],
         )
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Read.", status=Turn.Status.COMPLETE))
     return turn

@@ -47,8 +47,8 @@ def alice():
         for label in ("house", "work", ""):
             of_it = f"Belongs to {label or 'nothing'}"
             file = a_file(alice, of_it.encode(), f"{label or 'nothing'}.txt")
-            turn = services.begin_turn(
-                caller=caller_for(alice), message=of_it, conversation_id=None, now=NOW, attachments=[file.pk]
+            turn = services.create_turn(
+                services.TurnRequest(message=of_it, attachments=[file.pk]), caller=caller_for(alice), now=NOW
             )
             services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Yes.", status=Turn.Status.COMPLETE))
             Conversation.objects.filter(pk=turn.conversation_id).update(project=label)

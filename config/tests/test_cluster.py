@@ -25,7 +25,7 @@ from core.isolation.acting import Caller, acting_as
 from core.isolation.checks import personal_models
 from core.isolation.policies import isolate
 from intake.chats import deleting
-from intake.chats.services import Progress, begin_turn, save_progress
+from intake.chats.services import Progress, TurnRequest, create_turn, save_progress
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import index
@@ -127,7 +127,7 @@ def test_answers_that_are_being_written_are_saved_together_on_the_nodes_of_their
     turns = []
     for person in people:
         with as_the_application(), acting_as(person):
-            turns.append(begin_turn(caller=caller_for(person), message="Hi", conversation_id=None, now=NOW))
+            turns.append(create_turn(TurnRequest(message="Hi"), caller=caller_for(person), now=NOW))
     parts = [Progress(turn_id=turn.pk, user_id=turn.user_id, text=f"Half of {turn.pk}") for turn in turns]
     with as_the_application():
         assert save_progress(parts, now=NOW) == {turn.pk for turn in turns}

@@ -389,7 +389,7 @@ def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice, setting
     settings.ANSWER_LEASE_SECONDS = 0
     caller = Caller(user_id=alice.pk)
     with acting_as(caller):
-        turn = services.begin_turn(caller=caller, message="Anybody there?", conversation_id=None, now=NOW)
+        turn = services.create_turn(services.TurnRequest(message="Anybody there?"), caller=caller, now=NOW)
     services.save_progress([Progress(turn_id=turn.pk, user_id=alice.pk, text="Half an")], now=NOW)
     with as_a_worker():
         close_abandoned_turns()

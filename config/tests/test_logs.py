@@ -69,7 +69,7 @@ def test_a_failure_while_something_is_saved_says_nothing_of_it(logged, person, m
     def fail(**fields):
         raise error("the server is away")
 
-    monkeypatch.setattr(services, "begin_turn", fail)
+    monkeypatch.setattr(services, "create_turn", fail)
     client = Client(raise_request_exception=False)
     client.force_login(person)
     answer = client.post("/api/v1/intake/chat", {"message": f"The word is {SECRET}"}, content_type="application/json")

@@ -243,7 +243,7 @@ def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monke
 
 def test_an_account_deleted_while_its_answer_is_saved_leaves_nothing(alice):
     """The answer holds its turn and asks for the person's row; the deletion takes them in the same order."""
-    turn = services.begin_turn(caller=caller_of(alice), message="Tell", conversation_id=None, now=NOW)
+    turn = services.create_turn(services.TurnRequest(message="Tell"), caller=caller_of(alice), now=NOW)
     answer = services.Answer(text=SECRET, status=Turn.Status.COMPLETE)
     is_held = threading.Event()
 

@@ -217,8 +217,8 @@ def sweep_oauth(monkeypatch):
 
 def close_abandoned_turns(monkeypatch):
     turns = [
-        services.begin_turn(
-            caller=Caller(user_id=a_person(f"{n}@example.com").pk), message="Hi", conversation_id=None, now=NOW
+        services.create_turn(
+            services.TurnRequest(message="Hi"), caller=Caller(user_id=a_person(f"{n}@example.com").pk), now=NOW
         )
         for n in range(2)
     ]

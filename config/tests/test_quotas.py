@@ -44,9 +44,7 @@ def api(alice):
 def say(user, message="Hello"):
     caller = Caller(user_id=user.pk)
     with acting_as(caller):
-        return services.begin_turn(
-            caller=caller, message=message, conversation_id=None, now=NOW, take_room=quotas.take_message
-        )
+        return services.create_turn(services.TurnRequest(message=message), caller=caller, now=NOW)
 
 
 def test_a_turn_too_many_is_refused_and_not_kept_until_another_is_deleted(alice, settings):

@@ -1,6 +1,6 @@
 """`benchmark saving`: what the two saves of a turn cost as the chat makes them, beside a bare INSERT of the same turn.
 
-1. The message is saved (`begin_turn`), then the answer (`finish_turn`), each in a transaction of its own. The second
+1. The message is saved (`create_turn`), then the answer (`finish_turn`), each in a transaction of its own. The second
    also counts the terms, by which the turn is found from then on, and leaves pending rows for the workers.
 2. The same turn is inserted and committed by one prepared statement through psycopg, with nothing around it.
 
@@ -23,7 +23,7 @@ from evals.datasets.loading import Report
 from evals.options import Number
 from evals.scratch import bare_connection, scratch_database
 from evals.synthetic import SyntheticTurn
-from intake.chats.services import Answer, begin_turn, finish_turn
+from intake.chats.services import Answer, TurnRequest, create_turn, finish_turn
 from intake.models import Conversation, Turn, User
 
 PEOPLE = 5
@@ -107,7 +107,9 @@ def time_saves(users: Sequence[User], *, count: int) -> Saves:
 def save_message(conversation: Conversation, said: SyntheticTurn) -> Turn:
     caller = Caller(user_id=conversation.user_id)
     with acting_as(caller):
-        return begin_turn(caller=caller, message=said.user_message, conversation_id=conversation.pk, now=timezone.now())
+        return create_turn(
+            TurnRequest(message=said.user_message, conversation_id=conversation.pk), caller=caller, now=timezone.now()
+        )
 
 
 def save_answer(turn: Turn, said: SyntheticTurn) -> None:

@@ -358,8 +358,11 @@ class _Batch:
                     continue
                 # Written here since: this one comes after it.
                 number = None
-            turn = history.next_turn(
-                conversation, follows=parent, said_at=planned.said_at, number=number, **_fields_of(planned)
+            turn = conversation.next_turn(
+                follows=parent,
+                said_at=planned.said_at,
+                number=number,
+                **{"status": Turn.Status.COMPLETE, **_fields_of(planned)},
             )
             planned.number = turn.turn_number
             # The chosen path continues with the new turns, unless the user continued it here.

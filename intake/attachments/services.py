@@ -154,15 +154,6 @@ def bytes_of(attachment: Attachment) -> bytes:
 # --- Of messages ---
 
 
-def clean_ids(ids: Sequence[UUID]) -> list[UUID]:
-    """The ids of a message's files; raises `InvalidInput` for one that is named twice, and for too many."""
-    if len(ids) > MOST_OF_A_MESSAGE:
-        raise InvalidInput(errors={"attachments": [f"At most {MOST_OF_A_MESSAGE} files."]})
-    if len(set(ids)) < len(ids):
-        raise InvalidInput(errors={"attachments": ["Each file once."]})
-    return list(ids)
-
-
 def _refuse_bound() -> None:
     """Raises `InsufficientScope`: a file is of no project until a message names it, and its bytes may be shared."""
     if binding_of(None):

@@ -16,7 +16,7 @@ from core.validation import checked
 from intake.accounts import activity
 from intake.attachments import services as attachments
 from intake.chats import changes, deleting
-from intake.chats.services import lock_conversation
+from intake.chats.services import NO_NAME, lock_conversation
 from intake.models import Activity, Conversation, Turn, User
 from intake.models.conversations import label_of
 
@@ -121,8 +121,6 @@ def remove_expired(*, now: datetime) -> int:
 
 # The most chats that one request moves.
 MOST_MOVED = 100
-
-NO_NAME = gettext_noop("Enter a name. It cannot begin with a hyphen.")
 
 
 def move(*, caller: Caller, conversation_ids: Collection[UUID], project: str) -> None:

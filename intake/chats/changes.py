@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -197,7 +196,7 @@ def _put(queue: asyncio.Queue[str | None], item: str | None) -> None:
 
 # --- Saves imported history: many turns of many conversations in one transaction, numbered like those of the chat ---
 # 1. `lock` locks the existing conversations in a fixed order, as every writer locks its own before it numbers turns.
-# 2. `next_turn` makes a turn with the next number of its conversation.
+# 2. `Conversation.next_turn` makes a turn with the next number.
 # 3. `save` writes all of them and sends `turns_saved`, because rows that are written in bulk send no `post_save`.
 
 # Sent with `turns`, all of one user and all ended, in the transaction that saves them.
@@ -213,26 +212,6 @@ def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
         return {}
     requested = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
     return {conversation.pk: conversation for conversation in requested.select_for_update()}
-
-
-def next_turn(
-    conversation: Conversation, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any
-) -> Turn:
-    """An unsaved turn of a conversation that is locked or new.
-
-    `follows`: the number of its parent. `number` may leave a gap.
-    """
-    conversation.has_versions = conversation.has_versions or (follows or 0) != conversation.turn_count
-    conversation.turn_count = number or conversation.turn_count + 1
-    conversation.last_active_at = max(conversation.last_active_at, said_at)
-    return Turn(
-        conversation=conversation,
-        user_id=conversation.user_id,
-        turn_number=conversation.turn_count,
-        parent_number=follows,
-        said_at=said_at,
-        **{"status": Turn.Status.COMPLETE, **fields},
-    )
 
 
 def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:

@@ -50,63 +50,54 @@ def once(
     Raises `IdempotencyKeyReused` if the key was used for another request, `StillRunning` if the first one has not
     ended, `NotFound` if its data has been deleted. An error of `run` leaves no trace, so the key may be used again.
     """
+    with transaction.atomic():
+        row = claim(caller=caller, key=key, operation=operation, data=data, now=now)
+        if row.answer:
+            return json.loads(row.answer), True
+        answer = run()
+        keep(row, answer)
+        return answer, False
+
+
+def claim(*, caller: Caller, key: str, operation: str, data: Any, now: datetime) -> IdempotentAnswer:
+    """The row of this key, in the caller's transaction: with the kept answer if the request was sent before.
+
+    Raises the errors of `once`.
+    """
     assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
-    digest = _digest(operation, data)
+    canonical = json.dumps([operation, data], sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(canonical, key=settings.SECRET_KEY.encode()[:64], digest_size=32).hexdigest()
     if project := binding_of(caller):
         # By it the database keeps the answers of each project apart. No client's key has a blank.
         named = hashlib.md5(project.encode(), usedforsecurity=False).hexdigest()
         key = f"bound {named} {hashlib.sha256(key.encode()).hexdigest()}"
     mine = IdempotentAnswer.objects.for_caller(caller)
     mine.filter(created_at__lt=now - KEPT_FOR).delete()
-    with transaction.atomic():
-        row, is_new = _claim(caller.user_id, key, digest, now)
-        if not is_new:
-            return _replay(row, digest)
-        answer = run()
-        row.answer = json.dumps(answer)
-        row.save(update_fields=["answer"])
-        return answer, False
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # How long the INSERT waits for another transaction that has inserted the same key.
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{WAIT_SECONDS}s"])
+            row = mine.create(user_id=caller.user_id, key=key, request_digest=digest, created_at=now)
+            cursor.execute("SELECT set_config('lock_timeout', '0', true)")
+            return row
+    except IntegrityError:
+        row = mine.get(key=key)
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None
+        raise
+    if row.request_digest != digest:
+        raise IdempotencyKeyReused
+    if not row.answer:
+        raise NotFound("What this request stored has been deleted.")
+    return row
+
+
+def keep(row: IdempotentAnswer, answer: dict[str, Any]) -> None:
+    row.answer = json.dumps(answer)
+    row.save(update_fields=["answer"])
 
 
 def withdraw(*, user_id: int, about: str) -> None:
     """Empty the kept responses that contain this id."""
     IdempotentAnswer.objects.filter(user_id=user_id, answer__contains=about).update(answer="")
-
-
-def _claim(user_id: int, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
-    try:
-        with transaction.atomic():
-            _wait_at_most(WAIT_SECONDS)
-            row = IdempotentAnswer.objects.create(
-                user_id=user_id,
-                key=key,
-                request_digest=digest,
-                created_at=now,
-            )
-            _wait_at_most(None)
-            return row, True
-    except IntegrityError:
-        return IdempotentAnswer.objects.get(user_id=user_id, key=key), False
-    except OperationalError as error:
-        if isinstance(error.__cause__, LockNotAvailable):
-            raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None
-        raise
-
-
-def _wait_at_most(seconds: int | None) -> None:
-    """Limits the wait for a lock until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
-
-
-def _replay(row: IdempotentAnswer, digest: str) -> tuple[dict[str, Any], bool]:
-    if row.request_digest != digest:
-        raise IdempotencyKeyReused
-    if not row.answer:
-        raise NotFound("What this request stored has been deleted.")
-    return json.loads(row.answer), True
-
-
-def _digest(operation: str, data: Any) -> str:
-    canonical = json.dumps([operation, data], sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(canonical, key=settings.SECRET_KEY.encode()[:64], digest_size=32).hexdigest()

@@ -21,6 +21,7 @@ from core.ids import parse_id
 from core.isolation.acting import Caller
 from core.text import cut, pg_text
 from core.validation import Position, page_of
+from intake.chats.services import LARGEST_NUMBER
 from intake.chats.tree import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
 from intake.models import Conversation, Project, Turn, User
 from intake.models.conversations import ConversationQuerySet
@@ -32,8 +33,6 @@ FIRST_TURNS = 10
 TURNS_PER_ANSWER = 50
 # A requested turn is shown with some of the turns before it.
 TURNS_BEFORE_ASKED = 10
-# No turn has a higher number, and the database has no larger integer.
-LARGEST_NUMBER = 2**31 - 1
 # The number of digits that always fits into a bigint.
 LONGEST_ID = 18
 MOST_OPEN_ANSWERS = 100

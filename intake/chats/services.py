@@ -2,29 +2,40 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
+from core.ids import parse_id
 from core.isolation.acting import Caller, PersonalChange, change_for_each, project_for
-from core.text import Sentence, shortened
+from core.text import LONGEST_PROJECT, Sentence, project_label, shortened
 from core.text import gettext_noop as _
+from core.validation import checked, stated, text_limit
 from intake.attachments import services as files
+from intake.chats.idempotency import claim, keep
+from intake.chats.tree import turns_of
 from intake.chats.usage import together
+from intake.llm.language_models import ChatOptions
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 
 MAX_MESSAGE_LENGTH = 32_000
 # As the number of a parent: the turn is a first one.
 NO_PARENT = 0
+# No turn has a higher number, and the database has no larger integer.
+LARGEST_NUMBER = 2**31 - 1
 # How long a temporary chat is kept, at most, after its last message.
 TEMPORARY_FOR = timedelta(days=1)
+CHANGED_BY_A_TURN = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at", "expires_at"]
+NO_NAME = _("Enter a name. It cannot begin with a hyphen.")
+IS_WHOLE = _("This answer is complete. There is nothing to continue.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,111 +76,205 @@ UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, too
                 FOR NO KEY UPDATE SKIP LOCKED)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatChoices:
-    """How a chat is answered from now on; None keeps the present value, or the default of a new chat.
+def _as_id(value: object) -> object:
+    return parse_id(value) if isinstance(value, str) else value
 
-    `model`: a checked name, or empty for the user's default. `keeps_default_temperature` resets a temperature.
-    `is_temporary`, `project`: only for a new chat.
+
+def _as_project(name: str) -> str:
+    label = project_label(checked(name, field="project", max_length=LONGEST_PROJECT, may_be_blank=True))
+    # In searches it would mean everything but the project.
+    if label.startswith("-"):
+        raise InvalidInput(errors={"project": [NO_NAME]})
+    return label
+
+
+Id = Annotated[UUID, BeforeValidator(_as_id)]
+TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
+
+
+class TurnRequest(ChatOptions):
+    """The request's body: a message, or what to do with a turn of the conversation, which is named by its number.
+
+    What it says of the model and so on holds for the chat from now on.
     """
 
-    model: str | None = None
-    instructions: str | None = None
-    temperature: float | None = None
-    keeps_default_temperature: bool = False
-    uses_memory: bool | None = None
-    proposes: bool | None = None
-    is_temporary: bool | None = None
-    project: str = ""
+    model_config = ConfigDict(frozen=True)
 
-    def applied_to(self, conversation: Conversation) -> list[str]:
-        """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
-        requested: dict[str, Any] = {
-            "model": self.model,
-            "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
-            "temperature": self.temperature,
-            "uses_memory": self.uses_memory,
-            "proposes": self.proposes,
-        }
-        requested = {name: value for name, value in requested.items() if value is not None}
-        if self.keeps_default_temperature:
-            requested["temperature"] = None
-        for name, value in requested.items():
-            setattr(conversation, name, value)
-        return list(requested)
+    message: Annotated[
+        str | None,
+        Field(
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters, or none with files. Not with "
+            "`regenerate` or `continue`.",
+            json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
+        ),
+    ] = None
+    attachments: Annotated[
+        tuple[Id, ...],
+        Field(
+            max_length=files.MOST_OF_A_MESSAGE,
+            description="The ids of files that were uploaded for this message, in its order. Another version of a "
+            "message keeps its files.",
+        ),
+    ] = ()
+    conversation_id: Annotated[Id | None, Field(description="The conversation to go on with, if any.")] = None
+    parent: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=LARGEST_NUMBER,
+            description="The turn that the message follows, 0 for none. By default the end of the chosen path.",
+        ),
+    ] = None
+    edit: Annotated[
+        TurnNumber | None, Field(description="The turn of which the message is another version, answered anew.")
+    ] = None
+    regenerate: Annotated[
+        TurnNumber | None, Field(description="The turn whose message is answered once more, as another version.")
+    ] = None
+    resume: Annotated[
+        TurnNumber | None,
+        Field(
+            alias="continue",
+            description="The turn whose answer goes on where it broke off or was cut at the model's limit.",
+        ),
+    ] = None
+    project: Annotated[
+        str | None,
+        AfterValidator(lambda name: name and _as_project(name)),
+        Field(
+            description="The project of a new conversation, if it belongs to one.",
+            json_schema_extra=text_limit(LONGEST_PROJECT),
+        ),
+    ] = None
+    newest_only: Annotated[
+        bool,
+        Field(
+            description="The model gets only the newer half of the earlier messages that would fit: for a conversation "
+            "that was longer than its window."
+        ),
+    ] = False
+
+    @model_validator(mode="after")
+    def _is_one_request(self) -> Self:
+        about = [self.parent, self.edit, self.regenerate, self.resume]
+        if sum(number is not None for number in about) > 1:
+            raise stated("Give at most one of `parent`, `edit`, `regenerate` and `continue`.")
+        if self.conversation_id is None and any(about):
+            raise stated("A turn is named by its conversation: give `conversation_id`.")
+        if self.attachments and any(about[1:]):
+            raise stated("Files belong to a new message: not with `edit`, `regenerate` or `continue`.")
+        if len(set(self.attachments)) < len(self.attachments):
+            raise InvalidInput(errors={"attachments": ["Each file once."]})
+        if self.project and self.conversation_id is not None:
+            raise stated("Only a new conversation takes `project`; a present one is moved.")
+        return self
+
+    def check(self, caller: Caller, *, is_new: bool = False) -> None:
+        """Also raises `InvalidInput` for a message too many or too few, and for a visitor's project."""
+        needs_message = self.regenerate is None and self.resume is None
+        if needs_message != (self.message is not None) and not self.attachments:
+            requested = "Field required" if needs_message else "Not with `regenerate` or `continue`."
+            raise InvalidInput(errors={"message": [requested]})
+        super().check(caller, is_new=is_new or self.conversation_id is None)
+        if self.project and not caller.is_registered:
+            raise InvalidInput(errors={"project": ["Register to use projects."]})
+
+    def as_data(self) -> dict[str, Any]:
+        """As JSON, by which a repeated request is recognised."""
+        data = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return data | ({"temperature": None} if self.resets_temperature else {})
 
 
-NO_CHOICES = ChatChoices()
+def create_turn(request: TurnRequest, *, caller: Caller, now: datetime, key: str | None = None) -> Turn:  # noqa: C901, PLR0912 - one story
+    """Saves what the person says before any model is asked; returns the turn to answer, or to show as it is.
 
-
-TakeRoom = Callable[[int | None, str], None]
-
-
-def begin_turn(
-    *,
-    caller: Caller,
-    message: str,
-    conversation_id: UUID | None,
-    now: datetime,
-    parent: int | None = None,
-    choices: ChatChoices = NO_CHOICES,
-    attachments: Sequence[UUID] = (),
-    take_room: TakeRoom | None = None,
-) -> Turn:
-    """Save the user's message before any model is asked.
-
-    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    `attachments`: the files of the message, which may then be blank. `take_room`: checks the quota before the message
-    is saved (`memory.quotas.take_message`). The same message sent again after a failure resumes the failed turn, so
-    that a retry adds no turn. Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation, a
-    parent or a file that is not the caller's, `QuotaExceeded`.
+    Raises `InvalidInput` for a blank or overlong message and for a whole answer that is to be continued, `NotFound` for
+    a conversation, turn or file that is not the caller's, `StillRunning` while the turn or the key is in use,
+    `IdempotencyKeyReused`, `QuotaExceeded`.
     """
-    message = clean_message(message, may_be_blank=bool(attachments))
-    ids = files.clean_ids(attachments) if attachments else []
+    ids, number = request.attachments, request.edit or request.regenerate or request.resume
     try:
         with transaction.atomic(savepoint=False):
-            conversation = _open_conversation(caller, conversation_id, message, now, choices)
-            if not message and conversation._state.adding:
-                conversation.title = title_from(files.first_name(caller, ids))
-            return begin_in(conversation, message=message, parent=parent, now=now, attachments=ids, take_room=take_room)
+            # 1. Idempotency. A key that was sent before stands for its turn, and adds no other.
+            claimed = claim(caller=caller, key=key, operation="chat", data=request.as_data(), now=now) if key else None
+            if claimed is not None and claimed.answer:
+                return _sent_before(json.loads(claimed.answer)["turn"], caller, keeps_text=request.resume is not None)
+            # 2. Numbering. The conversation's row is locked until the commit, so its turns are numbered one by one.
+            if request.conversation_id is None:
+                conversation = Conversation(user_id=caller.user_id, started_at=now, last_active_at=now)
+                conversation.project = project_for(caller, request.project or "")
+                conversation.expires_at = now if request.temporary else None
+                request.apply_to(conversation)
+            else:
+                conversation = lock_conversation(caller, request.conversation_id, options=request)
+            # 3. Branches. A version follows what its turn follows; a message follows `parent`, or the chosen path.
+            before, count, message = None, len(ids), request.message
+            follows = conversation.current_number if request.parent is None else request.parent
+            if number is not None:
+                before = ended_turn(conversation, number)
+                count, follows = before.attachment_count, before.parent_number
+                message = before.user_message if message is None else clean_message(message, may_be_blank=count > 0)
+            else:
+                message = clean_message(message or "", may_be_blank=count > 0)
+                before = conversation.turns.filter(turn_number=follows).first() if follows else None
+                if request.parent and before is None:
+                    raise NotFound
+            # 4. Retries. The same message reopens the turn whose answer failed, unless another turn follows it.
+            is_retry = (
+                before is not None
+                and (before.status, before.user_message) == (Turn.Status.FAILED, message)
+                and before.attachment_count == count
+                and not (ids or has_children(before))
+            )
+            if before is not None and (is_retry or request.resume is not None):
+                if request.resume is not None and not before.can_be_continued:
+                    raise InvalidInput(IS_WHOLE, errors={"resume": [IS_WHOLE]})
+                turn = reopen(before, keeps_text=request.resume is not None)
+            else:
+                turn = conversation.next_turn(
+                    follows=follows, said_at=now, user_message=message, attachment_count=count
+                )
+                conversation.current_number, conversation.archived_at = turn.turn_number, None
+                conversation.expires_at = conversation.expires_at and now + TEMPORARY_FOR
+                if request.conversation_id is None:
+                    conversation.title = title_from(message or files.first_name(caller, ids))
+                conversation.save(update_fields=None if conversation._state.adding else CHANGED_BY_A_TURN)
+                # 5. Quotas. Memory's receiver counts the message before its row is inserted, and may refuse it.
+                turn.save(force_insert=True)
+                if ids:
+                    files.claim(turn, ids)
+                elif count and before is not None:
+                    files.copy(before, turn)
+                # Here and not at the commit: the account may have been deleted since the caller was authenticated.
+                connection.check_constraints()
+            if claimed is not None:
+                keep(claimed, {"turn": turn.pk})
+            return turn
     except IntegrityError:
-        # The account was deleted after the caller was authenticated.
         raise AuthenticationRequired from None
 
 
-def begin_in(
-    conversation: Conversation,
-    *,
-    message: str,
-    parent: int | None,
-    now: datetime,
-    attachments: Sequence[UUID] = (),
-    version_of: Turn | None = None,
-    take_room: TakeRoom | None = None,
-) -> Turn:
-    """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here.
-
-    The new turn gets these files, or those of the turn of which it is a version.
-    """
-    follows = conversation.current_number if parent is None else parent
-    is_new = conversation._state.adding or bool(attachments)
-    failed = None if is_new else _failed_turn(conversation, message, follows)
-    if failed is not None:
-        return take_up(failed)
-    if take_room is not None:
-        take_room(conversation.user_id, message)
-    count = version_of.attachment_count if version_of is not None else len(attachments)
-    turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows, attachment_count=count)
-    if version_of is not None and count:
-        files.copy(version_of, turn)
-    elif attachments:
-        files.claim(turn, attachments)
-    # Check here that the user still exists, not at the end of the caller's transaction.
-    connection.check_constraints()
+def _sent_before(turn_id: int, caller: Caller, *, keeps_text: bool) -> Turn:
+    """Answered again if its answer is incomplete and nothing follows it; otherwise followed, or shown as it is."""
+    again = reopen_turn(caller=caller, turn_id=turn_id, keeps_text=keeps_text)
+    turn = again or Turn.objects.for_caller(caller).filter(pk=turn_id).first()
+    if turn is None:
+        raise NotFound("The message was sent before, and has been deleted since.")
+    turn.is_replay = again is None
     return turn
 
 
-def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> Turn | None:
+def ended_turn(conversation: Conversation, turn_number: int) -> Turn:
+    """Raises `NotFound`, and `StillRunning` while it is being answered."""
+    turn = turns_of(conversation).filter(turn_number=turn_number).first()
+    if turn is None:
+        raise NotFound
+    if not turn.has_ended:
+        raise StillRunning("This answer is still being written. Stop it first, or try again when it is done.")
+    return turn
+
+
+def reopen_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> Turn | None:
     """Reopen a turn of the caller to answer it again; None if its answer is complete or running, or if a turn follows
     it.
     """
@@ -181,7 +286,7 @@ def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> T
             return None
         unanswered = Q(pk=turn_id, status__in=(Turn.Status.FAILED, Turn.Status.INTERRUPTED))
         turn = conversation.turns.filter(unanswered).first()
-        return None if turn is None or has_children(turn) else take_up(turn, keeps_text=keeps_text)
+        return None if turn is None or has_children(turn) else reopen(turn, keeps_text=keeps_text)
 
 
 def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
@@ -243,23 +348,24 @@ def save_exchange(
     said_at: datetime,
     parent: int | None = None,
 ) -> Turn:
-    """Save a message and its answer at once, with their original time: for imported exchanges.
+    """Save a message and its answer at once, with their original time, for data sets and tests.
 
-    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    Turns with the same parent are versions of each other. The chosen path ends with the new turn. Raises
-    `Conversation.DoesNotExist`, `NotFound` for a missing parent. A failure aborts the enclosing transaction.
+    `parent`: the number of the turn that it follows, 0 for none; without it, it follows the end of the chosen path,
+    which ends with the new turn.
     """
     with transaction.atomic(savepoint=False):
         mine = Conversation.objects.filter(user=conversation.user_id)
         locked = mine.select_for_update().get(pk=conversation.pk)
-        turn = _add_turn(
-            locked,
+        turn = locked.next_turn(
+            follows=locked.current_number if parent is None else parent,
+            said_at=said_at,
             user_message=without_nul(user_message),
             assistant_message=without_nul(assistant_message),
             status=Turn.Status.COMPLETE,
-            said_at=said_at,
-            follows=locked.current_number if parent is None else parent,
         )
+        locked.current_number = turn.turn_number
+        locked.save(update_fields=CHANGED_BY_A_TURN)
+        turn.save(force_insert=True)
     conversation.turn_count = conversation.current_number = turn.turn_number
     return turn
 
@@ -343,24 +449,7 @@ def _unquoted(title: str) -> str:
     return title.strip(marks[0]).strip() if len(marks) == 1 else title
 
 
-def _open_conversation(
-    caller: Caller, conversation_id: UUID | None, message: str, now: datetime, choices: ChatChoices
-) -> Conversation:
-    if conversation_id is not None:
-        return lock_conversation(caller, conversation_id, choices=choices)
-    conversation = Conversation(
-        user_id=caller.user_id,
-        title=title_from(message),
-        started_at=now,
-        last_active_at=now,
-        expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
-        project=project_for(caller, choices.project),
-    )
-    choices.applied_to(conversation)
-    return conversation
-
-
-def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatChoices = NO_CHOICES) -> Conversation:
+def lock_conversation(caller: Caller, conversation_id: UUID, *, options: ChatOptions | None = None) -> Conversation:
     """The caller's conversation with its row locked; sets how it is answered from now on.
 
     Raises `NotFound` if it is not the caller's.
@@ -369,15 +458,9 @@ def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatCho
         conversation = Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
     except Conversation.DoesNotExist:
         raise NotFound from None
-    if changed := choices.applied_to(conversation):
+    if options is not None and (changed := options.apply_to(conversation)):
         conversation.save(update_fields=changed)
     return conversation
-
-
-def _failed_turn(conversation: Conversation, message: str, number: int | None) -> Turn | None:
-    failed = Q(turn_number=number, status=Turn.Status.FAILED, user_message=message, attachment_count=0)
-    turn = conversation.turns.filter(failed).first()
-    return None if turn is None or has_children(turn) else turn
 
 
 def has_children(turn: Turn) -> bool:
@@ -386,7 +469,7 @@ def has_children(turn: Turn) -> bool:
     return after.filter(parent_number=turn.turn_number).exists()
 
 
-def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
+def reopen(turn: Turn, *, keeps_text: bool = False) -> Turn:
     """Reopen an ended turn, of a conversation whose row the caller has locked, to answer it again.
 
     `keeps_text`: the next text continues the existing answer.
@@ -399,40 +482,3 @@ def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
         turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
     return turn
-
-
-def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | None, **fields: Any) -> Turn:
-    """A new turn at the end of the chosen path, of a conversation whose row the caller has locked, or that is saved
-    here.
-
-    Raises `NotFound` if the turn to follow does not exist.
-    """
-    if (
-        follows
-        and follows != conversation.current_number
-        and not conversation.turns.filter(turn_number=follows).exists()
-    ):
-        raise NotFound
-    conversation.has_versions = conversation.has_versions or (follows or NO_PARENT) != conversation.turn_count
-    conversation.turn_count += 1
-    conversation.current_number = conversation.turn_count
-    conversation.last_active_at = max(conversation.last_active_at, said_at)
-    conversation.archived_at = None
-    changed = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at"]
-    is_temporary = conversation.expires_at is not None
-    if is_temporary:
-        conversation.expires_at = said_at + TEMPORARY_FOR
-        changed.append("expires_at")
-    if conversation._state.adding:
-        conversation.save(force_insert=True)
-    else:
-        conversation.save(update_fields=changed)
-    return Turn.objects.create(
-        conversation=conversation,
-        user_id=conversation.user_id,
-        turn_number=conversation.turn_count,
-        parent_number=follows or None,
-        is_temporary=is_temporary,
-        said_at=said_at,
-        **fields,
-    )

@@ -22,7 +22,6 @@ from core.isolation.acting import Caller
 from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, checked, text_limit
-from intake.chats.services import ChatChoices
 from intake.llm.model_servers import ASSUMED, FAILURES, Window, ask_window, list_models
 from intake.models import ChatPreferences, Conversation
 from intake.models.conversations import MODEL_NAME_LENGTH
@@ -447,25 +446,35 @@ class ChatOptions(Input):
         ),
     ] = None
 
-    def as_choices(self, caller: Caller) -> ChatChoices:
-        """Raises `InvalidInput` for a model that the caller may not choose, and for instructions that are too long."""
+    def check(self, caller: Caller, *, is_new: bool = False) -> None:
+        """Raises `InvalidInput` for a model that the caller may not choose, for instructions that are too long, and for
+        a present chat that is to become temporary.
+        """
+        if self.temporary and not is_new:
+            raise InvalidInput(ONLY_NEW, errors={"temporary": [ONLY_NEW]})
         if self.instructions is not None:
             checked(self.instructions, field="instructions", max_length=MAX_INSTRUCTIONS, may_be_blank=True)
-        return ChatChoices(
-            model=None if self.model is None else checked_name(self.model, caller),
-            instructions=self.instructions,
-            temperature=self.temperature,
-            keeps_default_temperature="temperature" in self.model_fields_set and self.temperature is None,
-            uses_memory=self.memory,
-            proposes=self.proposes,
-            is_temporary=self.temporary,
-        )
+        if self.model is not None:
+            checked_name(self.model, caller)
 
+    @property
+    def resets_temperature(self) -> bool:
+        return self.temperature is None and "temperature" in self.model_fields_set
 
-def refuse_temporary(requested: ChatOptions) -> None:
-    """For a chat that exists already."""
-    if requested.temporary:
-        raise InvalidInput(ONLY_NEW, errors={"temporary": [ONLY_NEW]})
+    def apply_to(self, conversation: Conversation) -> list[str]:
+        """Set them on a conversation whose row is locked, or new; returns the changed fields."""
+        requested = {
+            "model": self.model,
+            "instructions": None if self.instructions is None else self.instructions.replace("\x00", "").strip(),
+            "temperature": self.temperature,
+            "uses_memory": self.memory,
+            "proposes": self.proposes,
+        }
+        changed = [name for name, value in requested.items() if value is not None]
+        changed += ["temperature"] if self.resets_temperature else []
+        for name in changed:
+            setattr(conversation, name, requested[name])
+        return changed
 
 
 def offered_choices(caller: Caller, conversation: Conversation | None = None) -> dict[str, Any] | None:

@@ -5,8 +5,9 @@ Conversations and their turns. Each row names its owner; a personal query starts
 
 import operator
 from collections.abc import Iterable
+from datetime import datetime
 from functools import reduce
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import UUID
 
 from django.db import models
@@ -135,6 +136,24 @@ class Conversation(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
+    def next_turn(self, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any) -> "Turn":
+        """An unsaved turn of this conversation, whose row is locked, or new; it is saved before the turn.
+
+        `follows`: the number of its parent, or 0. `number` may leave a gap.
+        """
+        self.has_versions = self.has_versions or (follows or 0) != self.turn_count
+        self.turn_count = number or self.turn_count + 1
+        self.last_active_at = max(self.last_active_at, said_at)
+        return Turn(
+            conversation=self,
+            user_id=self.user_id,
+            turn_number=self.turn_count,
+            parent_number=follows or None,
+            is_temporary=self.expires_at is not None,
+            said_at=said_at,
+            **fields,
+        )
+
 
 class TurnQuerySet(OwnedQuerySet["Turn"]):
     def in_order(self) -> Self:
@@ -219,6 +238,9 @@ class Turn(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TurnQuerySet.as_manager()
+
+    # Whether its message was sent before and its answer needs no writer (`intake.chats.services.create_turn`).
+    is_replay = False
 
     class Meta:
         db_table = "intake_conversation_turns"

@@ -40,7 +40,7 @@ def caller_for(user: User) -> Caller:
 def a_visitors_turn(visitor: User, message: str, answer: str = "Noted.") -> Turn:
     """As the chat saves it."""
     with acting_as(visitor):
-        turn = services.begin_turn(caller=caller_for(visitor), message=message, conversation_id=None, now=NOW)
+        turn = services.create_turn(services.TurnRequest(message=message), caller=caller_for(visitor), now=NOW)
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
     return turn
 
@@ -63,8 +63,8 @@ def a_turn(
 
 def a_temporary_turn(user: User, message: str, answer: str = "Between us.") -> Turn:
     """As the chat saves it, for a caller who acts as the user already. Its time is over."""
-    choices = services.ChatChoices(is_temporary=True)
-    turn = services.begin_turn(caller=caller_for(user), message=message, conversation_id=None, now=NOW, choices=choices)
+    request = services.TurnRequest(message=message, temporary=True)
+    turn = services.create_turn(request, caller=caller_for(user), now=NOW)
     services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
     return turn
 

@@ -21,7 +21,7 @@ def renew(turn, at):
 
 @pytest.fixture
 def turn():
-    turn = services.begin_turn(caller=Caller(user_id=a_person().pk), message="Hi", conversation_id=None, now=NOW)
+    turn = services.create_turn(services.TurnRequest(message="Hi"), caller=Caller(user_id=a_person().pk), now=NOW)
     renew(turn, NOW)
     return turn
 
@@ -52,7 +52,7 @@ def test_a_writer_that_renews_after_the_database_was_away_stays_open(turn, meanw
 def test_an_answer_that_is_begun_again_between_the_two_looks_stays_open(turn, meanwhile):
     meanwhile += [
         lambda: services.interrupt_turn(turn_id=turn.pk, attempt=1),
-        lambda: services.take_up_turn(caller=Caller(user_id=turn.user_id), turn_id=turn.pk),
+        lambda: services.reopen_turn(caller=Caller(user_id=turn.user_id), turn_id=turn.pk),
     ]
     assert close_abandoned_turns(now=LATER) == 0
     turn.refresh_from_db()

@@ -10,7 +10,7 @@ from core.errors import InvalidInput, NotFound, TooLarge
 from core.isolation.acting import acting_as
 from intake.accounts import registration
 from intake.attachments import services as attachments
-from intake.chats import arranging, deleting, services, versions
+from intake.chats import arranging, deleting, services
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Conversation, Turn, User
 from intake.models.attachments import PIECE_BYTES
 from intake.tests.attached import PDF, a_file, a_picture
@@ -36,14 +36,8 @@ def rows():
 
 def say(user, message="", *files, **more):
     with acting_as(user):
-        return services.begin_turn(
-            caller=caller_for(user),
-            message=message,
-            conversation_id=more.pop("conversation_id", None),
-            now=NOW,
-            attachments=[each.pk for each in files],
-            **more,
-        )
+        request = services.TurnRequest(message=message, attachments=[each.pk for each in files], **more)
+        return services.create_turn(request, caller=caller_for(user), now=NOW)
 
 
 def answered(turn, text="Noted."):
@@ -155,11 +149,9 @@ def test_a_version_of_a_message_has_the_same_files_with_their_texts_and_no_secon
     turn = say(alice, "Read this", attached)
     answered(turn)
     read(attached, "Milk", "Eggs")
-    where = {"caller": caller_for(alice), "conversation_id": turn.conversation_id, "turn_number": 1, "now": NOW}
-    with acting_as(alice):
-        again = versions.regenerate(**where)
-        answered(again)
-        edited = versions.edit(**where, message="")
+    again = say(alice, None, conversation_id=turn.conversation_id, regenerate=1)
+    answered(again)
+    edited = say(alice, conversation_id=turn.conversation_id, edit=1)
     found = attachments.attachments_of([turn, again, edited])
     assert [[each.name for each in found[one.pk]] for one in (turn, again, edited)] == [["list.txt"]] * 3
     assert rows() == (3, 1, 6)
@@ -211,7 +203,7 @@ def test_chats_too_old_to_keep_and_a_whole_account_take_their_files(alice, setti
 
 
 def test_a_worker_removes_a_temporary_chat_with_the_bytes_of_its_files(alice):
-    turn = say(alice, "Secret", a_file(alice), choices=services.ChatChoices(is_temporary=True))
+    turn = say(alice, "Secret", a_file(alice), temporary=True)
     kept = say(alice, "Kept", a_file(alice, b"other"))
     with as_a_worker():
         assert arranging.remove_expired(now=NOW + timedelta(days=2)) == 1

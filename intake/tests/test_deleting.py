@@ -62,7 +62,9 @@ def test_a_deleted_turn_leaves_the_others_their_numbers_and_its_own_is_not_given
     conversation = a_long_conversation(alice, 3)
     for gone in (2, 3):
         assert deleting.delete_turn(caller=caller_of(alice), conversation_id=conversation.pk, turn_number=gone)
-    turn = services.begin_turn(caller=caller_of(alice), message="More", conversation_id=conversation.pk, now=NOW)
+    turn = services.create_turn(
+        services.TurnRequest(message="More", conversation_id=conversation.pk), caller=caller_of(alice), now=NOW
+    )
     assert turn.turn_number == 4
     assert numbers(conversation) == [1, 4]
 
@@ -138,7 +140,9 @@ def test_what_a_model_wrote_itself_stays_with_the_turn_it_wrote_it_in(alice):
 
 def test_a_turn_deleted_while_it_is_answered_does_not_come_back(alice):
     conversation = a_long_conversation(alice, 1)
-    turn = services.begin_turn(caller=caller_of(alice), message="Tell", conversation_id=conversation.pk, now=NOW)
+    turn = services.create_turn(
+        services.TurnRequest(message="Tell", conversation_id=conversation.pk), caller=caller_of(alice), now=NOW
+    )
     deleting.delete_turn(caller=caller_of(alice), conversation_id=conversation.pk, turn_number=turn.turn_number)
     services.save_progress([services.Progress(turn_id=turn.pk, user_id=alice.pk, text="Once")], now=NOW)
     assert (
@@ -152,7 +156,9 @@ def test_a_deleted_conversation_cannot_be_gone_on_with(alice):
     conversation = a_long_conversation(alice, 1)
     deleting.delete_conversation(caller=caller_of(alice), conversation_id=conversation.pk)
     with pytest.raises(NotFound):
-        services.begin_turn(caller=caller_of(alice), message="More", conversation_id=conversation.pk, now=NOW)
+        services.create_turn(
+            services.TurnRequest(message="More", conversation_id=conversation.pk), caller=caller_of(alice), now=NOW
+        )
 
 
 @pytest.mark.parametrize("method", ["get", "patch", "delete"])

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.django_db
 
 
 def begin(caller, message="Hello", conversation_id=None):
-    return services.begin_turn(caller=caller, message=message, conversation_id=conversation_id, now=NOW)
+    return services.create_turn(
+        services.TurnRequest(message=message, conversation_id=conversation_id), caller=caller, now=NOW
+    )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -95,7 +97,7 @@ def test_a_writer_whose_turn_another_attempt_has_taken_over_changes_nothing():
     caller = Caller(user_id=a_person().pk)
     turn = begin(caller)
     assert services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)
-    again = services.take_up_turn(caller=caller, turn_id=turn.pk)
+    again = services.reopen_turn(caller=caller, turn_id=turn.pk)
     assert (again.pk, again.attempt) == (turn.pk, turn.attempt + 1)
     assert not services.save_progress([written(turn, "Late")], now=NOW)
     late = Answer(text="Late", status=Turn.Status.COMPLETE)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -31,8 +32,10 @@ def as_alice(alice):
 
 
 def say(user, message, *, conversation_id=None, parent=None):
-    return services.begin_turn(
-        caller=caller_for(user), message=message, conversation_id=conversation_id, parent=parent, now=NOW
+    return services.create_turn(
+        services.TurnRequest(message=message, conversation_id=conversation_id, parent=parent),
+        caller=caller_for(user),
+        now=NOW,
     )
 
 
@@ -173,7 +176,8 @@ def test_whatever_is_done_to_a_tree_it_stays_one_and_every_page_shows_one_path(a
                 parents[saved] = parent
             case "version":
                 number = chance.choice([*parents])
-                turn = versions.regenerate(caller=caller, conversation_id=conversation.pk, turn_number=number, now=NOW)
+                again = services.TurnRequest(conversation_id=conversation.pk, regenerate=number)
+                turn = services.create_turn(again, caller=caller, now=NOW)
                 services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE))
                 saved += 1
                 parents[saved] = parents[number]
@@ -307,10 +311,10 @@ def test_more_than_was_announced_is_not_deleted(alice):
 def test_nobody_reaches_anybody_elses_versions(alice):
     conversation, bob = a_tree(alice, 0, 1), caller_for(a_person("bob@example.com"))
     where = {"caller": bob, "conversation_id": conversation.pk, "turn_number": 1}
+    request = partial(services.TurnRequest, conversation_id=conversation.pk)
+    requests = ({"regenerate": 1}, {"edit": 1, "message": "Mine"}, {"continue": 1})
     for attempt in (
-        lambda: versions.regenerate(**where, now=NOW),
-        lambda: versions.edit(**where, message="Mine", now=NOW),
-        lambda: versions.resume_answer(**where),
+        *(partial(services.create_turn, request(**about), caller=bob, now=NOW) for about in requests),
         lambda: versions.choose_version(**where),
         lambda: versions.branch(**where, now=NOW),
         lambda: deleting.delete_from(**where, expected=2),

@@ -29,13 +29,10 @@ def attach(user, data, name="list.txt", *, message="Look at this", read=True, **
 
 def say(user, *files, message="Look at this", **choices):
     with acting_as(user):
-        turn = services.begin_turn(
+        turn = services.create_turn(
+            services.TurnRequest(message=message, attachments=[each.pk for each in files], **choices),
             caller=caller_for(user),
-            message=message,
-            conversation_id=None,
             now=NOW,
-            attachments=[each.pk for each in files],
-            choices=services.ChatChoices(**choices),
         )
         return services.finish_turn(
             turn_id=turn.pk, answer=services.Answer(text="Noted.", status=Turn.Status.COMPLETE), attempt=turn.attempt

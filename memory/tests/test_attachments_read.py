@@ -10,7 +10,8 @@ from core.isolation.acting import acting_as
 from core.text import in_language, restored
 from intake.attachments import services
 from intake.attachments.reading import Part, Reading, process
-from intake.chats import arranging, deleting, versions
+from intake.chats import arranging, deleting
+from intake.chats.services import TurnRequest, create_turn
 from intake.models import Attachment, AttachmentText, User
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import a_person, a_visitor, caller_for
@@ -83,7 +84,7 @@ def test_reading_and_indexing_twice_changes_nothing(alice):
 
 def test_the_files_of_visitors_and_of_temporary_chats_are_not_indexed(alice):
     attach(a_visitor(), b"a visitor's list")
-    attach(alice, b"between us", is_temporary=True)
+    attach(alice, b"between us", temporary=True)
     assert indexed() == []
 
 
@@ -96,7 +97,7 @@ def test_the_files_of_a_visitor_are_indexed_after_registration():
 
 
 def test_the_files_of_a_temporary_chat_are_indexed_when_it_is_kept(alice):
-    attachment = attach(alice, b"between us", is_temporary=True)
+    attachment = attach(alice, b"between us", temporary=True)
     with acting_as(alice):
         arranging.keep(caller=caller_for(alice), conversation_id=attachment.conversation_id)
     read_all()
@@ -106,8 +107,8 @@ def test_the_files_of_a_temporary_chat_are_indexed_when_it_is_kept(alice):
 def test_the_files_of_another_version_of_a_message_are_indexed_too(alice):
     attachment = attach(alice, b"Milk, eggs, flour")
     with acting_as(alice):
-        request = versions.TurnRequest(conversation_id=attachment.conversation_id, edit=1, message="Otherwise")
-        versions.begin(request, caller=caller_for(alice), now=timezone.now())
+        request = TurnRequest(conversation_id=attachment.conversation_id, edit=1, message="Otherwise")
+        create_turn(request, caller=caller_for(alice), now=timezone.now())
     read_all()
     assert len(indexed()) == 2
 

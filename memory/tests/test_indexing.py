@@ -187,7 +187,7 @@ def test_the_worker_fills_what_waits_and_then_finds_nothing_more(settings):
 
 def test_a_turn_still_streaming_is_not_indexed_and_an_interrupted_one_is():
     caller = Caller(user_id=a_person().pk)
-    turn = services.begin_turn(caller=caller, message="Hello", conversation_id=None, now=NOW)
+    turn = services.create_turn(services.TurnRequest(message="Hello"), caller=caller, now=NOW)
     assert not Embedding.objects.exists()
     services.finish_turn(turn_id=turn.pk, answer=Answer(text="Half", status=Turn.Status.INTERRUPTED))
     assert Embedding.objects.count() == 1
@@ -212,8 +212,8 @@ def test_a_visitors_turn_is_indexed_once_they_log_in():
 def test_an_answer_made_of_recalled_words_is_not_indexed(monkeypatch, embedder):
     asked = []
     monkeypatch.setattr(embedder, "embed_documents", lambda texts: asked.extend(texts) or np.eye(1, 384))
-    turn = services.begin_turn(
-        caller=Caller(user_id=a_person().pk), message="And my cat?", conversation_id=None, now=NOW
+    turn = services.create_turn(
+        services.TurnRequest(message="And my cat?"), caller=Caller(user_id=a_person().pk), now=NOW
     )
     answer = Answer(text="You said: Miso", status=Turn.Status.COMPLETE, is_recall=True)
     services.finish_turn(turn_id=turn.pk, answer=answer)

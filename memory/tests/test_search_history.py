@@ -443,7 +443,7 @@ def test_a_session_is_found_by_inflected_words_of_its_title(alice):
 
 
 def test_an_answer_that_quotes_the_history_is_not_searched(alice):
-    turn = services.begin_turn(caller=caller(alice), message="What did I say?", conversation_id=None, now=NOW)
+    turn = services.create_turn(services.TurnRequest(message="What did I say?"), caller=caller(alice), now=NOW)
     answer = services.Answer(text="You said: octopus.", status=Turn.Status.COMPLETE, is_recall=True)
     services.finish_turn(turn_id=turn.pk, answer=answer)
     indexing.embed_pending()
@@ -453,7 +453,7 @@ def test_an_answer_that_quotes_the_history_is_not_searched(alice):
 
 
 def test_what_is_being_asked_right_now_is_no_result(alice):
-    services.begin_turn(caller=caller(alice), message="Where is the restaurant?", conversation_id=None, now=NOW)
+    services.create_turn(services.TurnRequest(message="Where is the restaurant?"), caller=caller(alice), now=NOW)
     assert search(alice, "restaurant").results == []
 
 

@@ -81,8 +81,8 @@ def test_words_that_change_sides_are_counted_anew():
 
 
 def test_an_answer_made_of_recalled_words_has_no_postings():
-    turn = services.begin_turn(
-        caller=Caller(user_id=a_person().pk), message="And my cat?", conversation_id=None, now=NOW
+    turn = services.create_turn(
+        services.TurnRequest(message="And my cat?"), caller=Caller(user_id=a_person().pk), now=NOW
     )
     answer = Answer(text="You said: Miso", status=Turn.Status.COMPLETE, is_recall=True)
     services.finish_turn(turn_id=turn.pk, answer=answer)

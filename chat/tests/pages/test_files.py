@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from core.isolation.acting import acting_as
-from intake.chats import services, versions
+from intake.chats import services
 from intake.chats.tree import conversation_path
 from intake.models import Attachment, AttachmentPiece, Turn
 from intake.tests.attached import PDF, a_file, a_picture
@@ -28,8 +28,8 @@ def browser(alice):
 def say(user, message, *files, **more):
     with acting_as(user):
         ids = [each.pk for each in files]
-        turn = services.begin_turn(
-            caller=caller_for(user), message=message, conversation_id=None, now=NOW, attachments=ids, **more
+        turn = services.create_turn(
+            services.TurnRequest(message=message, attachments=ids, **more), caller=caller_for(user), now=NOW
         )
         answer = services.Answer(text="Noted.", status=Turn.Status.COMPLETE)
         return services.finish_turn(turn_id=turn.pk, answer=answer)
@@ -49,8 +49,9 @@ def test_files_are_listed_with_their_size_and_a_link_to_where_each_was_said(alic
 def test_a_temporary_chats_file_and_a_versions_second_one_are_not_listed(alice, browser):
     turn = say(alice, "Read", a_file(alice, PDF, "lease.pdf"))
     with acting_as(alice):
-        versions.regenerate(caller=caller_for(alice), conversation_id=turn.conversation_id, turn_number=1, now=NOW)
-    say(alice, "Between us", a_file(alice, b"x", "secret.txt"), choices=services.ChatChoices(is_temporary=True))
+        again = services.TurnRequest(conversation_id=turn.conversation_id, regenerate=1)
+        services.create_turn(again, caller=caller_for(alice), now=NOW)
+    say(alice, "Between us", a_file(alice, b"x", "secret.txt"), temporary=True)
     page = browser.get("/memory/files/").text
     assert page.count('class="row-title"') == 1
     assert "secret.txt" not in page

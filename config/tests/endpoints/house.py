@@ -251,12 +251,10 @@ def files_of(user: User, word: str) -> dict[str, str]:
     named = [a_file(user, f"The {TOPIC} is {word}".encode(), f"{word}.txt"), a_file(user, a_picture(), f"{word}.png")]
     unsent = a_file(user, f"Not sent: {word}".encode(), f"unsent {word}.txt")
     with acting_as(user):
-        turn = services.begin_turn(
+        turn = services.create_turn(
+            services.TurnRequest(message=f"Look at the {word}", attachments=[each.pk for each in named]),
             caller=caller_for(user),
-            message=f"Look at the {word}",
-            conversation_id=None,
             now=NOW,
-            attachments=[each.pk for each in named],
         )
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=f"I see {word}", status=Turn.Status.COMPLETE))
         AttachmentText.objects.create(user=user, attachment=named[0], number=0, place=word, text=f"It is {word}")
@@ -288,7 +286,7 @@ def drop_in(word: str) -> Resident:
     visitor = a_visitor()
     caller = caller_for(visitor)
     with acting_as(caller):
-        turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
+        turn = services.create_turn(services.TurnRequest(message=f"My {TOPIC} is {word}"), caller=caller, now=NOW)
         Turn.objects.filter(pk=turn.pk).update(assistant_message=f"Indeed, {word}", updated_at=NOW)
         temporary = a_temporary_turn(visitor, f"My {TOPIC} is {word}, between us")
     things = Things(
