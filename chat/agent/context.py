@@ -149,12 +149,17 @@ class ToolReturned:
     `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
     """
 
-    id: str
+    call: ToolCalled
     summary: str
     is_error: bool = False
     stored: str | None = None
     place: dict[str, Any] | None = None
     found: str | None = None
+    undone_at: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.call.id
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,17 +299,20 @@ class _Teller:
     """Translates the library's events into this project's."""
 
     has_text: bool = False
-    # The ids of calls without a result, by the vendor's id.
-    ids: dict[str, str] = field(default_factory=dict)
+    # The calls without a result, by the vendor's id.
+    calls: dict[str, ToolCalled] = field(default_factory=dict)
     thinking: _Thinking = field(default_factory=_Thinking)
 
     def tell(self, event: AgentStreamEvent | Any) -> Sequence[AgentEvent | AnswerEnded]:
         match event:
             case FunctionToolCallEvent(part=part):
-                id_ = self.ids[part.tool_call_id] = str(uuid7())
-                return [ToolCalled(id=id_, name=pg_text(part.tool_name), input=_bounded(pg_value(_arguments(part))))]
+                input_ = _bounded(pg_value(_arguments(part)))
+                call = self.calls[part.tool_call_id] = ToolCalled(str(uuid7()), pg_text(part.tool_name), input_)
+                return [call]
             case FunctionToolResultEvent(part=part):
-                return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
+                # A vendor may have given two calls one id.
+                known = self.calls.pop(part.tool_call_id, None)
+                return [_returned(known or ToolCalled(part.tool_call_id, pg_text(part.tool_name), {}), part)]
             case AgentRunResultEvent(result=result):
                 return [_ended(result)]
         return self._tell_written(event)
@@ -363,13 +366,13 @@ def _first_input_tokens(result: AgentRunResult[str | None]) -> int | None:
     return (first.usage.input_tokens or None) if first is not None else None
 
 
-def _returned(id_: str, part: Any) -> ToolReturned:
+def _returned(call: ToolCalled, part: Any) -> ToolReturned:
     if part.outcome != "success":
-        return ToolReturned(id_, _failure(part), is_error=True)
+        return ToolReturned(call, _failure(part), is_error=True)
     outcome = part.metadata or {}
     summary = outcome.get("summary", "")
     return ToolReturned(
-        id_,
+        call,
         summary if len(summary) <= LONGEST_SUMMARY else capped(summary, LONGEST_SUMMARY),
         stored=outcome.get("stored"),
         place=outcome.get("place"),

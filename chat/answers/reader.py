@@ -9,19 +9,23 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 from weakref import WeakSet
+
+from django.utils.translation import override
 
 from chat.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from chat.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
+from chat.answers.tool_call_view import draw
 from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
 from core.text import gettext_noop as _
 from core.text import in_language, kept, restored, without_values
 from intake.chats.tree import undo_path
 from intake.chats.usage import Usage
-from intake.markdown import render, render_blocks, render_summary
+from intake.markdown import render, render_blocks
 from intake.markdown.rendering import BlockStream, ChangedBlocks
 from intake.models import Turn
 from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
@@ -40,12 +44,11 @@ def encode_turn(turn: Turn, *, not_sent: int | None = None, sent: int | None = N
     return responses.encode("turn", data, id=str(EventId(turn.attempt, NOWHERE)))
 
 
-def encode_event(
-    event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False, language: str = "en"
-) -> bytes:
+def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
     """`position` is the event's end in the log. An event without one returns its reader to the beginning, by its id.
 
-    Without any id the reader would return to an earlier event, and get a part twice. `language` is that of the HTML.
+    Without any id the reader would return to an earlier event, and get a part twice. `language` is that of the HTML,
+    with which the page draws a call now and when it is loaded again.
     """
     id_ = str(EventId(turn.attempt, position))
     match event:
@@ -55,12 +58,14 @@ def encode_event(
             return responses.encode(
                 "reasoning", {"text": text} | ({} if seconds is None else {"seconds": seconds}), id=id_
             )
-        case ToolCalled(id=call_id, name=name, input=input_):
-            return responses.encode("tool_call", {"id": call_id, "name": name, "input": input_}, id=id_)
+        case ToolCalled():
+            with override(language):
+                html = draw(asdict(event), turn)
+            return responses.encode("tool_call", asdict(event) | {"html": html}, id=id_)
         case ToolReturned():
-            return responses.encode(
-                "tool_result", _result_data(event, turn, with_html=with_html, language=language), id=id_
-            )
+            with override(language):
+                html = draw(asdict(event.call) | kept_result(event), turn)
+            return responses.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
 
 
 def encode_blocks(changed: ChangedBlocks) -> bytes:
@@ -128,7 +133,7 @@ def kept_result(event: ToolReturned) -> dict[str, Any]:
         result["found"] = event.found
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
-    return result
+    return result if event.undone_at is None else result | {"undone_at": event.undone_at}
 
 
 def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
@@ -139,34 +144,30 @@ def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
 
 def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
     """A kept call as it happened. An undone call cannot be undone again."""
-    events: list[ToolCalled | ToolReturned] = [
-        ToolCalled(id=call["id"], name=call.get("name", ""), input=call.get("input", {}))
-    ]
-    if "summary" in call:
-        returned = ToolReturned(
-            call["id"],
-            restored(call, "summary"),
-            is_error=call.get("is_error", False),
-            stored=call.get("stored"),
-            place=None if "undone_at" in call else call.get("place"),
-            found=call.get("found"),
-        )
-        events.append(returned)
-    return events
+    called = ToolCalled(id=call["id"], name=call.get("name", ""), input=call.get("input", {}))
+    if "summary" not in call:
+        return [called]
+    returned = ToolReturned(
+        called,
+        restored(call, "summary"),
+        is_error=call.get("is_error", False),
+        stored=call.get("stored"),
+        place=call.get("place"),
+        found=call.get("found"),
+        undone_at=call.get("undone_at"),
+    )
+    return [called, returned]
 
 
 def _named(turn: Turn) -> dict[str, Any]:
     return {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number}
 
 
-def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool, language: str) -> dict[str, Any]:
+def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
     data: dict[str, Any] = {"id": event.id, "summary": event.summary}
-    if with_html:
-        data["html"] = str(render_summary(in_language(event.summary, language)))
-        data |= {} if event.found is None else {"found": event.found}
     if event.is_error:
         data["isError"] = True
-    if event.place is not None:
+    if event.place is not None and event.undone_at is None:
         path = undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=event.id)
         data |= {"stored": event.stored or "", "undo": {"method": "POST", "href": path}}
     return data
@@ -312,7 +313,7 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
         yield encode_event(thought, turn)
     for call in turn.tool_calls:
         for event in events_of_call(call):
-            yield encode_event(event, turn, with_html=with_blocks, language=language)
+            yield encode_event(event, turn, language=language)
     if turn.assistant_message:
         yield encode_event(TextWritten(turn.assistant_message), turn)
         if with_blocks:
@@ -332,13 +333,7 @@ async def _wait_for_prompt(log: AnswerLog) -> None:
 def _news(log: AnswerLog, position: int, view: ReaderView | None, language: str) -> tuple[bytes, int]:
     events = log.since(position)
     encoded = [
-        encode_event(
-            event,
-            log.turn,
-            position=NOWHERE if log.is_mirror else end,
-            with_html=view is not None,
-            language=language,
-        )
+        encode_event(event, log.turn, position=NOWHERE if log.is_mirror else end, language=language)
         for end, event in events
     ]
     if view is not None and (changed := view.take()) is not None:

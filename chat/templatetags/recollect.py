@@ -1,11 +1,8 @@
 """Template tags and filters: safe Markdown, tool calls in words, addresses, icons, and for whom a page was made."""
 
-import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from html import unescape
 from typing import Any
 
 from django import template
@@ -16,13 +13,14 @@ from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html, strip_tags
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from chat.answers.tool_call_view import draw
 from chat.pages.chats import PART, sidebar_of
 from core.isolation.acting import acting_as
-from core.text import gettext_noop, in_page_language, restored
+from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.services import PICTURES
@@ -30,7 +28,7 @@ from intake.chats import tree
 from intake.chats.usage import Usage
 from intake.llm import language_models
 from intake.llm.language_models import LanguageModel
-from intake.markdown import render, render_summary
+from intake.markdown import render
 from intake.models import Attachment, Turn
 from memory.addresses import project_key
 
@@ -151,6 +149,7 @@ def detail(error: dict[str, Any]) -> str:
     return in_page_language(restored(error, "detail"))
 
 
+register.filter("step", draw)
 register.filter(project_key)
 register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)
@@ -212,100 +211,3 @@ def csrf_token(context: template.Context) -> SafeString:
     if not made_for:
         return format_html("{}", token)
     return format_html('{}<input type="hidden" name="{}" value="{}">', token, PAGE_PERSON_FIELD, made_for)
-
-
-# --- Describes finished tool calls on a page; static/intake/turn.js describes running ones ---
-
-# What the chat's tools did, where nothing says it better; `DONE` in static/intake/turn.js has the same.
-DONE = {
-    "search": gettext_noop("Searched your memory"),
-    "fetch": gettext_noop("Read a result"),
-    "get_conversation": gettext_noop("Read a chat"),
-    "get_context": gettext_noop("Looked at your memory"),
-    "list_recent_conversations": gettext_noop("Looked at your last chats"),
-    "read_attachment": gettext_noop("Read a file"),
-    "save_memory": gettext_noop("Remembered"),
-    "append_daily_log": gettext_noop("Wrote in your daily log"),
-}
-SEARCHED = {
-    "chats": gettext_noop("Searched your chats for “%(query)s”"),
-    "notes": gettext_noop("Searched your notes for “%(query)s”"),
-    "history": gettext_noop("Searched your history for “%(query)s”"),
-}
-# Those that store something: their line has a pen, and no lens.
-WRITING = ("save_memory", "append_daily_log")
-# An id has more characters.
-LONGEST_DETAIL = 32
-
-
-@register.filter
-def steps(turn: Turn) -> list[dict[str, Any]]:
-    return [_step(call, turn) for call in turn.tool_calls]
-
-
-def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
-    """`brief` is the summary without the places, or all of it for a failure; empty where the stored text is shown.
-    `stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone.
-    """
-    is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
-    summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
-    undo_path = None
-    if is_kept:
-        undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
-    return {
-        "what": in_words(call),
-        "brief": "" if call.get("stored") and not is_error else in_brief(summary or "", is_error=is_error),
-        "called": as_called(call),
-        "summary": summary,
-        "stored": call.get("stored"),
-        "found": call.get("found"),
-        "undo_path": undo_path,
-        "is_error": is_error,
-        "is_undone": bool(call.get("undone_at")),
-        "is_writing": call.get("name") in WRITING,
-    }
-
-
-def in_words(call: dict[str, Any]) -> str:
-    """The finished tool call in words; `doing` in static/intake/turn.js has the same while it runs."""
-    name = str(call.get("name", ""))
-    arguments = call.get("input")
-    arguments = arguments if isinstance(arguments, dict) else {}
-    if name.startswith("search") and (query := arguments.get("query")):
-        return _(SEARCHED[_place_of(name, arguments.get("scope"))]) % {"query": query}
-    return _(DONE[name]) if name in DONE else name.replace("_", " ").capitalize()
-
-
-def _place_of(name: str, scope: object) -> str:
-    """Where a tool searches; `placeOf` in static/intake/turn.js says the same."""
-    if name == "search_chat_history" or scope == "sessions":
-        return "chats"
-    return "notes" if name == "search_memory" or scope == "memory" else "history"
-
-
-def in_brief(summary: str, *, is_error: bool) -> str:
-    """The summary as text, up to its colon: how much was found, and not where. `inBrief` in turn.js has the same."""
-    text = unescape(strip_tags(summary)).strip()
-    return text if is_error else text.partition(": ")[0]
-
-
-def as_called(call: dict[str, Any]) -> str:
-    """The tool's name and its input, without the query and the stored text, which are shown anyway.
-
-    Sorted by name, because the database keeps no order. `called` in static/intake/turn.js has the same.
-    """
-    return " · ".join([str(call.get("name", "")), *_details(call)])
-
-
-def _details(call: dict[str, Any]) -> Iterator[str]:
-    arguments = call.get("input")
-    for name, value in sorted(arguments.items()) if isinstance(arguments, dict) else ():
-        if name != "query" and value != call.get("stored") and _is_short(value):
-            yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
-
-
-def _is_short(value: Any) -> bool:
-    """Lists and long texts are shown elsewhere or not at all, and ids mean nothing to a reader."""
-    if isinstance(value, str):
-        return 0 < len(value) <= LONGEST_DETAIL
-    return isinstance(value, bool | int | float)

@@ -21,8 +21,8 @@ def a_log():
 def some_events(chance, count):
     for number in range(count):
         if chance.random() < 0.1:
-            yield ToolCalled(f"c{number}", "search", {"n": number})
-            yield ToolReturned(f"c{number}", "Found it", stored="x", place={"at": 1})
+            yield (call := ToolCalled(f"c{number}", "search", {"n": number}))
+            yield ToolReturned(call, "Found it", stored="x", place={"at": 1})
         else:
             yield TextWritten("".join(chance.choices(LETTERS, k=chance.randint(1, 9))))
 

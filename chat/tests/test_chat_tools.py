@@ -302,15 +302,12 @@ def test_the_model_reads_the_text_of_an_mcp_client_and_the_page_shows_it(person,
     sent = {"conversationId": str(turn.conversation_id)} if tool == "get_conversation" else {"query": "Miso"}
     language_model(CallTool(tool, sent), Say(("Miso.",)))
     client = log_in(person)
-    client.headers |= {"Prefer": "blocks"}
-    events = client.events("What is my cat called?")
-    chat, (live,) = events[0].data["conversationId"], results(events)
+    chat = client.events("What is my cat called?")[0].data["conversationId"]
     of_mcp = mcp_registry.get(tool)
     beside = {"excludeSession": chat} if "history" in tool else {}
     with acting_as(person) if not of_mcp.acts_itself else nullcontext():
-        assert live["found"] == of_mcp.text_of(of_mcp.call(sent | beside, user=person))
-    page = client.get(f"/c/{chat}/").text
-    assert 'data-part="found" tabindex="0"' in page and escape(live["found"]) in page
+        found = of_mcp.text_of(of_mcp.call(sent | beside, user=person))
+    assert escape(found) in client.get(f"/c/{chat}/").text
     assert "found" not in client.get(f"/api/v1/conversations/{chat}/").json()["turns"][0]["toolCalls"][0]
 
 
@@ -445,6 +442,28 @@ def test_a_summary_is_german_on_a_german_page_and_english_for_programs(person, l
     assert shown["toolCalls"][0]["summary"] == "Added to the log of 2026-03-01"
     assert turn.tool_calls[0]["sentence"]["values"] == {"date": {"date": "2026-03-01"}}
     assert '"sentence"' not in json.dumps(shown) + exported
+
+
+@pytest.mark.parametrize(
+    ("language", "running", "done"),
+    [
+        ("en", "Searching your chats for “cat”…", "Nothing found"),
+        ("de", "Deine Chats werden nach „cat“ durchsucht …", "Nichts"),
+    ],
+)
+def test_a_step_is_drawn_alike_in_the_stream_and_on_the_page(person, log_in, language_model, language, running, done):
+    calls = SEARCH, CallTool("search_chat_history", {"limit": 0}), CallTool("save_memory", {"content": "<b>Miso</b>"})
+    language_model(CallTools(calls), Say(("No cat yet.",)))
+    client = log_in(person)
+    client.headers |= {"X-Recollect-Language": language, "Accept-Language": language}
+    events = client.events("Do I have a cat?")
+    begun = [event.data for event in events if event.name == "tool_call"]
+    drawn = {event["id"]: event["html"].strip().replace(" disabled", "") for event in results(events)}
+    found, refused, saved = [drawn[event["id"]] for event in begun]
+    page = client.get(f"/c/{the_turn().conversation_id}/").text
+    assert 'class="step running"' in begun[0]["html"] and running in begun[0]["html"]
+    assert done in found and 'class="step failed"' in refused and "&lt;b&gt;Miso&lt;/b&gt;" in saved
+    assert [step in page for step in (found, refused, saved)] == [True, True, True]
 
 
 def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, language_model, settings):

@@ -1,5 +1,6 @@
 """The pages as the server makes them: what they show, what they bound, and what they tell nobody else."""
 
+import re
 from datetime import timedelta
 from urllib.parse import quote
 from uuid import uuid4
@@ -12,9 +13,9 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from chat.answers.tool_call_view import draw
 from chat.pages import chats as pages
 from chat.pages.chats import PART
-from chat.templatetags.recollect import steps
 from intake.accounts import activity
 from intake.accounts.identity import RegisteredMiddleware
 from intake.chats.tree import conversation_path
@@ -400,9 +401,10 @@ def test_a_stored_text_is_shown_in_place_of_the_sentence_that_it_was_stored(alic
     search = {"id": "a", "name": "search_memory", "input": {"query": "dinner"}, "summary": "Found 1 record: x"}
     saving = {"id": "b", "name": "save_memory", "input": {}, "summary": "Saved a note", "stored": "Six people come"}
     failed = {**saving, "summary": "The memory is full", "is_error": True}
-    turn.tool_calls = [search, saving, failed]
-    found = [(step["brief"], step["is_writing"]) for step in steps(turn)]
-    assert found == [("Found 1 record", False), ("", True), ("The memory is full", True)]
+    shown = [(draw(call, turn), call) for call in (search, saving, failed)]
+    briefs = [re.search(r'data-part="brief">(.*?)<', step)[1] for step, _ in shown]
+    assert briefs == ["Found 1 record", "", "The memory is full"]
+    assert [" writing" in step for step, _ in shown] == [False, True, True]
 
 
 def test_the_list_of_all_chats_says_when_each_was_last_used(client, alice):

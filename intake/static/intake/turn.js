@@ -5,12 +5,9 @@ import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
-import { offerUndo } from "./undoing.js";
 import { showPlace, showUsage } from "./versions.js";
 import { canChooseModel } from "./window.js";
 
-// An id has more characters.
-const LONGEST_DETAIL = 32;
 const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
@@ -20,9 +17,6 @@ const RECONNECTING = gettext("Reconnecting…");
 const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
 
 export class Turn {
-  // What is being asked of tools, by the call's id.
-  #inputs = new Map();
-
   /**
    * `about` says which turn it follows or is a version of (`parent`, `edit`, `regenerate`); `versions`: the others.
    * `files`: those of a new message. `shown`: the elements of files that another version has too.
@@ -172,36 +166,21 @@ export class Turn {
     this.reasoning.write(piece);
   }
 
-  addStep({ id, name, input }) {
+  /** `html`: the call as the server draws it, and draws it again with its result and on each later page. */
+  addStep({ id, html }) {
     this.reasoning.rest();
     // An answer that is told again tells of what is still there from the first time.
     this.#step(id)?.remove();
-    const step = clone("step");
-    step.dataset.call = id;
-    this.#inputs.set(id, input);
-    step.classList.add("running");
-    step.classList.toggle("writing", WRITING.includes(name));
-    part(step, "what").textContent = doing(name, input);
-    step.dataset.tool = name;
-    part(step, "tool").textContent = called(name, input);
+    const step = parseHtml(html).querySelector(".step");
     part(this.element, "steps").append(step);
-    this.announce(doing(name, input));
+    this.announce(part(step, "what").textContent);
   }
 
-  finishStep({ id, html, isError, stored, undo, found }) {
-    const step = this.#step(id);
-    if (!step) return;
-    step.classList.remove("running");
-    part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
-    part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
-    part(step, "brief").textContent = stored && !isError ? "" : inBrief(part(step, "summary").textContent, isError);
-    step.classList.toggle("failed", Boolean(isError));
-    part(step, "found").hidden = !found;
-    part(step, "found").textContent = found ?? "";
-    if (undo) {
-      part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
-      offerUndo(step, { stored, undo });
-    }
+  finishStep({ id, html }) {
+    const step = parseHtml(html).querySelector(".step");
+    // What was unfolded meanwhile stays so.
+    step.querySelector("details").open = this.#step(id)?.querySelector("details").open ?? false;
+    this.#step(id)?.replaceWith(step);
     this.announce(part(step, "summary").textContent);
   }
 
@@ -320,81 +299,4 @@ export class Turn {
 /** `crypto.randomUUID` is there for secure pages alone, and in a home network many are not. */
 function newKey() {
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (number) => number.toString(36)).join("-");
-}
-
-/** What a tool call is doing, in words. */
-function doing(name, input) {
-  if (name.startsWith("search") && input?.query) return SEARCHING[placeOf(name, input)](input);
-  return DOING[name] ?? `${did(name, input)}…`;
-}
-
-/** Where a tool searches; `_place_of` in recollect.py says the same. */
-function placeOf(name, { scope }) {
-  if (name === "search_chat_history" || scope === "sessions") return "chats";
-  return name === "search_memory" || scope === "memory" ? "notes" : "history";
-}
-
-const SEARCHING = {
-  chats: (input) => gettext("Searching your chats for “%(query)s”…", input),
-  notes: (input) => gettext("Searching your notes for “%(query)s”…", input),
-  history: (input) => gettext("Searching your history for “%(query)s”…", input),
-};
-
-const SEARCHED = {
-  chats: (input) => gettext("Searched your chats for “%(query)s”", input),
-  notes: (input) => gettext("Searched your notes for “%(query)s”", input),
-  history: (input) => gettext("Searched your history for “%(query)s”", input),
-};
-
-const DOING = {
-  search: gettext("Searching your memory…"),
-  fetch: gettext("Reading a result…"),
-  get_conversation: gettext("Reading a chat…"),
-  get_context: gettext("Looking at your memory…"),
-  list_recent_conversations: gettext("Looking at your last chats…"),
-  read_attachment: gettext("Reading a file…"),
-  save_memory: gettext("Remembering…"),
-  append_daily_log: gettext("Writing in your daily log…"),
-};
-
-// Those that store something; the same in recollect.py.
-const WRITING = ["save_memory", "append_daily_log"];
-
-// What the chat's tools did, where nothing says it better; `DONE` in recollect.py has the same.
-const DONE = {
-  search: gettext("Searched your memory"),
-  fetch: gettext("Read a result"),
-  get_conversation: gettext("Read a chat"),
-  get_context: gettext("Looked at your memory"),
-  list_recent_conversations: gettext("Looked at your last chats"),
-  read_attachment: gettext("Read a file"),
-  save_memory: gettext("Remembered"),
-  append_daily_log: gettext("Wrote in your daily log"),
-};
-
-/** What a finished one did; `in_words` in recollect.py says the same. */
-function did(name, input) {
-  if (name.startsWith("search") && input?.query) return SEARCHED[placeOf(name, input)](input);
-  const words = name.replaceAll("_", " ");
-  return DONE[name] ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
-}
-
-/** The summary up to its colon: how much was found, and not where; all of a failure. `in_brief` in recollect.py does it too. */
-function inBrief(summary, isError) {
-  return isError ? summary.trim() : summary.trim().split(": ", 1)[0];
-}
-
-/**
- * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored, in the
- * order of the alphabet; `as_called` in recollect.py says the same.
- */
-function called(name, input, stored = null) {
-  const isShown = ([key, value]) => key !== "query" && value !== stored && isShort(value);
-  const details = Object.entries(input ?? {}).filter(isShown).sort(([a], [b]) => (a < b ? -1 : 1));
-  return [name, ...details.map(([key, value]) => `${key}: ${value}`)].join(" · ");
-}
-
-function isShort(value) {
-  if (typeof value === "string") return value.length > 0 && value.length <= LONGEST_DETAIL;
-  return typeof value === "number" || typeof value === "boolean";
 }

@@ -5,15 +5,6 @@ import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 
-/** Not before the answer is done: until then the server is still writing the turn. */
-export function offerUndo(step, { stored, undo }) {
-  part(step, "text").textContent = stored;
-  part(step, "stored").hidden = false;
-  const button = undoButton(step);
-  button.dataset.href = undo.href;
-  button.disabled = true;
-}
-
 export function listenForUndo(thread, { csrfToken, announce }) {
   thread.addEventListener("click", async (event) => {
     const button = event.target.closest('[data-action="undo"]');
@@ -44,13 +35,9 @@ async function takeBack(href, csrfToken) {
 
 function showUndone(step, announce) {
   step.classList.add("undone");
-  undoButton(step).hidden = true;
+  step.querySelector('[data-action="undo"]').hidden = true;
   part(step, "undone").hidden = false;
   announce(gettext("Undone"));
-}
-
-function undoButton(step) {
-  return step.querySelector('[data-action="undo"]');
 }
 
 /** In a dialog, with the words and the counts of the page that asks the same without scripts. */

@@ -1,0 +1,92 @@
+"""Draws a tool call of an answer as a step of its turn, for the stream while it runs and for each later page."""
+
+import json
+from html import unescape
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from core.text import gettext_noop, in_page_language, restored
+from intake.chats.tree import undo_path
+from intake.markdown import render_summary
+from intake.models import Turn
+
+# What the chat's tools do, and what they have done.
+WORDS = {
+    "search": (gettext_noop("Searching your memory…"), gettext_noop("Searched your memory")),
+    "fetch": (gettext_noop("Reading a result…"), gettext_noop("Read a result")),
+    "get_conversation": (gettext_noop("Reading a chat…"), gettext_noop("Read a chat")),
+    "get_context": (gettext_noop("Looking at your memory…"), gettext_noop("Looked at your memory")),
+    "list_recent_conversations": (
+        gettext_noop("Looking at your last chats…"),
+        gettext_noop("Looked at your last chats"),
+    ),
+    "read_attachment": (gettext_noop("Reading a file…"), gettext_noop("Read a file")),
+    "save_memory": (gettext_noop("Remembering…"), gettext_noop("Remembered")),
+    "append_daily_log": (gettext_noop("Writing in your daily log…"), gettext_noop("Wrote in your daily log")),
+}
+CHATS = gettext_noop("Searching your chats for “%(query)s”…"), gettext_noop("Searched your chats for “%(query)s”")
+NOTES = gettext_noop("Searching your notes for “%(query)s”…"), gettext_noop("Searched your notes for “%(query)s”")
+HISTORY = gettext_noop("Searching your history for “%(query)s”…"), gettext_noop("Searched your history for “%(query)s”")
+
+# An id has more characters.
+LONGEST_DETAIL = 32
+
+
+def draw(call: dict[str, Any], turn: Turn) -> SafeString:
+    """The step of a call, as the turn keeps it, in the active language.
+
+    Its brief is the summary without the places, or all of it for a failure; empty where the stored text is shown.
+    """
+    is_error, stored, summary = bool(call.get("is_error")), call.get("stored"), SafeString("")
+    if call.get("summary"):
+        summary = render_summary(in_page_language(restored(call, "summary")))
+    text = unescape(strip_tags(summary)).strip()
+    undo = {"turn_number": turn.turn_number, "call_id": call["id"]} if call.get("place") else None
+    step = {
+        "id": call.get("id"),
+        # An import brings calls without what they returned. They are over, unlike those that an end of ours cut off.
+        "what": _in_words(call, is_done="summary" in call or turn.status == Turn.Status.COMPLETE),
+        "brief": "" if stored and not is_error else text if is_error else text.partition(": ")[0],
+        "called": _as_called(call),
+        "summary": summary,
+        "stored": stored,
+        "found": call.get("found"),
+        "undo_path": undo_path(turn.conversation_id, **undo) if undo else None,
+        "is_running": "summary" not in call and not turn.has_ended,
+        "is_error": is_error,
+        "is_undone": bool(call.get("undone_at")),
+        # Their line has a pen, and no lens.
+        "is_writing": call.get("name") in ("save_memory", "append_daily_log"),
+    }
+    return render_to_string("intake/_step.html", {"step": step, "turn": turn})
+
+
+def _in_words(call: dict[str, Any], *, is_done: bool) -> str:
+    name, arguments = str(call.get("name", "")), call.get("input")
+    if name.startswith("search") and isinstance(arguments, dict) and (query := arguments.get("query")):
+        if name == "search_chat_history" or arguments.get("scope") == "sessions":
+            words = CHATS
+        else:
+            words = NOTES if name == "search_memory" or arguments.get("scope") == "memory" else HISTORY
+        return _(words[is_done]) % {"query": query}
+    if name in WORDS:
+        return _(WORDS[name][is_done])
+    return name.replace("_", " ").capitalize() + ("" if is_done else "…")
+
+
+def _as_called(call: dict[str, Any]) -> str:
+    """The tool's name and its input, without the query and the stored text, which are shown anyway.
+
+    Lists and long texts are shown elsewhere or not at all, and ids mean nothing to a reader. The input is sorted by
+    name, because the database keeps no order.
+    """
+    arguments, details = call.get("input"), [str(call.get("name", ""))]
+    for name, value in sorted(arguments.items()) if isinstance(arguments, dict) else ():
+        is_short = 0 < len(value) <= LONGEST_DETAIL if isinstance(value, str) else isinstance(value, bool | int | float)
+        if name != "query" and value != call.get("stored") and is_short:
+            details.append(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+    return " · ".join(details)
