@@ -1,11 +1,13 @@
-"""Exports an account, what was said and what is kept: one JSON document, or a zip of Markdown files, streamed."""
+"""Exports an account, what was said and what is kept, streamed: as JSON to return, or as Markdown to read."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
 
 from core.text import ArchiveFile, zipped
+from imports.reading.products.recollect import FOR_READING
 from intake.chats import exporting
+from intake.chats.markdown_files import conversation_files, section
 from intake.models import User
 from memory.exporting import exported, exported_files
 
@@ -31,17 +33,26 @@ def json_zip(*, user: User, now: datetime, project: str | None = None) -> Iterat
 
 
 def markdown_zip(*, user: User, now: datetime, project: str | None = None) -> Iterator[bytes]:
-    """A file for each conversation and document, and one for all records. No query is open between two pieces."""
+    """Files for people: one for each conversation and document, and one for all records.
+
+    No query is open between two pieces.
+    """
     return zipped(_files(user, now, project))
 
 
 def _files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
-    yield ArchiveFile(
-        name="recollect.json",
-        at=now,
-        pieces=[exporting.as_json(exporting.opening(user=user, now=now, project=project))],
+    head = exporting.opening(user=user, now=now, project=project)
+    about = section(
+        f"Recollect, {now:%Y-%m-%d %H:%M} UTC",
+        FOR_READING,
+        level=1,
+        **head.get("profile", {}),
     )
-    yield from exporting.conversation_files(user=user, project=project)
+    for each in head.get("projects", []):
+        labels, is_closed = each["labels"], each["is_closed"] or None
+        about += section(f"Project {each['name']}", each["instructions"], labels=labels, is_closed=is_closed)
+    yield ArchiveFile(name="README.md", at=now, pieces=[about.encode()])
+    yield from conversation_files(user=user, project=project)
     yield from exporting.attached_files(user=user, project=project)
     yield from exported_files(user=user, now=now, project=project)
     if project is None:

@@ -1,4 +1,4 @@
-"""The memory's part of an account's export: documents, records, and the proposals that wait."""
+"""The memory's part of an account's export: documents, records, and the proposals that wait, as JSON or Markdown."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,8 +6,9 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any
 
-from core.text import END, ArchiveFile, write_section
-from intake.chats.exporting import as_json, in_pages, of_project, plain, safe_name, short_id
+from core.text import ArchiveFile
+from intake.chats.exporting import in_pages, of_project, safe_name, short_id
+from intake.chats.markdown_files import section
 from intake.models import User
 from memory.models import MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import WAITING
@@ -25,14 +26,6 @@ def exported(*, user: User, project: str | None = None) -> dict[str, Iterator[di
         "records": exported_records(user=user, project=project),
         "proposals": exported_proposals(user=user, project=project),
     }
-
-
-def exported_files(*, user: User, now: datetime, project: str | None = None) -> Iterator[ArchiveFile]:
-    yield from _document_files(user, now, project)
-    yield from _section_files("records.md", "Memories", exported_records(user=user, project=project), now)
-    yield from _section_files(
-        "proposals.md", "Waiting for a decision", exported_proposals(user=user, project=project), now
-    )
 
 
 def exported_documents(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
@@ -90,44 +83,34 @@ def exported_proposals(*, user: User, project: str | None = None) -> Iterator[di
         }
 
 
-def _document_files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFile]:
-    """Each document unchanged, followed by their times."""
-    times = []
-    for document in exported_documents(user=user, project=project):
-        name, content = _document_name(document), document.pop("content")
-        times.append({"file": name, **document})
-        yield ArchiveFile(name=name, at=document["updated_at"], pieces=[content.encode()])
-    if times:
-        yield ArchiveFile(name="documents.json", at=now, pieces=[as_json({"documents": times})])
+def exported_files(*, user: User, now: datetime, project: str | None = None) -> Iterator[ArchiveFile]:
+    """Each document unchanged, then all records and all proposals in a file of their own."""
+    for document in _documents(user, project):
+        yield ArchiveFile(name=_file_name(document), at=document.updated_at, pieces=[document.content.encode()])
+    for name, title, rows in (
+        ("records.md", "Memories", exported_records(user=user, project=project)),
+        ("proposals.md", "Waiting for a decision", exported_proposals(user=user, project=project)),
+    ):
+        if (first := next(rows, None)) is not None:
+            texts = chain([section(title, level=1)], map(_section, chain([first], rows)))
+            yield ArchiveFile(name=name, at=now, pieces=(text.encode() for text in texts))
 
 
-def _document_name(document: dict[str, Any]) -> str:
-    kind, project = document["kind"], document.get("project", "")
-    if project and kind != MemoryDocument.Kind.NOTE:
+def _file_name(document: MemoryDocument) -> str:
+    kind, project = document.kind, document.project
+    if kind == MemoryDocument.Kind.NOTE:
+        return f"notes/{safe_name(document.title) or 'Untitled'} {short_id(document.pk)}.md"
+    if project:
         # Two labels may be the same without the characters that a file's name cannot have.
         digest = sha256(project.encode()).hexdigest()[:8]
-        day = f" {document['date']}" if document["date"] else ""
+        day = f" {document.date}" if document.date else ""
         return f"projects/{safe_name(project) or 'Unnamed'} {digest}{day}.md"
-    match kind:
-        case MemoryDocument.Kind.NOTE:
-            return f"notes/{safe_name(document['title']) or 'Untitled'} {short_id(document['id'])}.md"
-        case MemoryDocument.Kind.DAILY_LOG:
-            return f"memory/{document['date']}.md"
-        case MemoryDocument.Kind.ABOUT:
-            return "USER.md"
-    return "MEMORY.md"
-
-
-def _section_files(name: str, title: str, rows: Iterator[dict[str, Any]], now: datetime) -> Iterator[ArchiveFile]:
-    """All records, or all proposals, as the sections of one file. Its name tells them apart."""
-    sections = map(_section, rows)
-    first = next(sections, None)
-    if first is not None:
-        texts = chain([f"# {title}\n\n", first], sections, [END])
-        yield ArchiveFile(name=name, at=now, pieces=(text.encode() for text in texts))
+    if kind == MemoryDocument.Kind.DAILY_LOG:
+        return f"memory/{document.date}.md"
+    return "USER.md" if kind == MemoryDocument.Kind.ABOUT else "MEMORY.md"
 
 
 def _section(row: dict[str, Any]) -> str:
-    content = row.pop("content")
-    heading = f"{row['type']}, {row['created_at']:%Y-%m-%d %H:%M} UTC"
-    return write_section("record", plain(row), heading=heading, text=content)
+    row = {name: value for name, value in row.items() if name not in ("id", "replaces", "source_conversation")}
+    heading = f"{row.pop('type')}, {row.pop('created_at'):%Y-%m-%d %H:%M} UTC"
+    return section(heading, row.pop("content"), **row)

@@ -76,7 +76,7 @@ INSTRUCTIONS = (
     },
     {
         "label": _("Another Recollect"),
-        "steps": (_("Open your account there, and choose Download as Markdown or Download as JSON."),),
+        "steps": (_("Open your account there, and choose Download as JSON."),),
         "arrives": _("The file is saved at once. Everything comes back as it was."),
     },
 )

@@ -175,7 +175,10 @@ class AccountViewSet(ViewSet):
         operation_id="export_account",
         parameters=[
             OpenApiParameter(
-                "as", str, enum=list(FORMS), description="One JSON document, or a zip of it or of Markdown."
+                "as",
+                str,
+                enum=list(FORMS),
+                description="One JSON document, a zip of it with the files, or Markdown to read.",
             ),
             OpenApiParameter(
                 "project",
@@ -192,7 +195,7 @@ class AccountViewSet(ViewSet):
         },
     )
     def export(self, request: Request) -> StreamingHttpResponse:
-        """Everything of the person, sent while it is read. Any of the files can be imported again."""
+        """Everything of the person, sent while it is read. The JSON can be imported again."""
         refuse_without_recent_proof(request)
         now = timezone.now()
         user = person_of(request)

@@ -35,6 +35,7 @@ from core.text import LONGEST_PROJECT
 from core.validation import LONGEST_REFERENCE, Input, Output, checked, position_in_address, text_limit, validate
 from intake.accounts.identity import caller_of, person_of
 from intake.chats import arranging, deleting, exporting, versions
+from intake.chats.markdown_files import conversation_as_markdown
 from intake.chats.reading import (
     TURNS_PER_ANSWER,
     as_turn_number,
@@ -152,7 +153,7 @@ class ConversationExportView(APIView):
         },
     )
     def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
-        """The whole conversation as a file that can be imported again: Markdown, or JSON like the whole export."""
+        """The whole conversation as a file: Markdown to read, or JSON like the whole export, which can be imported."""
         form = choice(request.query_params.getlist("as"), ("markdown", "json"))
         user = person_of(request)
         with acting_as(user):
@@ -163,7 +164,7 @@ class ConversationExportView(APIView):
             pieces = exporting.conversation_as_json(conversation=found, user=user, now=timezone.now())
             name, content_type = f"{exporting.file_name(found)}.json", "application/json"
         else:
-            pieces = exporting.conversation_as_markdown(conversation=found, user=user)
+            pieces = conversation_as_markdown(conversation=found, user=user)
             name, content_type = f"{exporting.file_name(found)}.md", "text/markdown; charset=utf-8"
         return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
 

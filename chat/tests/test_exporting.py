@@ -13,10 +13,11 @@ from django.utils import timezone
 
 from chat.exporting import account_as_json, json_zip, markdown_zip
 from core.isolation.acting import acting_as
-from intake.chats import exporting, services
+from intake.chats import exporting, markdown_files, services
 from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.tests.attached import PDF, a_file
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
+from memory import records
 
 pytestmark = pytest.mark.django_db
 
@@ -75,7 +76,7 @@ def test_ten_thousand_turns_need_a_few_megabytes(monkeypatch):
         for number in range(10_000):
             yield {"turn_number": number, "user_message": text}
 
-    monkeypatch.setattr(exporting, "_turns", ten_thousand)
+    monkeypatch.setattr(exporting, "turns_of", ten_thousand)
     Conversation.objects.create(user=alice)
     pieces = account_as_json(user=alice, now=timezone.now())
     tracemalloc.start()
@@ -137,10 +138,10 @@ def test_a_conversation_is_downloaded_by_itself(log_in, person):
     markdown, as_json = client.get(path), client.get(path, params={"as": "json"})
     assert markdown.headers["content-type"] == "text/markdown; charset=utf-8"
     assert "filename*=utf-8''2026-" in markdown.headers["content-disposition"]
-    assert markdown.text.startswith(f'---\nrecollect: "conversation"\nid: "{turn.conversation_id}"\n')
-    assert "\n# Wie warm, für Brot?\n" in markdown.text
-    assert "\n## You, 2026-03-01 12:00 UTC\n\nWie warm, für Brot?\n\n" in markdown.text
-    assert "\n## Answer\n\nAbout 25 degrees.\n\n" in markdown.text
+    assert markdown.text == (
+        "# Wie warm, für Brot?\n\n## 1. You, 2026-03-01 12:00 UTC\n\nWie warm, für Brot?\n\n"
+        "## Answer\n\nAbout 25 degrees.\n\n"
+    )
     [conversation] = as_json.json()["conversations"]
     assert conversation["id"] == str(turn.conversation_id)
     assert "Another" not in markdown.text + as_json.text
@@ -181,9 +182,10 @@ def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
 
     def four_thousand(conversation, user):
         for number in range(4_000):
-            yield {"turn_number": number, "said_at": NOW, "user_message": text, "assistant_message": text}
+            fields = {"turn_number": number, "parent_number": number - 1, "said_at": NOW, "status": "complete"}
+            yield {**fields, "user_message": text, "assistant_message": text}
 
-    monkeypatch.setattr(exporting, "_turns", four_thousand)
+    monkeypatch.setattr(markdown_files, "turns_of", four_thousand)
     Conversation.objects.create(user=alice)
     tracemalloc.start()
     total = sum(len(piece) for piece in markdown_zip(user=alice, now=timezone.now()))
@@ -217,6 +219,24 @@ def test_a_zip_holds_attached_files_under_the_name_that_their_turn_gives(pack):
     with zipfile.ZipFile(io.BytesIO(b"".join(pack(user=alice, now=NOW)))) as archive:
         found = {name: archive.read(name) for name in archive.namelist() if name.startswith("attachments/")}
     assert found == {named[0]["file"]: PDF, named[1]["file"]: large}
+
+
+def test_markdown_shows_versions_files_and_facts_and_nothing_that_an_import_needs():
+    alice = a_person()
+    turn = a_turn_with_a_file(alice)
+    a_turn(alice, "# Again", "- ok", conversation=turn.conversation, parent=0)
+    records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
+    with zipfile.ZipFile(io.BytesIO(b"".join(markdown_zip(user=alice, now=NOW)))) as archive:
+        texts = {name.partition("/")[0]: archive.read(name).decode(errors="replace") for name in archive.namelist()}
+        (file,) = (name for name in archive.namelist() if name.startswith("attachments/"))
+    assert texts["conversations"] == (
+        f"# Read this\n\n## 1. You, 2026-03-01 12:00 UTC\n\nRead this\n\n- files: {file}\n\n## Answer\n\nRead."
+        "\n\n## 2. You, 2026-03-01 12:00 UTC, following nothing\n\n# Again\n\n## Answer\n\n- ok\n\n"
+    )
+    assert texts["records.md"] == (
+        "# Memories\n\n## note, 2026-03-01 12:00 UTC\n\nWe use PostgreSQL\n\n- project id: p\n- tags: db, x\n\n"
+    )
+    assert not any(word in text for text in texts.values() for word in ("proof", "<!--", str(turn.conversation_id)))
 
 
 def test_a_turn_without_files_is_exported_as_before():

@@ -51,7 +51,7 @@ def export(form):
 
 
 def conversation(person, settings, monkeypatch, language_model):
-    monkeypatch.setattr("intake.chats.exporting.conversation_as_markdown", slowly_as_text)
+    monkeypatch.setattr("chat.rest.conversations.conversation_as_markdown", slowly_as_text)
     turn = a_turn(person, "Hello")
     return "GET", f"/api/v1/conversations/{turn.conversation_id}/export/", {"params": {"as": "markdown"}}
 

@@ -1,4 +1,4 @@
-"""Recollect's own export is read back whole, from JSON and from Markdown alike."""
+"""Recollect's own export is read back whole, and the Markdown of version 1.0 too."""
 
 import io
 import json
@@ -17,7 +17,9 @@ from evals.expectations import as_expectation, differences, read_all
 from imports.reading.exported import project_of, record_of
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Skipped, UnreadableExport
 from imports.reading.products import read
-from intake.chats.exporting import conversation_as_json, conversation_as_markdown
+from imports.reading.products.recollect import read_head, read_sections
+from imports.tests.test_kept_exports import MARKDOWN
+from intake.chats.exporting import conversation_as_json
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, records
@@ -28,7 +30,6 @@ pytestmark = pytest.mark.django_db
 FORMS = {
     "export.json": exporting.account_as_json,
     "json.zip": exporting.json_zip,
-    "markdown.zip": exporting.markdown_zip,
 }
 UNHURRIED = settings(
     deadline=None,
@@ -129,7 +130,7 @@ def test_everything_comes_back_from_each_form_of_the_export(tmp_path, alice, nam
 @pytest.mark.medium
 @UNHURRIED
 @given(CONVERSATIONS, st.lists(SAID.filter(str.strip), max_size=2), SAID)
-def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_factory, kept, contents, memory):
+def test_json_and_its_zip_give_the_same_items_whatever_is_in_them(tmp_path_factory, kept, contents, memory):
     alice = User.objects.create_user(f"{uuid7()}@example.com", "password")
     for fields, turns in kept:
         conversation = Conversation.objects.create(user=alice, external_id=str(uuid7()), **fields)
@@ -143,8 +144,8 @@ def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_fact
         )
     MemoryDocument.objects.create(user=alice, kind="memory", content=memory)
     folder = tmp_path_factory.mktemp("exports")
-    from_json, from_zip, from_markdown = (read_back(folder, alice, name) for name in FORMS)
-    assert from_json == from_zip == from_markdown
+    from_json, from_zip = (read_back(folder, alice, name) for name in FORMS)
+    assert from_json == from_zip
     found = [item for item in from_json if isinstance(item, ImportedConversation)]
     assert [len(item.exported.turns) for item in found] == [len(turns) for _, turns in kept]
     for item, (fields, turns) in zip(found, kept, strict=True):
@@ -159,16 +160,10 @@ def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_fact
     assert [item.text for item in from_json if isinstance(item, ImportedDocument)] == [memory]
 
 
-@pytest.mark.parametrize("form", ["md", "json"])
-def test_one_conversation_is_read_by_itself(tmp_path, alice, form):
+def test_one_conversation_is_read_by_itself(tmp_path, alice):
     turn = a_turn(alice, "How warm?", "Warm.")
-    path = tmp_path / f"anything.{form}"
-    conversation = turn.conversation
-    if form == "md":
-        pieces = conversation_as_markdown(conversation=conversation, user=alice)
-    else:
-        pieces = conversation_as_json(conversation=conversation, user=alice, now=NOW)
-    path.write_bytes(b"".join(pieces))
+    path = tmp_path / "anything.json"
+    path.write_bytes(b"".join(conversation_as_json(conversation=turn.conversation, user=alice, now=NOW)))
     [item] = read(path)
     assert item.product == "recollect"
     assert [message.text for message in item.messages] == ["How warm?", "Warm."]
@@ -198,14 +193,39 @@ def test_names_of_files_are_safe_and_no_two_are_equal(alice):
     assert [name[25:-16] for name in names][5:8] == ["Prüfung 試験", "same", "same"]
 
 
-def test_a_folder_around_it_and_an_unpacked_copy_are_read_alike(tmp_path, alice):
+def test_a_folder_around_it_and_an_unpacked_copy_are_read_alike(tmp_path):
+    with zipfile.ZipFile(MARKDOWN) as archive:
+        archive.extractall(tmp_path / "unpacked" / "recollect")
+    packed = as_expectation(read_all(MARKDOWN))
+    assert len(packed["conversations"]) == 4
+    for path in (tmp_path / "unpacked", tmp_path / "unpacked" / "recollect"):
+        assert differences(as_expectation(read_all(path)), packed) == []
+
+
+def test_markdown_for_reading_names_the_export_to_import(tmp_path, alice):
     a_turn(alice, "How warm?", "Warm.")
     documents.append(user=alice, day=None, text="Tea", now=NOW)
-    expected = read_back(tmp_path, alice, "markdown.zip")
-    with zipfile.ZipFile(tmp_path / "markdown.zip") as archive:
+    path = tmp_path / "markdown.zip"
+    path.write_bytes(b"".join(exporting.markdown_zip(user=alice, now=NOW)))
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist()[0] == "README.md" and "import the JSON export" in archive.read("README.md").decode()
         archive.extractall(tmp_path / "unpacked" / "recollect")
-    assert list(read(tmp_path / "unpacked")) == expected
-    assert list(read(tmp_path / "unpacked" / "recollect")) == expected
+    for each in (path, tmp_path / "unpacked"):
+        with pytest.raises(UnreadableExport, match="import the JSON export"):
+            list(read(each))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Nothing of this", "---\n", "---\ntitle: x\n", "<!-- turn -->\nx", "# <!-- end {} -->"]
+)
+def test_what_is_no_section_gives_none(text):
+    assert (list(read_sections(text)), read_head(text)) == ([], {})
+
+
+def test_what_people_change_by_hand_is_still_read():
+    text = '---\r\ntitle: By hand: yes\r\n---\r\n<!-- turn {"a": 1, -->\n<!-- turn {"a": } -->\r\n## You\n\nHello'
+    assert read_head(text) == {"title": "By hand: yes"}
+    assert list(read_sections(text)) == [("turn", {}, "Hello")]
 
 
 def test_the_commands_know_it(tmp_path, alice):

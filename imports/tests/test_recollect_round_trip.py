@@ -1,4 +1,4 @@
-"""Export, delete, import: the same export again, from JSON and from Markdown."""
+"""Export, delete, import: the same export again."""
 
 import io
 import json
@@ -31,7 +31,6 @@ from testing.kept_rows import kept_rows
 
 pytestmark = pytest.mark.django_db
 
-FORMS = {"json": exporting.account_as_json, "zip": exporting.json_zip, "markdown": exporting.markdown_zip}
 PARTS = ("projects", "conversations", "documents", "records", "proposals")
 
 
@@ -129,7 +128,7 @@ def delete_all(user):
 
 @pytest.mark.medium
 def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer):
-    """So do both kinds of zip, which bring the files too: below."""
+    """So does the zip, which brings the files too: below."""
     before = exported(alice)
     data = b"".join(exporting.account_as_json(user=alice, now=timezone.now()))
     delete_all(alice)
@@ -139,11 +138,9 @@ def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer)
     assert exported(alice) == before
 
 
-@pytest.mark.parametrize("form", ["json", "markdown"])
-def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
-    """The zip holds the same JSON."""
+def test_a_copy_of_what_is_here_adds_nothing(alice, importer):
     before = exported(alice)
-    data = b"".join(FORMS[form](user=alice, now=timezone.now()))
+    data = b"".join(exporting.account_as_json(user=alice, now=timezone.now()))
     id_ = importer.upload(data)
     assert {item["status"] for item in importer.get(f"{id_}/preview/", kind="conversation").json()["items"]} == {"here"}
     everything = [item["external_id"] for item in importer.get(f"{id_}/preview/").json()["items"]]
@@ -153,7 +150,7 @@ def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
 
 @pytest.mark.medium
 def test_it_comes_to_another_account_too_and_twice_is_once(alice):
-    data = b"".join(exporting.markdown_zip(user=alice, now=NOW))
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
     bob = a_person("bob@example.com")
     importer = importer_of(bob)
     for _ in range(2):
@@ -284,11 +281,10 @@ def found(user):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("form", ["zip", "markdown"])
-def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files, form):
+def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_files):
     before = exported(with_files), bytes_by_name(with_files), places(with_files), found(with_files)
     assert len(before[1]) == 5 and before[3] == [("lease.pdf", "page 2")]
-    data = b"".join(FORMS[form](user=with_files, now=timezone.now()))
+    data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     delete_all(with_files)
     assert not AttachmentPiece.objects.exists()
     done = importer_of(with_files).bring(data)
@@ -299,7 +295,6 @@ def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_fil
 
 @pytest.mark.medium
 def test_files_come_to_another_account_too_once_and_with_other_ids(with_files):
-    """Markdown brings the same files by the same names, as the test above shows."""
     data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     bob = a_person("bob@example.com")
     importer = importer_of(bob)

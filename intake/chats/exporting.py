@@ -1,7 +1,7 @@
-"""Exports chats and what an account says of itself, in pieces, with only a small part in memory.
+"""Exports chats and the account's own settings as JSON, in pieces, with only a small part in memory.
 
-Each part is a function that yields JSON values, or files of Markdown. An iterator inside a value becomes an array that
-is written while it is read.
+Each part is a function that yields JSON values. An iterator inside a value becomes an array that is written while it is
+read. `markdown_files.py` beside this writes what people read.
 """
 
 import json
@@ -17,7 +17,7 @@ from django.db.models import Model, QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
-from core.text import END, ArchiveFile, cut, without_values, write_head, write_section
+from core.text import ArchiveFile, cut, without_values
 from intake.attachments.services import attachments_of, pieces_of
 from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Project, Turn, User
 
@@ -29,6 +29,8 @@ FORMAT = "recollect-export-1"
 # The number of rows per query, and of bytes per piece.
 PAGE = 200
 PIECE = 64 * 1024
+# Characters that every file system accepts, besides letters and digits of any script.
+_NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
 
 
 class ExportEncoder(DjangoJSONEncoder):
@@ -144,7 +146,7 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "temperature": conversation.temperature,
         "uses_memory": conversation.uses_memory,
         "proof": proof_of(user, conversation.pk, conversation.instructions),
-        "turns": _turns(conversation, user),
+        "turns": turns_of(conversation, user),
     }
 
 
@@ -164,10 +166,6 @@ def activity(*, user: User) -> Iterator[dict[str, Any]]:
         yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
 
 
-def count_turns(conversation: Conversation, user: User) -> int:
-    return Turn.objects.for_user(user).filter(conversation=conversation).count()
-
-
 def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
     """All rows in the order of a unique key, one page per query, so that no query stays open."""
     page = list(rows.order_by(key)[:size])
@@ -177,7 +175,7 @@ def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE
         page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:size]) if len(page) == size else []
 
 
-def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
+def turns_of(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
         yield {
             "turn_number": turn.turn_number,
@@ -256,30 +254,6 @@ def _enclosed(opening: str, items: Iterable[Iterator[str]], closing: str) -> Ite
     yield opening + closing if empty else "\n" + closing
 
 
-# --- As files of a zip: Markdown, and what was attached ---
-
-NAME_LENGTH = 60
-ID_LENGTH = 12
-MANY_TURNS = 10_000
-# Characters that every file system accepts, besides letters and digits of any script.
-_NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
-
-
-def conversation_files(*, user: User, project: str | None = None) -> Iterator[ArchiveFile]:
-    for conversation in in_pages(of_project(Conversation.objects.for_user(user).kept(), project)):
-        yield ArchiveFile(
-            name=f"conversations/{file_name(conversation)}.md",
-            at=conversation.last_active_at,
-            pieces=conversation_as_markdown(conversation=conversation, user=user),
-            may_be_large=conversation.turn_count > MANY_TURNS,
-        )
-
-
-def conversation_as_markdown(*, conversation: Conversation, user: User) -> Iterator[bytes]:
-    """In pieces of about `PIECE` bytes; `imports/reading/products/recollect.py` reads it back."""
-    return in_pieces(_conversation(conversation, user))
-
-
 def file_name(conversation: Conversation) -> str:
     """A name without its extension that sorts by date, is valid on every system, and is unique."""
     title = safe_name(conversation.title) or "Untitled"
@@ -288,39 +262,9 @@ def file_name(conversation: Conversation) -> str:
 
 def short_id(key: UUID) -> str:
     """The random end of an id."""
-    return key.hex[-ID_LENGTH:]
+    return key.hex[-12:]
 
 
 def safe_name(title: str) -> str:
     plain = _NOT_IN_NAMES.sub(" ", unicodedata.normalize("NFC", title))
-    return cut(" ".join(plain.split()), NAME_LENGTH).strip()
-
-
-def _conversation(conversation: Conversation, user: User) -> Iterator[str]:
-    fields = conversation_fields(conversation, user)
-    turns: Iterator[dict[str, Any]] = fields.pop("turns")
-    title = " ".join(conversation.title.split())
-    count = count_turns(conversation, user)
-    yield write_head({"recollect": "conversation", **plain(fields), "turn_count": count})
-    yield f"\n# {title or 'Untitled'}\n\n"
-    for turn in turns:
-        yield from _turn(turn)
-    yield END
-
-
-def _turn(turn: dict[str, Any]) -> Iterator[str]:
-    user_text, assistant_text = turn.pop("user_message"), turn.pop("assistant_message")
-    heading = f"You, {turn['said_at']:%Y-%m-%d %H:%M} UTC"
-    yield write_section("turn", plain(turn), heading=heading, text=user_text)
-    if assistant_text:
-        yield write_section("answer", {}, heading="Answer", text=assistant_text)
-
-
-def as_json(value: Any) -> bytes:
-    return json.dumps(value, cls=ExportEncoder, ensure_ascii=False, indent=1).encode()
-
-
-def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with JSON's types only, as in the JSON export."""
-    values: dict[str, Any] = json.loads(json.dumps(fields, cls=ExportEncoder))
-    return values
+    return cut(" ".join(plain.split()), 60).strip()

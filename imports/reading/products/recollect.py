@@ -1,15 +1,25 @@
-"""Recollect's own export: the JSON document, a zip of it, the zip of Markdown files, or one conversation of either.
+"""Recollect's own export: the JSON document, a zip of it, or the Markdown of version 1.0.
 
-Every exported field is imported: ids, numbers, statuses, times. The module that writes the Markdown also reads it
-(core/text.py), so both formats give the same items.
+Every exported field is imported: ids, numbers, statuses, times. Version 1.0 wrote the same fields into Markdown: front
+matter for a conversation, and before each turn, answer or record a comment with JSON, as in
+
+    <!-- turn {"turn_number": 1, "status": "complete"} -->
+    ## You
+
+    The user's message, unchanged.
+
+    <!-- end {} -->
+
+A line of a text that looks like such a comment has a backslash in front.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from core.text import Sentence, read_head, read_sections, sentence_of
+from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, project_of, record_of
@@ -26,6 +36,13 @@ _DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memo
 _RECORDS_NAME = re.compile(r"(?:^|.*/)(?:records|proposals)\.md\Z")
 _TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
 _BEGINNING = b"---\nrecollect: "
+# The first lines of the Markdown that later versions write (chat/exporting.py).
+FOR_READING = _(
+    "These files are for reading. To bring your data back, here or into another Recollect, import the JSON export."
+)
+_MARK = re.compile(r"^<!-- (?P<kind>turn|answer|record|end) (?P<fields>\{.*\}) -->[ \t\r]*$", re.MULTILINE)
+_ESCAPED = re.compile(r"^\\(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILINE)
+_HEADING = re.compile(r"## [^\n]*\n")
 # One text at a time is in memory, and no conversation comes near this.
 _LONGEST_FILE = 256 * 1024 * 1024
 
@@ -33,7 +50,12 @@ _LONGEST_FILE = 256 * 1024 * 1024
 def _recognises(files: Files) -> int:
     if any(_is_ours(files, name) for name in json_names(files, at_most=20)):
         return 100
-    return 95 if any(_begins_as_ours(files, name) for name in _notes(files)[:20]) else 0
+    return 95 if _is_for_reading(files) or any(_begins_as_ours(files, name) for name in _notes(files)[:20]) else 0
+
+
+def _is_for_reading(files: Files) -> bool:
+    names = (name for name in files.names() if name.rpartition("/")[2] == "README.md")
+    return any(FOR_READING.encode() in _beginning(files, name) for name in names)
 
 
 def _is_ours(files: Files, name: str) -> bool:
@@ -56,6 +78,8 @@ def _notes(files: Files) -> list[str]:
 
 
 def _read(files: Files) -> Items:
+    if _is_for_reading(files):
+        raise UnreadableExport(Sentence(FOR_READING))
     beside = ExportFiles(files)
     for name in json_names(files):
         if _is_ours(files, name):
@@ -127,6 +151,36 @@ def _instructions(fields: dict[str, Any], name: object, *, is_project: bool = Fa
                 "its page: %(place)s"
             )
         yield Notice(text=Sentence(message, title=title, place=instructions))
+
+
+def read_head(text: str) -> dict[str, Any]:
+    """The fields of the front matter. A value that is not JSON, as people write it, is a text."""
+    lines = text[: 64 * 1024].replace("\r\n", "\n").split("\n")
+    if lines[0] != "---" or "---" not in lines[1:]:
+        return {}
+    fields = (line.partition(":") for line in lines[1 : lines.index("---", 1)])
+    return {
+        name: _value(value.strip(" \t\r")) for name, colon, value in fields if colon and re.fullmatch("[a-z_]+", name)
+    }
+
+
+def read_sections(text: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The kind, the fields and the text of every section. Fields that are not valid JSON are empty."""
+    marks = list(_MARK.finditer(text))
+    for mark, following in zip(marks, [*marks[1:], None], strict=False):
+        if mark["kind"] != "end":
+            fields = _value(mark["fields"])
+            inner = text[mark.end() + 1 : following.start() if following else len(text)]
+            heading = _HEADING.match(inner)
+            inner = inner[heading.end() if heading else 0 :].removeprefix("\n").removesuffix("\n").removesuffix("\n")
+            yield mark["kind"], fields if isinstance(fields, dict) else {}, _ESCAPED.sub("", inner)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
