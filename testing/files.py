@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from email.message import EmailMessage
 from xml.sax.saxutils import escape
 
+from PIL import Image
+
 WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _SHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _SLIDE = (
@@ -240,6 +242,15 @@ def eml(subject: str, body: str, *, html: str = "", attached: Mapping[str, bytes
     for name, data in (attached or {}).items():
         letter.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
     return letter.as_bytes()
+
+
+def jpeg_of_scans(scans: int, side: int) -> bytes:
+    """A progressive JPEG of one colour: its shortest scan stands in it again and again, and each costs a pass."""
+    written = io.BytesIO()
+    Image.new("RGB", (side, side), (10, 200, 30)).save(written, "JPEG", progressive=True)
+    head, *parts = written.getvalue()[:-2].split(b"\xff\xda")
+    shortest = min(parts, key=len).partition(b"\xff\xc4")[0]
+    return b"\xff\xda".join([head, *parts, *[shortest] * (scans - len(parts))]) + b"\xff\xd9"
 
 
 def png(width: int, grey: bytes) -> bytes:

@@ -17,7 +17,8 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
 from core.text import UntrustedData, cut
 from intake.attachments import services
-from intake.attachments.services import PICTURES, attachments_of, bytes_of, get
+from intake.attachments.reading.pictures import PICTURES
+from intake.attachments.services import attachments_of, get
 from intake.llm.language_models import LanguageModel, model_for
 from intake.llm.models import tokens_of
 from intake.models import Attachment, AttachmentText, ChatPreferences, Conversation, Project, Turn, User, local_time
@@ -247,28 +248,20 @@ def described(turn: Turn, *, around: Callable[[str], str], tokens: int, sees_pic
 
 
 def pictures_of(turn: Turn, *, at_most: int) -> list[BinaryContent]:
-    """The pictures of a turn, still without their bytes: `scaled` fills them in, once no transaction is open."""
+    """The pictures of a turn, still without their bytes: `picture` fills them in."""
     pictures = (file for file in attachments_of([turn])[turn.pk] if file.media_type in PICTURES)
     return [
         BinaryContent(b"", media_type=file.media_type, identifier=str(file.pk)) for file in islice(pictures, at_most)
     ]
 
 
-def bytes_of_picture(caller: Caller, attachment_id: str) -> bytes | None:
-    """None if it was deleted meanwhile."""
+def picture(caller: Caller, attachment_id: str) -> BinaryContent | None:
+    """A picture in the size that models read; None if it was deleted meanwhile, or cannot be read."""
     try:
-        return bytes_of(get(caller=caller, attachment_id=attachment_id))
-    except NotFound:
+        data, media_type = services.scaled(get(caller=caller, attachment_id=attachment_id), for_models=True)
+    except (InvalidInput, NotFound):
         return None
-
-
-def scaled(data: bytes) -> BinaryContent | None:
-    """A picture in the size that models read; None if it cannot be decoded. It takes up to a second."""
-    try:
-        smaller, media_type = services.scaled(data, services.MODEL_PIXELS)
-    except InvalidInput:
-        return None
-    return BinaryContent(data=smaller, media_type=media_type)
+    return BinaryContent(data=data, media_type=media_type)
 
 
 def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_pictures: bool, has_tools: bool) -> str:

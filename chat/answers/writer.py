@@ -352,11 +352,10 @@ class AnswerWriter:
         )
 
     async def _with_pictures(self, asked: Asked) -> Asked:
-        """Scales the pictures one after the other, each read in a transaction that has ended before."""
+        """Reads the pictures one after the other, each in a transaction of its own."""
         pictures: dict[str, BinaryContent | None] = {}
         for id_ in prompt.pictures_in(asked):
-            data = await as_caller(self.caller, context.bytes_of_picture, self.caller, id_)
-            pictures[id_] = await asyncio.to_thread(context.scaled, data) if data is not None else None
+            pictures[id_] = await as_caller(self.caller, context.picture, self.caller, id_)
         return prompt.with_pictures(asked, pictures) if pictures else asked
 
     async def _until_read(self) -> None:

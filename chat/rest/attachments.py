@@ -29,7 +29,7 @@ from rest_framework.viewsets import ViewSet
 from chat.rest.account import download_of
 from chat.rest.chat import admit
 from chat.rest.shapes import AttachmentOutput
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
 from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.text import gettext_noop as _
@@ -130,14 +130,10 @@ class AttachmentsViewSet(ViewSet):
         responses={(200, "image/jpeg"): OpenApiTypes.BINARY, **problems(400, *NOT_THERE)},
     )
     def thumbnail(self, request: Request, attachment_id: str) -> HttpResponse:
-        """A small picture of a picture; 404 for any other file, 400 for a picture that cannot be decoded."""
+        """A small picture of a picture; 404 until it has been read and for any other file, 400 if it cannot be read."""
         attachment = _found(request, attachment_id)
-        if attachment.media_type not in services.PICTURES:
-            raise NotFound
         with acting_as(owner_of(request)):
-            data = services.bytes_of(attachment)
-        # Outside of the transaction: it takes a while.
-        small, content_type = services.scaled(data, services.THUMBNAIL_PIXELS)
+            small, content_type = services.scaled(attachment)
         return HttpResponse(small, content_type=content_type, headers=SANDBOX)
 
     @extend_schema(

@@ -23,7 +23,7 @@ from core.isolation.acting import acting_as
 from core.text import in_page_language, restored
 from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
-from intake.attachments.services import PICTURES
+from intake.attachments.reading.pictures import PICTURES
 from intake.chats import tree
 from intake.chats.usage import Usage
 from intake.llm import language_models
@@ -123,7 +123,7 @@ def kept_from(kept: list[dict[str, Any]] | str, turn: Turn | None) -> str:
 @register.filter
 def is_picture(file: Attachment | None) -> bool:
     """Whether the file has a thumbnail; `PICTURES` in static/intake/files.js has the same types."""
-    return file is not None and file.media_type in PICTURES
+    return file is not None and file.media_type in PICTURES and file.state == Attachment.State.READ
 
 
 @register.filter

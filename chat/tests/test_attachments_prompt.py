@@ -7,13 +7,12 @@ import re
 import sys
 
 import pytest
-from django.db import connections
 from django.db.backends.utils import CursorWrapper
 from PIL import Image
 
-from intake.attachments import services
 from intake.models import Attachment, AttachmentText
 from intake.tests.attached import a_file, a_picture
+from memory.tests.attached import read_all
 from testing.model_server import Say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,7 +113,9 @@ def test_pictures_go_scaled_down_to_a_model_that_sees_and_by_name_to_others(alic
     Image.new("RGB", (3000, 1500), (1, 2, 3)).save(large, "PNG")
     model = language_model(Say(("A dark one.",)), Say(("Still.",)))
     settings.LLM_VISION = "on"
-    begun = send(alices, "What is it?", a_file(person, large.getvalue(), "wall.png"))
+    wall = a_file(person, large.getvalue(), "wall.png")
+    read_all()
+    begun = send(alices, "What is it?", wall)
     alices.events("Sure?", conversation_id=begun["conversationId"])
     for at in (0, 1):
         content = next(each["content"] for each in model.requests[at]["messages"] if isinstance(each["content"], list))
@@ -130,26 +131,12 @@ def test_pictures_go_scaled_down_to_a_model_that_sees_and_by_name_to_others(alic
     assert "“floor.png”" in prompt_of(model)[0]
 
 
-def test_no_transaction_is_open_while_pictures_are_scaled(alices, person, language_model, settings, monkeypatch):
-    model = language_model(Say(("Two.",)), Say(("Still.",)))
-    settings.LLM_VISION = "on"
-    is_open = []
-
-    def scaled(data, longest):
-        is_open.append(any(each.in_atomic_block for each in connections.all(initialized_only=True)))
-        return data, "image/png"
-
-    monkeypatch.setattr(services, "scaled", scaled)
-    begun = send(alices, "What are they?", *[a_file(person, a_picture(each), f"{each}.png") for each in (4, 5)])
-    alices.events("Sure?", conversation_id=begun["conversationId"])
-    assert is_open == [False] * 4
-    assert [prompt_of(model, at)[0].count("image_url") for at in (0, 1)] == [4, 4]
-
-
 def test_a_picture_that_cannot_be_decoded_is_left_out_of_the_prompt(alices, person, language_model, settings):
     model = language_model(Say(("One.",)))
     settings.LLM_VISION = "on"
-    send(alices, "What?", a_file(person, a_picture()[:40], "broken.png"), a_file(person, a_picture(), "whole.png"))
+    files = a_file(person, a_picture()[:40], "broken.png"), a_file(person, a_picture(), "whole.png")
+    read_all()
+    send(alices, "What?", *files)
     assert prompt_of(model)[0].count('"type": "image_url"') == 1
 
 

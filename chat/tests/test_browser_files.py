@@ -11,6 +11,7 @@ from intake.attachments.services import bytes_of
 from intake.chats.tree import conversation_path
 from intake.models import Attachment, AttachmentPiece, Turn
 from intake.tests.attached import PDF, a_file
+from memory.tests.attached import read_all
 from testing.model_server import Say
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
@@ -74,6 +75,8 @@ def test_three_files_are_dropped_one_is_removed_and_two_are_sent(open_page, pers
         ("room.png", "image/png", a_photo()),
     )
     expect(chips(page)).to_have_count(3)
+    expect(page.locator("[data-attached] progress:visible")).to_have_count(0)
+    read_all()
     expect(page.locator("[data-attached] img:visible")).to_have_count(1)
     page.get_by_role("button", name="Remove prices.csv").click()
     expect(chips(page)).to_have_count(2)
@@ -88,7 +91,7 @@ def test_three_files_are_dropped_one_is_removed_and_two_are_sent(open_page, pers
     expect(page.locator(".file-link").first).to_have_attribute(
         "href", f"/api/v1/attachments/{Attachment.objects.get(name='lease.pdf').pk}/content"
     )
-    expect(page.locator(".file").first).to_contain_text("Being read…")
+    expect(page.locator(".file").first).to_contain_text("Cannot be read:")
     assert [(each.name, each.turn_number) for each in Attachment.objects.order_by("position")] == [
         ("lease.pdf", 1),
         ("room.png", 1),

@@ -1,5 +1,4 @@
-"""Stores the files of messages, gives them to their message, removes what no message needs any more, and scales
-pictures.
+"""Stores the files of messages, gives them to their message, and removes what no message needs any more.
 
 The bytes are the person's own rows, once for each content. These rules hold under concurrent writes:
 1. Piece 0 of a content is its lock. `store` holds a share of that row until its attachment is committed.
@@ -11,7 +10,6 @@ The bytes are the person's own rows, once for each content. These rules hold und
 """
 
 import hashlib
-import io
 import mimetypes
 import re
 from collections import defaultdict
@@ -19,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import PurePosixPath
-from threading import BoundedSemaphore
 from typing import IO
 from uuid import UUID
 
@@ -33,8 +30,9 @@ from django.template.defaultfilters import filesizeformat
 from core.errors import InsufficientScope, InvalidInput, NotFound, TooLarge
 from core.ids import parse_id, uuid7
 from core.isolation.acting import Caller, binding_of
-from core.text import cut, pg_text
+from core.text import cut, pg_text, restored
 from core.text import gettext_noop as _
+from intake.attachments.reading.pictures import PICTURES
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
 from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTES
 
@@ -44,8 +42,7 @@ MOST_OF_A_MESSAGE = 10
 # How long a file may wait for its message. A policy keeps a worker from removing anything newer.
 UNCLAIMED_FOR = timedelta(days=1)
 UNCLAIMED_AT_ONCE = 1_000
-# A browser shows these by itself and runs nothing in them. Everything else is only ever downloaded.
-PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+# Everything else is only ever downloaded.
 SHOWN = {*PICTURES, "application/pdf"}
 UNKNOWN = "application/octet-stream"
 _SIGNATURES = (
@@ -105,23 +102,17 @@ def store(
     size, content, head = measured(file)
     with transaction.atomic():
         _store_content(caller.user_id, file, content, size, take_room)
-        found = media_type_of(head, name=name, declared=media_type)
-        # A picture has no text to wait for.
-        is_picture = found in PICTURES
         attachment = Attachment.objects.create(
             user_id=caller.user_id,
             name=clean_name(name),
-            media_type=found,
+            media_type=media_type_of(head, name=name, declared=media_type),
             size=size,
             sha256=content,
             kind=kind,
-            state=Attachment.State.READ if is_picture else Attachment.State.WAITING,
             created_at=now,
-            read_at=now if is_picture else None,
             next_attempt_at=now,
         )
-    if not is_picture:
-        transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
+    transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
     return attachment
 
 
@@ -149,6 +140,30 @@ def number_of_pieces(size: int) -> int:
 
 def bytes_of(attachment: Attachment) -> bytes:
     return b"".join(pieces_of(attachment))
+
+
+def keep_pictures(attachment: Attachment, pictures: Sequence[bytes]) -> None:
+    """Keep what the reader made of a picture after the pieces of its content, with which it goes."""
+    first = number_of_pieces(attachment.size)
+    made = [
+        AttachmentPiece(user_id=attachment.user_id, sha256=attachment.sha256, number=number, data=data)
+        for number, data in enumerate(pictures, start=first)
+    ]
+    AttachmentPiece.objects.bulk_create(made, ignore_conflicts=True)
+
+
+def scaled(attachment: Attachment, *, for_models: bool = False) -> tuple[bytes, str]:
+    """The thumbnail of a picture, or the size that models read, and its media type.
+
+    Raises `InvalidInput` with the reason if the picture could not be read, and `NotFound` until it is.
+    """
+    if attachment.state == Attachment.State.UNREADABLE:
+        raise InvalidInput(restored(attachment.error or {"message": ""}, "message"))
+    made = AttachmentPiece.objects.filter(user=attachment.user_id, sha256=attachment.sha256)
+    data = made.filter(number=number_of_pieces(attachment.size) + for_models).values_list("data", flat=True).first()
+    if data is None or attachment.media_type not in PICTURES:
+        raise NotFound
+    return bytes(data), media_type_of(bytes(data[:64]), name="", declared="")
 
 
 # --- Of messages ---
@@ -349,53 +364,3 @@ def media_type_of(head: bytes, *, name: str, declared: str) -> str:
     guessed = mimetypes.guess_type(clean_name(name))[0] or declared.partition(";")[0].strip().lower()
     is_one = len(guessed) <= MEDIA_TYPE_LENGTH and _MEDIA_TYPE.fullmatch(guessed)
     return guessed if is_one and guessed not in SHOWN else UNKNOWN
-
-
-# --- Scales pictures down: to a thumbnail for a page, and to the size that models read ---
-
-# Vendors scale a larger picture down themselves, and count it by its tokens first.
-MODEL_PIXELS = 1_568
-THUMBNAIL_PIXELS = 480
-# A phone's picture has twelve million, the largest camera's fifty. A process decodes two at once, each in up to 200 MB.
-MOST_PIXELS = 50_000_000
-AT_ONCE = 2
-FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-QUALITY = 85
-
-UNREADABLE = _("This picture cannot be read: it is damaged, or larger than 50 million pixels.")
-
-
-_decoding = BoundedSemaphore(AT_ONCE)
-
-
-def scaled(data: bytes, longest: int) -> tuple[bytes, str]:
-    """The picture upright, with its longer side at most so long, and its media type. Raises `InvalidInput`.
-
-    Without what a camera wrote beside it, such as the place. Of a moving picture the first one.
-    """
-    # Imported here, because it takes a tenth of a second, and few processes and requests need it.
-    from PIL import Image, ImageOps
-
-    try:
-        with _decoding, Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-            if picture.width * picture.height > MOST_PIXELS:
-                raise InvalidInput(UNREADABLE)
-            # A JPEG is decoded at a fraction of its size, if that is enough.
-            picture.draft("RGB", (longest, longest))
-            is_transparent = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-            # Scaled as it is where its mode allows, so that no second picture of the full size is in memory.
-            small: Image.Image = picture
-            if picture.mode not in ("RGB", "RGBA", "L"):
-                small = picture.convert("RGBA" if is_transparent else "RGB")
-            small.thumbnail((longest, longest))
-            small = ImageOps.exif_transpose(small).convert("RGBA" if is_transparent else "RGB")
-            written = io.BytesIO()
-            if is_transparent:
-                small.save(written, "PNG")
-                return written.getvalue(), "image/png"
-            small.save(written, "JPEG", quality=QUALITY)
-            return written.getvalue(), "image/jpeg"
-    except InvalidInput:
-        raise
-    except Exception as error:  # a decoder of a broken file raises anything
-        raise InvalidInput(UNREADABLE) from error

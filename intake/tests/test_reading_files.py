@@ -1,6 +1,7 @@
 """The text of files: each kind with its places, its tables and its limits."""
 
 import itertools
+import time
 
 import pytest
 
@@ -203,6 +204,15 @@ def test_the_content_says_what_a_file_is_before_its_name_does(data, name, text):
 
 def test_a_picture_has_no_text_and_is_no_error():
     assert read(files.png(2, bytes(4)), "a.png").parts == []
+
+
+def test_a_jpeg_with_more_scans_than_a_camera_writes_is_refused_before_it_is_decoded():
+    assert len(read(files.jpeg_of_scans(100, 64), media_type="image/jpeg").pictures) == 2
+    begun = time.process_time()
+    with pytest.raises(Unreadable, match="more scans than a camera writes"):
+        read(files.jpeg_of_scans(2_000, 4_000), media_type="image/jpeg")
+    # The picture itself is made in a fifth of a second, and was decoded in half a minute.
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize(

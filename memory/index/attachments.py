@@ -22,7 +22,7 @@ from core.text import Sentence, kept
 from core.text import gettext_noop as _
 from intake.attachments.reading.parts import FAILED, MOST_TEXT, Part, Reading, Unreadable
 from intake.attachments.reading.process import SECONDS, read_safely
-from intake.attachments.services import TEXTS_AT_ONCE, bytes_of
+from intake.attachments.services import TEXTS_AT_ONCE, bytes_of, keep_pictures
 from intake.models import Attachment, AttachmentText
 from memory.index.sources import READERS, REGISTERED, claimed
 from memory.index.writer import forget, index_new
@@ -117,6 +117,7 @@ def store(attachment: Attachment, reading: Reading, *, now: datetime) -> None:
             for number, (place, text) in enumerate(reading.parts)
         ]
         AttachmentText.objects.bulk_create(texts, batch_size=TEXTS_AT_ONCE)
+        keep_pictures(attachment, reading.pictures)
         _mine(attachment).update(
             state=Attachment.State.READ,
             parts=len(texts),

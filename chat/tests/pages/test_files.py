@@ -9,6 +9,7 @@ from intake.chats.tree import conversation_path
 from intake.models import Attachment, AttachmentPiece, Turn
 from intake.tests.attached import PDF, a_file, a_picture
 from intake.tests.factories import NOW, a_person, caller_for
+from memory.tests.attached import read_all
 
 pytestmark = pytest.mark.django_db
 
@@ -37,6 +38,8 @@ def say(user, message, *files, **more):
 
 def test_files_are_listed_with_their_size_and_a_link_to_where_each_was_said(alice, browser):
     turn = say(alice, "About the flat", a_file(alice, PDF, "lease.pdf"), a_file(alice, a_picture(), "room.png"))
+    assert "/thumbnail" not in browser.get("/memory/files/").text
+    read_all()
     a_file(alice, b"not sent", "draft.txt")
     page = browser.get("/memory/files/").text
     assert "lease.pdf" in page

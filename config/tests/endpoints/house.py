@@ -25,10 +25,11 @@ from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, proposals, records
+from memory.index import attachments
 from memory.models import Embedding, MapPoint, MemoryMap
 from memory.models.documents import ABOUT_ME
 from memory.overview import drawing
-from memory.tests.attached import read_all
+from memory.tests.attached import read_all, read_here
 from memory.tests.overview.drawn import draw
 from testing.examiner import as_a_worker
 
@@ -249,6 +250,8 @@ def index_all() -> None:
 def files_of(user: User, word: str) -> dict[str, str]:
     """A text and a picture of a message, with what was read of the text; and a text that no message names yet."""
     named = [a_file(user, f"The {TOPIC} is {word}".encode(), f"{word}.txt"), a_file(user, a_picture(), f"{word}.png")]
+    with as_a_worker():
+        attachments.store(named[1], read_here(a_picture(), "", "image/png"), now=NOW)
     unsent = a_file(user, f"Not sent: {word}".encode(), f"unsent {word}.txt")
     with acting_as(user):
         turn = services.create_turn(

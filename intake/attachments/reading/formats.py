@@ -26,6 +26,7 @@ from intake.attachments.reading.parts import (
     sections_of,
     table_of,
 )
+from intake.attachments.reading.pictures import PICTURES, read_picture
 
 _BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
 
@@ -79,12 +80,12 @@ _KINDS_BY_TYPE = {
 
 
 def read_file(data: bytes, name: str, media_type: str) -> Reading:
-    """The text of a file; a picture has none. Raises `Unreadable`.
+    """The text of a file; a picture has none, and is scaled down. Raises `Unreadable`.
 
     To be called in a process of its own (`process.read_safely`): a hostile file takes time and memory.
     """
     if _is_picture(data):
-        return Reading([])
+        return read_picture(data) if media_type in PICTURES else Reading([])
     if b"%PDF-" in data[:_PDF_WITHIN]:
         return read_pdf(data)
     if data.startswith((b"PK\3\4", b"PK\5\6")):

@@ -50,12 +50,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The parts in the order of the file. `is_cut`: the file goes on after them. `peak_kb`: the memory that it took."""
+    """The parts in the order of the file. `is_cut`: the file goes on after them. `peak_kb`: the memory that it took.
+
+    `pictures`: of a picture, its thumbnail and itself in the size that models read.
+    """
 
     parts: Sequence[Part]
     pages: int | None = None
     is_cut: bool = False
     peak_kb: int = 0
+    pictures: Sequence[bytes] = ()
 
 
 def reading_of(parts: Iterable[Part], *, pages: int | None = None) -> Reading:

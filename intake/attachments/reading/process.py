@@ -1,5 +1,6 @@
 """Reads a file in a process of its own, so that a hostile one costs a sentence and nothing else."""
 
+import base64
 import contextlib
 import json
 import logging
@@ -77,7 +78,8 @@ def _reading(made: IO[bytes], status: int) -> Reading:
     if status != 0 or not last:
         logger.warning("A file ended its reader: status %d", status)
         raise Unreadable(FAILED)
-    return Reading(parts, last["pages"], is_cut=bool(last["is_cut"]), peak_kb=int(last["peak_kb"]))
+    pictures = [base64.b64decode(each) for each in last["pictures"]]
+    return Reading(parts, last["pages"], is_cut=bool(last["is_cut"]), peak_kb=int(last["peak_kb"]), pictures=pictures)
 
 
 # --- The process that reads one file: `python -m intake.attachments.reading.process` ---
@@ -115,7 +117,8 @@ def _read(data: bytes, name: str, media_type: str) -> dict[str, Any]:
     reading = read_file(data, name, media_type)
     for place, text in reading.parts:
         _write([place, text])
-    return {"pages": reading.pages, "is_cut": reading.is_cut}
+    pictures = [base64.b64encode(each).decode() for each in reading.pictures]
+    return {"pages": reading.pages, "is_cut": reading.is_cut, "pictures": pictures}
 
 
 def _peak_kb() -> int:

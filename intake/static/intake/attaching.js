@@ -1,6 +1,6 @@
 /** Files for the message that is being written: chosen, dropped or pasted, uploaded at once, and taken out again. */
 import { HOME, clone, part, upload, write } from "./dom.js";
-import { FILES, fileElement, sizeInWords } from "./files.js";
+import { FILES, ask, showState, sizeInWords } from "./files.js";
 import { gettext, language } from "./language.js";
 
 // A longer text that is pasted becomes a file by itself.
@@ -200,12 +200,11 @@ export class Attaching {
     }
   }
 
-  /** A picture is shown by itself; the rest by its name. */
-  #showStored(item) {
-    const picture = part(item.element, "file-picture");
-    const shown = part(fileElement(item.file), "file-picture");
-    picture.hidden = shown.hidden;
-    if (!shown.hidden) picture.src = shown.src;
+  /** A picture is shown by itself, once it is read; the rest by its name. */
+  #showStored({ element, file }) {
+    element.dataset.file = file.id;
+    showState(element, file);
+    if (file.type.startsWith("image/")) ask(element);
   }
 
   #fail(item, sentence, { canRetry = false } = {}) {

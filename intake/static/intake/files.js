@@ -16,17 +16,12 @@ const MOST_TRIES = 14;
 /** `file`: as the API gives it. */
 export function fileElement(file) {
   const element = clone("file");
-  const isPicture = PICTURES.has(file.type);
   const address = `${FILES}${file.id}/content`;
   Object.assign(element.dataset, { file: file.id, state: file.state, type: file.type });
   part(element, "file-link").href = address;
   part(element, "file-name").textContent = part(element, "file-link").title = file.name;
   part(element, "file-about").textContent = sizeInWords(file.size);
-  element.classList.toggle("is-picture", isPicture);
-  const picture = part(element, "file-picture");
-  picture.hidden = !isPicture;
-  picture.alt = file.name;
-  if (isPicture) picture.src = `${FILES}${file.id}/thumbnail`;
+  part(element, "file-picture").alt = file.name;
   part(element, "file-text").hidden = !READABLE.test(file.type);
   showState(element, file);
   return element;
@@ -37,11 +32,14 @@ export function sizeInWords(bytes) {
   return value.toLocaleString(language, { style: "unit", unit, unitDisplay: unit === "byte" ? "long" : "short", maximumFractionDigits: value < 10 && unit !== "byte" ? 1 : 0 });
 }
 
-/** As `state_in_words` in recollect.py. */
-function showState(element, { state, error }) {
+/** As `state_in_words` and `is_picture` in recollect.py. */
+export function showState(element, { id, type, state, error }) {
   element.dataset.state = state;
+  const picture = part(element, "file-picture");
+  picture.hidden = !element.classList.toggle("is-picture", state === "read" && PICTURES.has(type));
+  if (!picture.hidden) picture.src = `${FILES}${id}/thumbnail`;
   const words = state === "waiting" ? gettext("Being read…") : state === "unreadable" ? gettext("Cannot be read: %(why)s", { why: error ?? "" }) : error ?? "";
-  part(element, "file-state").textContent = words;
+  part(element, "file-state")?.replaceChildren(words);
 }
 
 /** What is folded is fetched when it is opened; what is being read is asked for until it is. */
@@ -57,7 +55,7 @@ export function listenForFiles(container) {
   new MutationObserver(watch).observe(container, { childList: true, subtree: true });
 }
 
-async function ask(element) {
+export async function ask(element) {
   let wait = FIRST_WAIT_MS;
   for (let tries = 0; tries < MOST_TRIES && element.dataset.state === "waiting"; tries++) {
     await new Promise((resolve) => setTimeout(resolve, wait));
