@@ -102,6 +102,8 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
         _line("cut", r"IMPORTANT: After completing your current task, you MUST address[^\n]{0,200}"),
         _line("hide", r"<<autonomous-loop(?:-dynamic)?>>"),
         _line("hide", r"This session is being continued from a previous conv", takes_rest=True),
+        _line("hide", r"Base directory for this skill: ", takes_rest=True),
+        _line("hide", r"(?:Stop|SubagentStop) hook feedback:", takes_rest=True),
         _line("hide", r"(?:Another Claude|A peer) session sent a message", takes_rest=True),
         _line("attach", r"\[Image: source: (?P<name>[^\]\n]{1,500})\]"),
     ),
@@ -133,6 +135,17 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
             ends=r"</INSTRUCTIONS>",
         ),
         _line("hide", r"Another language model started to solve this problem", takes_rest=True),
+        _line("cut", r"Warning: (?:apply_patch was requested|The maximum number of unified exec)[^\n]{0,400}"),
+    ),
+    "gemini-cli": _tags("cut", "session_context hook_context"),
+    "cursor": (
+        *_tags("unwrap", "user_query"),
+        *_tags(
+            "cut",
+            "system_reminder attached_files timestamp user_info git_status project_layout rules agent_skills"
+            " open_and_recently_viewed_files manually_attached_skills agent_transcripts external_links image_files"
+            " cursor_commands terminal_files_information mcp_file_system",
+        ),
     ),
     "openclaw": (
         Envelope(

@@ -397,6 +397,10 @@ class Files:
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
 
+    def look(self, name: str) -> IO[bytes]:
+        """The same to see what a file is, which does not count as reading it."""
+        return self._files.open(name)
+
     def keep(self, data: bytes) -> str:
         """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
         if self._kept is None:
