@@ -54,7 +54,7 @@ def answered(questions: list[dict[str, Any]], answers: Any, notes: Any = None) -
 
 def answers_in_output(questions: list[dict[str, Any]], output: Any) -> str:
     """The same of the result of a call, which has the answers as JSON; empty if the person gave none."""
-    found = _parsed(output)
+    found = _parsed(output) if questions else None
     if isinstance(found, list):
         found = _parsed("".join(text for each in found if isinstance(each, dict) and (text := _text(each))))
     for key in ("output", "content"):

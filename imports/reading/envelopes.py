@@ -38,7 +38,7 @@ class Envelope:
     begins: str = ""
     # Where it ends: a pattern. Empty: `begins` is all of it.
     ends: str = ""
-    # Without an end, it is only its first line, and not the user's words.
+    # Without an end, it is only its first line or its opening tag, and not the user's words.
     is_line_without_end: bool = False
     # Only where nothing stands before it: elsewhere a user may write the same.
     is_first: bool = False
@@ -119,6 +119,7 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
             " hook_prompt network_proxy",
         ),
         *_tags("unwrap", "send_user_message_question_reply"),
+        Envelope(action="attach", tag="image", attribute="name=", is_line_without_end=True),
         *_tags("attach", "image audio"),
         Envelope(action="unwrap", tag="user_shell_command", keeps="command", mark="! "),
         Envelope(action="unwrap", tag="realtime_delegation", keeps="input"),
@@ -366,12 +367,12 @@ class _Opening:
             # `<permissions instructions>` is closed by its whole name.
             if envelope and begin["attributes"] and "=" not in begin["attributes"]:
                 closing = f"</{begin['tag']}{begin['attributes']}>"
-            if envelope is None or closing in without_end:
+            if envelope is None:
                 return None, None
-            end = text.find(closing, begin.end())
+            end = -1 if closing in without_end else text.find(closing, begin.end())
             if end < 0:
                 without_end.add(closing)
-                return None, None
+                return (envelope, begin.end()) if envelope.is_line_without_end else (None, None)
             return envelope, end + len(closing)
         group = next(name for name in self._table.by_group if begin[name] is not None)
         envelope, ends = self._table.by_group[group]

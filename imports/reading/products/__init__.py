@@ -20,6 +20,9 @@ MODULES = (
     "claude_code",
     "codex",
     "openclaw",
+    "gemini_cli",
+    "vscode",
+    "cursor",
     "markdown",
     "recollect",
 )

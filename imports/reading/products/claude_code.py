@@ -124,14 +124,7 @@ def _read(files: Files) -> Items:
             _take_title_of_desktop(files, name, sessions)
     for name in logs(files, _is_of_claude, _SESSION):
         yield from _read_session(files, name, stem(name), sessions)
-    folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
-    for name in files.names():
-        if memory := _MEMORY_OF_FOLDER.match(name):
-            folder = memory["folder"] or ""
-            project = folders.get(folder, "")
-            # As Claude Code names the folder, which stands in no path if it was given alone.
-            folder = re.sub(r"[^A-Za-z0-9]", "-", project) or folder
-            yield from _memory(files, name, f"projects/{folder}/{memory['path']}", project)
+    yield from _memories(files, sessions)
     yield from _add_queued(sessions)
     _link(sessions)
     _show_commands_with_answers(sessions)
@@ -141,6 +134,17 @@ def _read(files: Files) -> Items:
     for session, children in sessions.children.items():
         yield from (without_parent(f"{session}: {child}", session) for child in children)
     yield from sessions.not_shown.listed()
+
+
+def _memories(files: Files, sessions: _Sessions) -> Iterator[Item]:
+    folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
+    for name in files.names():
+        if memory := _MEMORY_OF_FOLDER.match(name):
+            folder = memory["folder"] or ""
+            project = folders.get(folder, "")
+            # As Claude Code names the folder, which stands in no path if it was given alone.
+            folder = re.sub(r"[^A-Za-z0-9]", "-", project) or folder
+            yield from _memory(files, name, f"projects/{folder}/{memory['path']}", project)
 
 
 def _folder(name: str) -> str:

@@ -109,17 +109,17 @@ def _is_of_codex(line: dict[str, Any]) -> bool:
 
 def _read(files: Files) -> Items:
     titles: dict[str, str] = {}
-    for name in files.names():
-        if name.rpartition("/")[2] == "session_index.jsonl":
-            titles.update(titles_by_id(files, name, "id", "thread_name"))
-    titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
-    chosen = _one_file_each(files)
-    not_shown = NotShown()
     prompts: PromptsByMinute = {}
     for name in files.names():
-        if name.rpartition("/")[2] == "history.jsonl":
-            prompts |= prompts_in(files, name, "text", "ts")
+        match name.rpartition("/")[2]:
+            case "session_index.jsonl":
+                titles.update(titles_by_id(files, name, "id", "thread_name"))
+            case "history.jsonl":
+                prompts |= prompts_in(files, name, "text", "ts")
+    titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
+    chosen = _one_file_each(files)
     children = _children(files, chosen)
+    not_shown = NotShown()
     for name in logs(files, _is_of_codex, _ROLLOUT):
         if chosen[session := _id_of(name)] != name:
             yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=session)
@@ -346,29 +346,28 @@ def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) 
 
 
 def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
-    kind, role = item.get("type"), item.get("role")
-    if kind in ("function_call", "custom_tool_call"):
-        arguments = item.get("arguments", item.get("input"))
-        rollout.calls.append({"name": line_of(item.get("name")), "input": _short(arguments)})
-        if questions := questions_in(item.get("name"), arguments):
-            rollout.questions[id_of(item.get("call_id"))] = questions
-            _take_from_call(asked(questions), "assistant", number, at, rollout)
-    elif kind in ("function_call_output", "custom_tool_call_output"):
-        if questions := rollout.questions.get(id_of(item.get("call_id"))):
+    match item.get("type"):
+        case "function_call" | "custom_tool_call":
+            _take_call(item, number, at, rollout)
+        case "function_call_output" | "custom_tool_call_output":
+            questions = rollout.questions.get(id_of(item.get("call_id")), [])
             _take_from_call(answers_in_output(questions, item.get("output")), "user", number, at, rollout)
-    elif kind == "agent_message" and rollout.parent is not None:
-        _take_message({**item, "role": "user"}, number, at, rollout)
-    elif kind == "reasoning":
-        summary = "\n\n".join(text_of(part.get("text")) for part in objects_of(item.get("summary")))
-        rollout.calls.extend([{"name": "thinking", "summary": summary}] if summary.strip() else [])
-    elif kind == "message" and role in ("user", "assistant"):
-        _take_message(item, number, at, rollout)
-    elif kind == "message":
-        rollout.skipped.append(SkippedMessage(line=number, why=f"role {line_of(role)}"))
-        if role not in _KNOWN_ROLES:
-            rollout.not_shown.note(f"role {line_of(role)}", rollout.where)
-    elif kind not in _KNOWN_ITEMS:
-        rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
+        case "reasoning":
+            summary = "\n\n".join(text_of(part.get("text")) for part in objects_of(item.get("summary")))
+            rollout.calls.extend([{"name": "thinking", "summary": summary}] if summary.strip() else [])
+        case "agent_message" if rollout.parent is not None:
+            _take_message({**item, "role": "user"}, number, at, rollout)
+        case "message":
+            _take_message(item, number, at, rollout)
+        case kind if kind not in _KNOWN_ITEMS:
+            rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
+
+
+def _take_call(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
+    arguments = item.get("arguments", item.get("input"))
+    rollout.calls.append({"name": line_of(item.get("name")), "input": _short(arguments)})
+    questions = rollout.questions[id_of(item.get("call_id"))] = questions_in(item.get("name"), arguments)
+    _take_from_call(asked(questions), "assistant", number, at, rollout)
 
 
 def _take_from_call(text: str, role: Role, number: int, at: Any, rollout: _Rollout) -> None:
@@ -382,7 +381,13 @@ def _short(arguments: Any) -> str:
 
 
 def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
-    is_user = item["role"] == "user"
+    role = line_of(item.get("role"))
+    if role not in ("user", "assistant"):
+        rollout.skipped.append(SkippedMessage(line=number, why=f"role {role}"))
+        if role not in _KNOWN_ROLES:
+            rollout.not_shown.note(f"role {role}", rollout.where)
+        return
+    is_user = role == "user"
     content = item.get("content")
     for kind in unknown_kinds(content):
         rollout.not_shown.note(kind, rollout.where)
