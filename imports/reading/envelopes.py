@@ -38,7 +38,7 @@ class Envelope:
     begins: str = ""
     # Where it ends: a pattern. Empty: `begins` is all of it.
     ends: str = ""
-    # Without an end, it is only its first line, and not the user's words.
+    # Without an end, it is only its first line or its opening tag, and not the user's words.
     is_line_without_end: bool = False
     # Only where nothing stands before it: elsewhere a user may write the same.
     is_first: bool = False
@@ -102,6 +102,8 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
         _line("cut", r"IMPORTANT: After completing your current task, you MUST address[^\n]{0,200}"),
         _line("hide", r"<<autonomous-loop(?:-dynamic)?>>"),
         _line("hide", r"This session is being continued from a previous conv", takes_rest=True),
+        _line("hide", r"Base directory for this skill: ", takes_rest=True),
+        _line("hide", r"(?:Stop|SubagentStop) hook feedback:", takes_rest=True),
         _line("hide", r"(?:Another Claude|A peer) session sent a message", takes_rest=True),
         _line("attach", r"\[Image: source: (?P<name>[^\]\n]{1,500})\]"),
     ),
@@ -117,6 +119,7 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
             " hook_prompt network_proxy",
         ),
         *_tags("unwrap", "send_user_message_question_reply"),
+        Envelope(action="attach", tag="image", attribute="name=", is_line_without_end=True),
         *_tags("attach", "image audio"),
         Envelope(action="unwrap", tag="user_shell_command", keeps="command", mark="! "),
         Envelope(action="unwrap", tag="realtime_delegation", keeps="input"),
@@ -133,6 +136,17 @@ QUESTIONS: dict[str, tuple[Envelope, ...]] = {
             ends=r"</INSTRUCTIONS>",
         ),
         _line("hide", r"Another language model started to solve this problem", takes_rest=True),
+        _line("cut", r"Warning: (?:apply_patch was requested|The maximum number of unified exec)[^\n]{0,400}"),
+    ),
+    "gemini-cli": _tags("cut", "session_context hook_context"),
+    "cursor": (
+        *_tags("unwrap", "user_query"),
+        *_tags(
+            "cut",
+            "system_reminder attached_files timestamp user_info git_status project_layout rules agent_skills"
+            " open_and_recently_viewed_files manually_attached_skills agent_transcripts external_links image_files"
+            " cursor_commands terminal_files_information mcp_file_system",
+        ),
     ),
     "openclaw": (
         Envelope(
@@ -353,12 +367,12 @@ class _Opening:
             # `<permissions instructions>` is closed by its whole name.
             if envelope and begin["attributes"] and "=" not in begin["attributes"]:
                 closing = f"</{begin['tag']}{begin['attributes']}>"
-            if envelope is None or closing in without_end:
+            if envelope is None:
                 return None, None
-            end = text.find(closing, begin.end())
+            end = -1 if closing in without_end else text.find(closing, begin.end())
             if end < 0:
                 without_end.add(closing)
-                return None, None
+                return (envelope, begin.end()) if envelope.is_line_without_end else (None, None)
             return envelope, end + len(closing)
         group = next(name for name in self._table.by_group if begin[name] is not None)
         envelope, ends = self._table.by_group[group]

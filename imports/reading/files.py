@@ -373,7 +373,7 @@ class Files:
 
     def __init__(self, files: ZipEntries | PlainFiles, limits: Limits) -> None:
         self._files = files
-        self._limits = limits
+        self.limits = limits
         self._kept: IO[bytes] | None = None
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
@@ -397,11 +397,15 @@ class Files:
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
 
+    def look(self, name: str) -> IO[bytes]:
+        """The same to see what a file is, which does not count as reading it."""
+        return self._files.open(name)
+
     def keep(self, data: bytes) -> str:
         """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
         if self._kept is None:
-            self._kept = tempfile.TemporaryFile(buffering=0, dir=self._limits.temporary)  # noqa: SIM115 - closed below
-        Budget(self._limits, packed=0).check_free()
+            self._kept = tempfile.TemporaryFile(buffering=0, dir=self.limits.temporary)  # noqa: SIM115 - closed below
+        Budget(self.limits, packed=0).check_free()
         # No entry of a zip and no file has such a name.
         name = f"\0{len(self._places)}"
         start, self._end = self._end, self._end + len(data)

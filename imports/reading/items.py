@@ -140,6 +140,8 @@ class ImportedConversation:
     created_at: datetime | None
     last_at: datetime | None
     is_archived: bool = False
+    # It was deleted in its product, which kept a copy: listed, and not chosen by itself.
+    is_deleted: bool = False
     project: str | None = None
     messages: tuple[ImportedMessage, ...]
     other_branches: tuple[ImportedMessage, ...] = ()

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import IO, Any
 
 import ijson
@@ -215,6 +216,16 @@ def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
                     yield number, value if isinstance(value, dict) else Skipped(where=f"{name}:{number}", reason=value)
     except UnreadableExport as error:
         yield 0, Skipped(where=name, reason=sentence_of(error))
+
+
+def first_lines(files: Files, name: str, at_most: int = 10) -> list[dict[str, Any]]:
+    """The objects of the first lines, by which a log is recognised."""
+    try:
+        with files.look(name) as stream:
+            lines = islice(_numbered(as_utf8(_unpacked(stream, name, files.size(name)))), at_most)
+            return [value for _number, raw in lines if isinstance(value := _parsed(raw), dict)]
+    except UnreadableExport:
+        return []
 
 
 def _unpacked(stream: IO[bytes], name: str, packed: int) -> IO[bytes]:

@@ -245,6 +245,8 @@ class SessionTree:
     calls: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
     # Hidden nodes that asked for an answer: a program's own prompts, and commands without words.
     prompts: set[str] = field(default_factory=set)
+    # The person's messages that answer a call, which is folded with them.
+    replies: set[str] = field(default_factory=set)
 
     def add(self, node: str, parent: str | None, at: datetime | None, shown: ImportedMessage | str) -> None:
         """A node with its message, or with the reason why it is hidden."""
@@ -268,6 +270,7 @@ class SessionTree:
             skipped={node: self.skipped[node] for node in nodes if node in self.skipped},
             calls={node: self.calls[node] for node in nodes if node in self.calls},
             prompts=self.prompts.intersection(nodes),
+            replies=self.replies.intersection(nodes),
         )
 
     def branches(self, leaf: str | None, created_at: datetime | None) -> Branches:
@@ -280,7 +283,7 @@ class SessionTree:
         return with_inferred_times(found, created_at)
 
     def _with_calls(self, node: str, message: ImportedMessage) -> ImportedMessage:
-        if message.role == "user":
+        if message.role == "user" and node not in self.replies:
             return message
         hidden = list(self.hidden_above(node))
         calls = [call for above in reversed(hidden) for call in self.calls.get(above, ())]

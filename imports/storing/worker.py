@@ -161,7 +161,8 @@ def _conversation_entries(
             new_turns=new_turns,
             versions=sum(not turn.is_current for turn in stretch.turns),
             status=status,
-            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
+            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER)
+            and not stretch.conversation.is_deleted,
             conversation_id=item.conversation_id if item and item.conversation_id in here else own.get(stretch.key),
         )
 

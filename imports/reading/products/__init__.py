@@ -20,6 +20,9 @@ MODULES = (
     "claude_code",
     "codex",
     "openclaw",
+    "gemini_cli",
+    "vscode",
+    "cursor",
     "markdown",
     "recollect",
 )
@@ -38,6 +41,10 @@ class ExportReader:
     label: str
     recognises: Callable[[Files], int]
     read: Callable[[Files], Items]
+    # What it looks for, in words for the person.
+    looks_for: str = ""
+    # A pattern of the names of files, known to hold no words of the person: counted, not listed.
+    wordless: str = r"(?!)"
 
 
 @cache

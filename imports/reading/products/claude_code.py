@@ -21,9 +21,21 @@ from imports.reading.items import (
     Role,
     Skipped,
 )
-from imports.reading.json_streams import id_of, json_lines, line_of, list_of, object_of, parse_time, text_of
+from imports.reading.json_streams import (
+    id_of,
+    joined,
+    json_lines,
+    line_of,
+    list_of,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    text_of,
+)
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
+from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
 from imports.reading.trees import (
     NotShown,
     SessionTree,
@@ -35,10 +47,14 @@ from imports.reading.trees import (
     unknown_kinds,
     with_missing_links,
 )
+from recollect_cli.said import asked, questions_in, said_in_results
 
 PRODUCT = "claude-code"
-_SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/(?P<id>[^/]+)\.jsonl\Z")
-_MEMORY = re.compile(r"(?:^|.*/)(?P<path>projects/[^/]+/memory/.+\.md)\Z")
+_SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/[^/]+\.jsonl\Z")
+_MEMORY = re.compile(r"(?:^|.*/)projects/[^/]+/memory/.+\.md\Z")
+_MEMORY_OF_FOLDER = re.compile(r"(?:(?:^|.*/)(?P<folder>[^/]+)/)?(?P<path>memory/.+\.md)\Z")
+# Of Claude's desktop program, which keeps the title of each session in a file beside its folder.
+_DESKTOP = re.compile(r"(?:^|.*/)local_[^/]+\.json\Z")
 # Kinds of lines that hold nothing that was said.
 _KNOWN_KINDS = {
     "summary", "custom-title", "ai-title", "file-history-snapshot", "system", "progress", "last-prompt", "tag", "mode",
@@ -81,12 +97,22 @@ class _Sessions:
     spoken: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
+    # What subagents said, by their session and their own id or first line; and that of each of their lines.
+    children: dict[str, dict[str, list[ImportedMessage]]] = field(default_factory=dict)
+    child_of: dict[str, str] = field(default_factory=dict)
     titles: dict[str, dict[str, str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
 
 
 def _recognises(files: Files) -> int:
-    return 95 if any(_SESSION.match(name) or _MEMORY.match(name) for name in files.names()) else 0
+    return 95 if any(map(_MEMORY.match, files.names())) or has_logs(files, _is_of_claude, _SESSION) else 0
+
+
+def _is_of_claude(line: dict[str, Any]) -> bool:
+    kind = line.get("type")
+    if kind == "summary":
+        return "leafUuid" in line
+    return isinstance(line.get("sessionId"), str) and (kind in _KNOWN_KINDS or ("uuid" in line and bool(kind)))
 
 
 def _read(files: Files) -> Items:
@@ -94,25 +120,36 @@ def _read(files: Files) -> Items:
     for name in files.names():
         if name.rpartition("/")[2] == "history.jsonl":
             sessions.prompts |= prompts_in(files, name, "display", "timestamp")
-    for name in files.names():
-        if (found := _SESSION.match(name)) and not found["id"].startswith("agent-"):
-            yield from _read_session(files, name, found["id"], sessions)
-    folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
-    for name in files.names():
-        if memory := _MEMORY.match(name):
-            yield from _memory(files, name, memory["path"], folders.get(_folder(name), ""))
+        elif _DESKTOP.match(name):
+            _take_title_of_desktop(files, name, sessions)
+    for name in logs(files, _is_of_claude, _SESSION):
+        yield from _read_session(files, name, stem(name), sessions)
+    yield from _memories(files, sessions)
     yield from _add_queued(sessions)
     _link(sessions)
     _show_commands_with_answers(sessions)
     _attach_mentioned(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
+    for session, children in sessions.children.items():
+        yield from (without_parent(f"{session}: {child}", session) for child in children)
     yield from sessions.not_shown.listed()
+
+
+def _memories(files: Files, sessions: _Sessions) -> Iterator[Item]:
+    folders = {_folder(sessions.files[session]): folder for session, folder in sessions.folders.items() if folder}
+    for name in files.names():
+        if memory := _MEMORY_OF_FOLDER.match(name):
+            folder = memory["folder"] or ""
+            project = folders.get(folder, "")
+            # As Claude Code names the folder, which stands in no path if it was given alone.
+            folder = re.sub(r"[^A-Za-z0-9]", "-", project) or folder
+            yield from _memory(files, name, f"projects/{folder}/{memory['path']}", project)
 
 
 def _folder(name: str) -> str:
     """By which Claude Code names the folder of its sessions and their memory."""
-    return name.rpartition("projects/")[2].partition("/")[0]
+    return name.rpartition("/")[0].rpartition("/")[2]
 
 
 def _memory(files: Files, name: str, path: str, project: str) -> Iterator[Item]:
@@ -129,10 +166,25 @@ def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) ->
     for number, line in json_lines(files, name):
         if isinstance(line, Skipped):
             yield line
-        elif not line.get("isSidechain"):
+        elif line.get("isSidechain"):
+            has_nodes = True
+            _take_of_child(line, sessions, file_id)
+        else:
             has_nodes |= _take(line, sessions, name, number, file_id)
     if not has_nodes:
         yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=file_id)
+
+
+def _take_of_child(line: dict[str, Any], sessions: _Sessions, file_id: str) -> None:
+    """What a subagent was asked and said: never the person's words."""
+    role, message, node = line.get("type"), object_of(line.get("message")), id_of(line.get("uuid"))
+    child = id_of(line.get("agentId")) or sessions.child_of.get(id_of(line.get("parentUuid")), node)
+    sessions.child_of[node] = child
+    asker: Role = "user" if role == "user" else "assistant"
+    shown, _words = message_of(node, asker, message.get("content"), line.get("timestamp"), product=PRODUCT)
+    if role in ("user", "assistant") and shown.text:
+        session = id_of(line.get("sessionId")) or file_id
+        sessions.children.setdefault(session, {}).setdefault(child, []).append(shown)
 
 
 def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
@@ -163,6 +215,13 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
         # The file of a branch may be read before that of its session.
         sessions.tree.parents[node] = _parent_of(line)
     return True
+
+
+def _take_title_of_desktop(files: Files, name: str, sessions: _Sessions) -> None:
+    for _number, record in records(files, name):
+        fields = object_of(record)
+        if (session := id_of(fields.get("cliSessionId"))) and (title := line_of(fields.get("title"))):
+            sessions.titles.setdefault(session, {})["custom-title"] = title
 
 
 def _take_title(line: dict[str, Any], kind: str, sessions: _Sessions, session: str) -> None:
@@ -231,10 +290,18 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
     for kind in unknown_kinds(content):
         sessions.not_shown.note(kind, where)
     asker: Role = "user" if role == "user" else "assistant"
+    if said := said_in_results({**line, "message": message}) if role == "user" else _asked(content):
+        content = [*list_of(content), {"type": "text", "text": said}]
+        sessions.tree.replies.add(node)
     shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
     if not (shown.text or shown.attachments):
         return _hidden(node, shown, words, content, sessions)
     return with_pasted(replace(shown, files=embedded(sessions.export, content)), sessions.prompts)
+
+
+def _asked(content: Any) -> str:
+    calls = [block for block in objects_of(content) if block.get("type") == "tool_use"]
+    return joined(asked(questions_in(call.get("name"), call.get("input"))) for call in calls)
 
 
 def _mentioned(attachment: dict[str, Any], export: Files) -> tuple[ImportedFile, ...]:
@@ -357,6 +424,11 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
     spoken = [node for node in nodes if node in sessions.spoken]
     leaf = max(enumerate(spoken), key=lambda each: (tree.times[each[1]] or _LONG_AGO, each[0]))[1]
     current, others = tree.branches(leaf, created_at)
+    children = [
+        ChildSession(name="subagent", messages=messages)
+        for session in ids
+        for messages in sessions.children.pop(session, {}).values()
+    ]
     return ImportedConversation(
         product=PRODUCT,
         external_id=ids[0],
@@ -365,7 +437,7 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
         created_at=created_at,
         last_at=last_at,
         project=sessions.folders[ids[0]] or None,
-        messages=current,
+        messages=with_children(current, children),
         other_branches=others,
         skipped=tuple(tree.skipped.values()),
     )
@@ -395,4 +467,11 @@ def _title(sessions: _Sessions, ids: list[str], nodes: list[str]) -> str | None:
     return next((title for node in reversed(nodes) if (title := sessions.summaries.get(node))), None)
 
 
-READER = ExportReader(product=PRODUCT, label="Claude Code", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="Claude Code",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("logs of sessions (….jsonl) and memory files"),
+    wordless=r"(?:^|/)(?:audit\.jsonl|(?:todos|shell-snapshots|file-history|statsig|plugins|cache)/.*)\Z",
+)

@@ -13,6 +13,7 @@ from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
 from imports.reading.json_streams import (
     compact,
+    first_lines,
     id_of,
     json_lines,
     line_of,
@@ -23,11 +24,20 @@ from imports.reading.json_streams import (
     titles_by_id,
 )
 from imports.reading.products import ExportReader
-from imports.reading.trees import NotShown, message_of, unknown_kinds, with_inferred_times
+from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
+from imports.reading.trees import (
+    NotShown,
+    branches,
+    message_of,
+    newest_leaf,
+    unknown_kinds,
+    with_inferred_times,
+)
+from recollect_cli.said import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(
-    r"(?:^|.*/)(?P<folder>sessions|archived_sessions)/(?:.*/)?rollout-"
+    r"(?:^|.*/)rollout-"
     r"(?P<day>\d{4}-\d\d-\d\d)T(?P<hour>\d\d)-(?P<minute>\d\d)-(?P<second>\d\d)-(?P<id>[^/]+)\.jsonl(?:\.zst)?\Z"
 )
 # Kinds of lines and of events that hold nothing that was said.
@@ -68,76 +78,179 @@ class _Rollout:
     prompts: PromptsByMinute = field(default_factory=dict)
     # A program's own prompt came last.
     is_prompted: bool = False
+    # Of calls that ask the person: the questions, by the call's id.
+    questions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    # The messages that stand in calls and their results: they begin no turn of the program.
+    in_calls: set[str] = field(default_factory=set)
+    # After which line so many of the person's turns were taken back.
+    rollbacks: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def parent(self) -> str | None:
+        """The session for which a subagent worked; empty if that is not said, None if this is no subagent's."""
+        source = self.header.get("source")
+        child = object_of(source).get("subagent") or object_of(source).get("subAgent")
+        if child is None and source != "subagent" and self.header.get("thread_source") not in ("subagent", "review"):
+            return None
+        about = object_of(next(iter(object_of(child).values()), None))
+        named = about.get("parent_thread_id") or about.get("parentThreadId") or self.header.get("parent_thread_id")
+        return id_of(named) or id_of(self.header.get("forked_from_id"))
 
 
 def _recognises(files: Files) -> int:
-    return 95 if any(map(_ROLLOUT.match, files.names())) else 0
+    return 95 if has_logs(files, _is_of_codex, _ROLLOUT) else 0
+
+
+def _is_of_codex(line: dict[str, Any]) -> bool:
+    if "payload" in line:
+        return line.get("type") in ("session_meta", "turn_context", "response_item", "event_msg")
+    return {"id", "timestamp", "instructions"} <= line.keys() and "type" not in line
 
 
 def _read(files: Files) -> Items:
     titles: dict[str, str] = {}
-    for name in files.names():
-        if name.rpartition("/")[2] == "session_index.jsonl":
-            titles.update(titles_by_id(files, name, "id", "thread_name"))
-    titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
-    chosen = _one_file_each(files)
-    not_shown = NotShown()
     prompts: PromptsByMinute = {}
     for name in files.names():
-        if name.rpartition("/")[2] == "history.jsonl":
-            prompts |= prompts_in(files, name, "text", "ts")
-    for name in files.names():
-        if (found := _ROLLOUT.match(name)) and chosen[found["id"]] != name:
-            yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=found["id"])
-        elif found:
+        match name.rpartition("/")[2]:
+            case "session_index.jsonl":
+                titles.update(titles_by_id(files, name, "id", "thread_name"))
+            case "history.jsonl":
+                prompts |= prompts_in(files, name, "text", "ts")
+    titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
+    chosen = _one_file_each(files)
+    children = _children(files, chosen)
+    not_shown = NotShown()
+    for name in logs(files, _is_of_codex, _ROLLOUT):
+        if chosen[session := _id_of(name)] != name:
+            yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=session)
+        elif session not in children.names:
             rollout = _rollout(files, name, _Rollout(not_shown=not_shown, files=files, prompts=prompts))
-            yield from _session(files, name, found, titles, chosen, rollout)
+            yield from _session(files, name, titles, chosen, rollout, children.of_parent.pop(session, []))
+    for name in (name for names in children.of_parent.values() for name in names):
+        yield without_parent(name, _id_of(name))
     yield from not_shown.listed()
+
+
+def _id_of(name: str) -> str:
+    found = _ROLLOUT.match(name)
+    return found["id"] if found else stem(name)
 
 
 def _one_file_each(files: Files) -> dict[str, str]:
     """The longest file of each session: an archived session may still exist in its old place."""
     chosen: dict[str, str] = {}
-    for name in files.names():
-        if found := _ROLLOUT.match(name):
-            other = chosen.get(found["id"])
-            chosen[found["id"]] = name if other is None or files.size(name) > files.size(other) else other
+    for name in logs(files, _is_of_codex, _ROLLOUT):
+        other = chosen.get(_id_of(name))
+        chosen[_id_of(name)] = name if other is None or files.size(name) > files.size(other) else other
     return chosen
+
+
+@dataclass(kw_only=True)
+class _Children:
+    """The files of subagents' sessions by the session of a person for which they worked, however deep."""
+
+    names: list[str]
+    of_parent: dict[str, list[str]]
+
+
+def _children(files: Files, chosen: dict[str, str]) -> _Children:
+    heads = {}
+    for session, name in chosen.items():
+        heads[session] = _Rollout()
+        for number, line in enumerate(first_lines(files, name), start=1):
+            _take_header(line, number, heads[session])
+    names = [session for session, head in heads.items() if head.parent is not None]
+    found: dict[str, list[str]] = {}
+    for session in names:
+        parent, above = session, {session}
+        while parent in names:
+            parent = heads[parent].parent or _session_before(heads, names, heads[parent].header)
+            if parent in above:
+                break
+            above.add(parent)
+        found.setdefault(parent, []).append(chosen[session])
+    return _Children(names=names, of_parent=found)
+
+
+def _session_before(heads: dict[str, _Rollout], children: list[str], header: dict[str, Any]) -> str:
+    """The session in the same folder that began last before: a review does not name its own."""
+    began = text_of(header.get("timestamp"))
+    found = [
+        (text_of(head.header.get("timestamp")), session)
+        for session, head in heads.items()
+        if session not in children and head.header.get("cwd") == header.get("cwd")
+    ]
+    return max((each for each in found if each[0] <= began), default=("", ""))[1]
 
 
 def _session(
     files: Files,
     name: str,
-    found: re.Match[str],
     titles: dict[str, str],
     chosen: dict[str, str],
     rollout: _Rollout,
+    children: list[str],
 ) -> Iterator[ImportedConversation | Skipped]:
     yield from rollout.broken
-    session = id_of(rollout.header.get("id")) or found["id"]
-    messages = rollout.messages
-    if parent := chosen.get(id_of(rollout.header.get("forked_from_id"))):
-        messages = messages[_repeated(messages, _rollout(files, parent, _Rollout()).messages) :]
+    session = id_of(rollout.header.get("id")) or _id_of(name)
+    messages = _own_messages(files, chosen, rollout)
     if not messages:
         yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=session)
         return
-    started = "{day}T{hour}:{minute}:{second}".format(**found.groupdict())
+    found = _ROLLOUT.match(name)
+    started = "{day}T{hour}:{minute}:{second}".format(**found.groupdict()) if found else None
     created_at = parse_time(rollout.header.get("timestamp")) or parse_time(started)
-    linked = [
-        replace(message, parent=messages[place - 1].id if place else None) for place, message in enumerate(messages)
-    ]
-    current, _others = with_inferred_times((tuple(linked), ()), created_at)
+    parents, leaf = _linked(messages, rollout)
+    visible = {message.id: message for message in messages}
+    leaf = leaf or newest_leaf(parents, {message.id: message.at for message in messages})
+    current, others = with_inferred_times(branches(parents, visible, leaf), created_at)
+    below = [_child(files, each, chosen) for each in children]
     yield ImportedConversation(
         product=PRODUCT,
         external_id=session,
         title=titles.get(session) or None,
         created_at=created_at,
         last_at=max((message.at for message in current if message.at), default=created_at),
-        is_archived=found["folder"] == "archived_sessions",
+        is_archived="archived_sessions" in name.split("/"),
         project=_repository(rollout.header) or line_of(rollout.header.get("cwd")) or None,
-        messages=current,
+        messages=with_children(current, below),
+        other_branches=others,
         skipped=tuple(rollout.skipped),
     )
+
+
+def _child(files: Files, name: str, chosen: dict[str, str]) -> ChildSession:
+    rollout = _rollout(files, name, _Rollout())
+    source = object_of(rollout.header.get("source"))
+    kind = "review" if "review" in (source.get("subagent"), rollout.header.get("thread_source")) else "subagent"
+    about = object_of(next(iter(object_of(source.get("subagent")).values()), None))
+    named = line_of(about.get("agent_nickname")) or line_of(about.get("agent_role"))
+    return ChildSession(name=f"{kind} {named}"[:100].strip(), messages=_own_messages(files, chosen, rollout))
+
+
+def _own_messages(files: Files, chosen: dict[str, str], rollout: _Rollout) -> list[ImportedMessage]:
+    """Without those that a fork repeats."""
+    messages = rollout.messages
+    if parent := chosen.get(id_of(rollout.header.get("forked_from_id"))):
+        messages = messages[_repeated(messages, _rollout(files, parent, _Rollout()).messages) :]
+    return messages
+
+
+def _linked(messages: list[ImportedMessage], rollout: _Rollout) -> tuple[dict[str, str | None], str | None]:
+    """Each message follows the one before it, and after a rollback the last one that was not taken back."""
+    parents: dict[str, str | None] = {}
+    path: list[ImportedMessage] = []
+    rollbacks = list(rollout.rollbacks)
+    for message in [*messages, None]:
+        while rollbacks and (message is None or rollbacks[0][0] < int(message.id)):
+            _line, left = rollbacks.pop(0)
+            while path and left:
+                taken = path.pop()
+                left -= taken.role == "user" and taken.id not in rollout.in_calls
+        if message is not None:
+            parents[message.id] = path[-1].id if path else None
+            path.append(message)
+    return parents, path[-1].id if path else None
 
 
 def _repository(header: dict[str, Any]) -> str:
@@ -167,7 +280,7 @@ def _rollout(files: Files, name: str, rollout: _Rollout) -> _Rollout:
 
 def _add_what_only_events_tell(rollout: _Rollout) -> None:
     """Messages of the second log, where the first has none, and the user's where it lacks them."""
-    only_events = not rollout.messages
+    only_events = all(message.id in rollout.in_calls for message in rollout.messages)
     left = Counter((message.role, _letters(message.text)) for message in rollout.messages)
     added = []
     for message in rollout.logged:
@@ -186,10 +299,9 @@ def _letters(text: str) -> str:
 
 def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
     kind, payload = line.get("type"), object_of(line.get("payload"))
-    if kind == "session_meta" or (number == 1 and kind is None):
-        # A fork repeats the header of its parent after its own. Before summer 2025 lines had no envelope.
-        rollout.header = rollout.header or payload or line
-    elif kind == "turn_context":
+    if _take_header(line, number, rollout):
+        return
+    if kind == "turn_context":
         rollout.model = line_of(payload.get("model")) or rollout.model
     elif kind == "response_item":
         _take_item(payload, number, line.get("timestamp"), rollout)
@@ -202,9 +314,20 @@ def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
         rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
 
 
+def _take_header(line: dict[str, Any], number: int, rollout: _Rollout) -> bool:
+    if line.get("type") != "session_meta" and not (number == 1 and line.get("type") is None):
+        return False
+    # A fork repeats the header of its parent after its own. Before summer 2025 lines had no envelope.
+    rollout.header = rollout.header or object_of(line.get("payload")) or line
+    return True
+
+
 def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
     role: Role
     match event:
+        case {"type": "thread_rolled_back", "num_turns": int(turns)}:
+            rollout.rollbacks.append((number, turns))
+            return
         case {"type": "user_message", "message": str(content)}:
             role = "user"
         case {"type": "agent_message", "message": str(content)}:
@@ -223,21 +346,34 @@ def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) 
 
 
 def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
-    kind, role = item.get("type"), item.get("role")
-    if kind in ("function_call", "custom_tool_call"):
-        arguments = item.get("arguments", item.get("input"))
-        rollout.calls.append({"name": line_of(item.get("name")), "input": _short(arguments)})
-    elif kind == "reasoning":
-        summary = "\n\n".join(text_of(part.get("text")) for part in objects_of(item.get("summary")))
-        rollout.calls.extend([{"name": "thinking", "summary": summary}] if summary.strip() else [])
-    elif kind == "message" and role in ("user", "assistant"):
-        _take_message(item, number, at, rollout)
-    elif kind == "message":
-        rollout.skipped.append(SkippedMessage(line=number, why=f"role {line_of(role)}"))
-        if role not in _KNOWN_ROLES:
-            rollout.not_shown.note(f"role {line_of(role)}", rollout.where)
-    elif kind not in _KNOWN_ITEMS:
-        rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
+    match item.get("type"):
+        case "function_call" | "custom_tool_call":
+            _take_call(item, number, at, rollout)
+        case "function_call_output" | "custom_tool_call_output":
+            questions = rollout.questions.get(id_of(item.get("call_id")), [])
+            _take_from_call(answers_in_output(questions, item.get("output")), "user", number, at, rollout)
+        case "reasoning":
+            summary = "\n\n".join(text_of(part.get("text")) for part in objects_of(item.get("summary")))
+            rollout.calls.extend([{"name": "thinking", "summary": summary}] if summary.strip() else [])
+        case "agent_message" if rollout.parent is not None:
+            _take_message({**item, "role": "user"}, number, at, rollout)
+        case "message":
+            _take_message(item, number, at, rollout)
+        case kind if kind not in _KNOWN_ITEMS:
+            rollout.not_shown.note(line_of(kind) or "no kind", rollout.where)
+
+
+def _take_call(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
+    arguments = item.get("arguments", item.get("input"))
+    rollout.calls.append({"name": line_of(item.get("name")), "input": _short(arguments)})
+    questions = rollout.questions[id_of(item.get("call_id"))] = questions_in(item.get("name"), arguments)
+    _take_from_call(asked(questions), "assistant", number, at, rollout)
+
+
+def _take_from_call(text: str, role: Role, number: int, at: Any, rollout: _Rollout) -> None:
+    if text:
+        _take_message({"role": role, "content": text}, number, at, rollout)
+        rollout.in_calls.add(str(number))
 
 
 def _short(arguments: Any) -> str:
@@ -245,7 +381,13 @@ def _short(arguments: Any) -> str:
 
 
 def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
-    is_user = item["role"] == "user"
+    role = line_of(item.get("role"))
+    if role not in ("user", "assistant"):
+        rollout.skipped.append(SkippedMessage(line=number, why=f"role {role}"))
+        if role not in _KNOWN_ROLES:
+            rollout.not_shown.note(f"role {role}", rollout.where)
+        return
+    is_user = role == "user"
     content = item.get("content")
     for kind in unknown_kinds(content):
         rollout.not_shown.note(kind, rollout.where)
@@ -267,4 +409,11 @@ def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout)
     rollout.messages.append(with_pasted(message, rollout.prompts))
 
 
-READER = ExportReader(product=PRODUCT, label="Codex", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="Codex",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("logs of sessions (rollout-….jsonl)"),
+    wordless=r"(?:^|/)(?:session_index|history)\.jsonl\Z",
+)

@@ -2,12 +2,15 @@
 
 import json
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.text import Sentence
 from core.text import gettext_noop as _
+from imports.reading.databases import all_of, has_table, opened_database, tables
 from imports.reading.envelopes import silent_rest, title_without
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
@@ -16,12 +19,23 @@ from imports.reading.items import (
     ImportedMessage,
     Item,
     Items,
+    Notice,
     Skipped,
     UnreadableExport,
 )
-from imports.reading.json_streams import id_of, json_lines, line_of, object_of, parse_time
+from imports.reading.json_streams import (
+    JsonLine,
+    first_lines,
+    id_of,
+    json_lines,
+    line_of,
+    object_of,
+    parse_time,
+    text_of,
+)
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
+from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
 from imports.reading.trees import (
     NotShown,
     SessionTree,
@@ -33,8 +47,13 @@ from imports.reading.trees import (
 )
 
 PRODUCT = "openclaw"
-_SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/(?P<id>[^/]+)\.jsonl\Z")
-_INDEX = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/sessions\.json\Z")
+_SESSION = re.compile(
+    r"(?:^|.*/)agents/[^/]+/sessions/(?!.*\.trajectory\.jsonl)[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z"
+)
+_INDEX = re.compile(r"(?:^|.*/)sessions\.json\Z")
+_DATABASE = re.compile(r"(?:^|.*/)openclaw[^/]*\.sqlite\Z")
+_DELETED = re.compile(r"\.jsonl\.deleted\.[^/]*\Z")
+_SUBAGENT = ":subagent:"
 # The workspace's memory, below folders too, and `memory.md` as older versions call it.
 _DOCUMENT = re.compile(r"(?:^|.*/)(?P<path>workspace/(?:MEMORY|USER|memory|memory/.+)\.md)\Z")
 _ABOUT_AGENT = re.compile(r"(?:^|.*/)workspace/(?:AGENTS|SOUL|TOOLS|IDENTITY|HEARTBEAT|BOOTSTRAP|BOOT)\.md\Z")
@@ -43,53 +62,163 @@ _LONGEST_ACKNOWLEDGEMENT = 300
 _OFTEN = 2
 _KNOWN_KINDS = {
     "message", "session", "compaction", "custom", "custom_message", "model_change", "thinking_level_change", "label",
-    "branch_summary", "session_info",
+    "branch_summary", "session_info", "leaf",
 }  # fmt: skip
 _KNOWN_ROLES = {"user", "assistant", "tool", "toolResult", "system", "custom", "bashExecution"}
 _LONGEST_INDEX = 16 * 1024 * 1024
 
 
 def _recognises(files: Files) -> int:
-    return 90 if any(_SESSION.match(name) or _DOCUMENT.match(name) for name in files.names()) else 0
+    is_here = any(map(_DOCUMENT.match, files.names())) or any(_databases(files))
+    return 90 if is_here or has_logs(files, _is_of_openclaw, _SESSION) else 0
+
+
+def _is_of_openclaw(line: dict[str, Any]) -> bool:
+    return line.get("type") == "session" and ("version" in line or "cwd" in line)
+
+
+def _databases(files: Files) -> Iterator[str]:
+    names = files.names()
+    for name in names:
+        if _DATABASE.match(name) or (
+            (len(names) == 1 or name.endswith((".sqlite", ".db"))) and has_table(files, name, "transcript_events")
+        ):
+            yield name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where the lines of a session stand: a log, or the rows of a database."""
+
+    name: str
+    id: str
+    lines: Iterable[JsonLine]
+    # Its lines may repeat those of another one, which is read first.
+    is_branch: bool = False
+    is_rotated: bool = False
 
 
 def _read(files: Files) -> Items:
-    titles = _titles(files)
-    not_shown = NotShown()
-    seen: dict[str, ImportedMessage] = {}
-    branches: list[tuple[str, str]] = []
+    reading = _Reading()
+    _read_index(files, reading)
     for name in files.names():
-        if found := _SESSION.match(name):
-            if _is_branch(files, name):
-                branches.append((name, found["id"]))
-            else:
-                yield from _session(files, name, found["id"], titles, _Session(not_shown=not_shown), seen)
-        elif found := _DOCUMENT.match(name):
+        if found := _DOCUMENT.match(name):
             yield _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
             yield Skipped(where=name, reason=_("this is about the agent"))
-    # A branch repeats the messages of its session, which is read first.
-    for name, file_id in branches:
-        yield from _session(files, name, file_id, titles, _Session(not_shown=not_shown), seen)
-    yield from not_shown.listed()
+    for name in _databases(files):
+        yield from _of_database(files, name, reading)
+    yield from _of_logs(files, reading)
+    for parent, children in reading.children.items():
+        yield from (without_parent(name, parent) for name, _child in children)
+    if reading.deleted:
+        message = _("Chats that were deleted in OpenClaw are listed and not chosen by themselves: %(count)s.")
+        yield Notice(text=Sentence(message, count=reading.deleted))
+    yield from reading.not_shown.listed()
 
 
-def _is_branch(files: Files, name: str) -> bool:
-    first = next((line for _, line in json_lines(files, name)), None)
-    return isinstance(first, dict) and bool(first.get("parentSession"))
+def _of_logs(files: Files, reading: "_Reading") -> Items:
+    """Subagents' sessions before their parents', and what may repeat others after them."""
+    waiting = [_source(files, name) for name in logs(files, _is_of_openclaw, _SESSION)]
+    reading.rotated = {source.name: list(source.lines) for source in waiting if source.is_rotated}
+    for source in sorted(waiting, key=lambda each: (not reading.is_child(each.id), each.is_branch, each.is_rotated)):
+        if not source.is_rotated:
+            yield from _session(source, reading)
+        elif lines := reading.rotated.pop(source.name, None):
+            yield from _session(replace(source, lines=lines), reading)
 
 
-def _titles(files: Files) -> dict[str, str]:
-    titles = {}
+def _source(files: Files, name: str) -> _Source:
+    is_branch = any(line.get("parentSession") for line in first_lines(files, name, 1))
+    lines = json_lines(files, name)
+    return _Source(name=name, id=stem(name), lines=lines, is_branch=is_branch, is_rotated=_ends_with_leaf(files, name))
+
+
+def _ends_with_leaf(files: Files, name: str) -> bool:
+    """As the copy of a session does that OpenClaw leaves when it begins a new log for the same chat."""
+    last = b""
+    with files.look(name) as stream:
+        for line in stream:
+            last = line if line.strip() else last
+    return b'"leaf"' in last[:1000]
+
+
+def _of_database(files: Files, name: str, reading: "_Reading") -> Items:
+    """The same lines, in the rows of a table."""
+    rows = "SELECT seq, event_json FROM transcript_events WHERE session_id = ? ORDER BY seq"
+    try:
+        with opened_database(files, name) as database:
+            known = tables(database)
+            if "session_nodes" in known:
+                for row in all_of(database, "SELECT * FROM session_nodes"):
+                    entry = {"displayName": row.get("display_name"), **object_of(_parsed(row.get("entry_json")))}
+                    reading.know(text_of(row.get("session_key")), id_of(row.get("current_session_id")), entry)
+            if "session_windows" in known:
+                for row in all_of(database, "SELECT * FROM session_windows"):
+                    reading.keys.setdefault(id_of(row.get("session_id")), text_of(row.get("session_key")))
+            if "transcript_events" not in known:
+                yield Skipped(where=name, reason=_("nothing was said in this session"))
+                return
+            found = [row[0] for row in database.execute("SELECT DISTINCT session_id FROM transcript_events")]
+            for session in sorted(found, key=lambda each: not reading.is_child(id_of(each))):
+                events = ((seq, object_of(_parsed(event))) for seq, event in database.execute(rows, (session,)))
+                yield from _session(_Source(name=f"{name}/{session}", id=id_of(session), lines=events), reading)
+    except sqlite3.Error:
+        yield Skipped(where=name, reason=_("this database is damaged or incomplete"))
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _read_index(files: Files, reading: "_Reading") -> None:
     for name in filter(_INDEX.match, files.names()):
         try:
             with files.open(name) as stream:
-                index = json.loads(as_utf8(stream).read(_LONGEST_INDEX).decode(errors="replace"))
-        except (ValueError, RecursionError, UnreadableExport):
+                index = _parsed(as_utf8(stream).read(_LONGEST_INDEX).decode(errors="replace"))
+        except UnreadableExport:
             continue  # Titles are made from the first words instead.
-        for entry in map(object_of, object_of(index).values()):
-            titles[id_of(entry.get("sessionId"))] = title_without(line_of(entry.get("displayName")), PRODUCT)
-    return titles
+        for key, entry in object_of(index).items():
+            reading.know(key, id_of(object_of(entry).get("sessionId")), object_of(entry))
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """What is known of all sessions: their keys, titles and parents, and the messages that others may repeat."""
+
+    not_shown: NotShown = field(default_factory=NotShown)
+    seen: dict[str, ImportedMessage] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    spawned_by: dict[str, str] = field(default_factory=dict)
+    children: dict[str, list[tuple[str, ChildSession]]] = field(default_factory=dict)
+    rotated: dict[str, list[JsonLine]] = field(default_factory=dict)
+    deleted: int = 0
+
+    def know(self, key: str, session: str, entry: dict[str, Any]) -> None:
+        self.keys[session], self.sessions[key] = key, session
+        if title := title_without(line_of(entry.get("displayName")) or line_of(entry.get("label")), PRODUCT):
+            self.titles[key] = title
+        if parent := text_of(entry.get("spawnedBy")):
+            self.spawned_by[key] = parent
+
+    def is_child(self, session: str) -> bool:
+        key = self.keys.get(session, "")
+        return _SUBAGENT in key or key in self.spawned_by
+
+    def parent_of(self, session: str) -> str:
+        """The chat for which a subagent worked, however deep."""
+        for _step in range(10):
+            if not self.is_child(session):
+                break
+            key = self.keys[session]
+            agent = key.partition(_SUBAGENT)[0]
+            session = self.sessions.get(self.spawned_by.get(key) or f"{agent}:main", "")
+        return session
 
 
 def _document(files: Files, name: str, path: str) -> Item:
@@ -116,53 +245,75 @@ class _Session:
     written: set[str] = field(default_factory=set)
 
 
-def _session(
-    files: Files,
-    name: str,
-    file_id: str,
-    titles: dict[str, str],
-    found: _Session,
-    seen: dict[str, ImportedMessage],
-) -> Iterator[Item]:
+def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
+    found = _Session(not_shown=reading.not_shown)
     tree, leaf = found.tree, None
     header: dict[str, Any] = {}
-    for number, line in json_lines(files, name):
+    for number, line in source.lines:
         if isinstance(line, Skipped):
             yield line
         elif line.get("type") == "session":
             header = header or line
         else:
-            leaf = _take(line, found, id_of(line.get("id")) or f"line-{number}", f"{name}:{number}")
+            leaf = _take(line, found, id_of(line.get("id")) or f"line-{number}", f"{source.name}:{number}")
+    also = _add_rotated(found, source, reading)
     _hide_silent_turns(found)
-    session = id_of(header.get("id")) or file_id
+    session = id_of(header.get("id")) or source.id
     for node, message in list(tree.visible.items()):
-        if header.get("parentSession") and seen.get(node) == message:
-            tree.hide(node, "repeated from the session that this one branches from")
-    seen.update(tree.visible)
+        if reading.seen.get(node) == message:
+            tree.hide(node, "repeated from another session")
+    is_repeated = not tree.visible and any(node in reading.seen for node in tree.parents)
+    reading.seen.update(tree.visible)
     if not tree.visible:
-        yield Skipped(where=name, reason=_("nothing was said in this session"), external_id=session)
+        why = _("this session stands in another file too") if is_repeated else _("nothing was said in this session")
+        yield Skipped(where=source.name, reason=why, external_id=session)
         return
     tree.parents = with_missing_links(tree.parents, tree.times)
     first, last = tree.span()
     created_at = parse_time(header.get("timestamp")) or first
     current, others = tree.branches(leaf, created_at)
+    if reading.is_child(session):
+        child = ChildSession(name="subagent", messages=current)
+        reading.children.setdefault(reading.parent_of(session), []).append((source.name, child))
+        return
+    is_deleted = _DELETED.search(source.name) is not None
+    reading.deleted += is_deleted
     yield ImportedConversation(
         product=PRODUCT,
         external_id=session,
-        title=titles.get(session) or None,
+        also_ids=tuple(also),
+        title=reading.titles.get(reading.keys.get(session, "")) or None,
         created_at=created_at,
         last_at=last or created_at,
+        is_deleted=is_deleted,
         project=line_of(header.get("cwd")) or None,
-        messages=current,
+        messages=with_children(current, [child for _where, child in reading.children.pop(session, [])]),
         other_branches=others,
         skipped=tuple(tree.skipped.values()),
     )
+
+
+def _add_rotated(found: _Session, source: _Source, reading: _Reading) -> list[str]:
+    """Adds the lines of copies of this session that it lacks; returns the copies' ids."""
+    also = []
+    for name, lines in list(reading.rotated.items()):
+        rows = [(id_of(line.get("id")), number, line) for number, line in lines if isinstance(line, dict)]
+        if found.tree.parents.keys().isdisjoint(node for node, _number, _line in rows if node):
+            continue
+        del reading.rotated[name]
+        also.append(stem(name))
+        for node, number, line in rows:
+            if node and node not in found.tree.parents and line.get("type") != "session":
+                _take(line, found, node, f"{source.name}:{number}")
+    return also
 
 
 def _take(line: dict[str, Any], found: _Session, node: str, where: str) -> str:
     tree, at = found.tree, parse_time(line.get("timestamp"))
     tree.hide(node, "repeated")
     tree.add(node, id_of(line.get("parentId")) or None, at, _shown(line, node, where, found))
+    if line.get("type") == "leaf" and (target := id_of(line.get("targetId")) or id_of(line.get("leafId"))):
+        return target
     if calls := calls_in(object_of(line.get("message")).get("content")):
         tree.calls[node] = calls
     return node
@@ -236,4 +387,11 @@ def _answers_a_prompt(tree: SessionTree, node: str) -> bool:
     return not tree.prompts.isdisjoint(tree.hidden_above(node))
 
 
-READER = ExportReader(product=PRODUCT, label="OpenClaw", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="OpenClaw",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("logs of sessions (….jsonl), openclaw-agent.sqlite and the workspace's memory"),
+    wordless=r"(?:^|/)[^/]+\.(?:trajectory\.jsonl|trajectory-path\.json|sqlite-shm|lock)\Z",
+)

@@ -1,0 +1,90 @@
+"""Cursor: transcripts of its agent (`~/.cursor/projects/…/agent-transcripts`), one log for each chat, without ids."""
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import ImportedConversation, Items, Skipped
+from imports.reading.json_streams import json_lines, object_of
+from imports.reading.products import ExportReader
+from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
+from imports.reading.trees import ConversationDraft, NotShown, calls_in, message_of, texts_of, unknown_kinds
+
+PRODUCT = "cursor"
+_TRANSCRIPT = re.compile(r"(?:^|.*/)agent-transcripts/(?:.*/)?[^/]+\.jsonl\Z")
+_OF_SUBAGENT = re.compile(r"(?:^|.*/)(?P<parent>[^/]+)/subagents/[^/]+\.jsonl\Z")
+# Only a message of the person has one: `Friday, Sep 11, 2026, 9:05 AM (UTC+2)`.
+_TIME = re.compile(
+    r"<timestamp>\s*\w+, (\w{3} \d{1,2}, \d{4}),? (\d{1,2}:\d\d [AP]M) \(UTC([+-]\d{1,2})?(?::(\d\d))?\)"
+)
+
+
+def _recognises(files: Files) -> int:
+    return 90 if has_logs(files, _is_of_cursor, _TRANSCRIPT) else 0
+
+
+def _is_of_cursor(line: dict[str, Any]) -> bool:
+    is_message = line.get("role") in ("user", "assistant") and "content" in object_of(line.get("message"))
+    return is_message and not line.keys() & {"type", "uuid", "sessionId"}
+
+
+def _read(files: Files) -> Items:
+    not_shown = NotShown()
+    children: dict[str, list[tuple[str, ChildSession]]] = {}
+    for name in sorted(logs(files, _is_of_cursor, _TRANSCRIPT), key=lambda each: not _OF_SUBAGENT.match(each)):
+        draft = ConversationDraft(product=PRODUCT, where=name, external_id=stem(name))
+        for number, line in json_lines(files, name):
+            if isinstance(line, Skipped):
+                yield line
+            else:
+                _take(line, number, draft, not_shown)
+        item = draft.finished()
+        if isinstance(item, ImportedConversation) and (found := _OF_SUBAGENT.match(name)):
+            child = ChildSession(name="subagent", messages=item.messages)
+            children.setdefault(found["parent"], []).append((name, child))
+        elif isinstance(item, ImportedConversation):
+            below = [child for _name, child in children.pop(item.external_id, [])]
+            yield replace(item, messages=with_children(item.messages, below))
+        else:
+            yield item
+    for parent, found_children in children.items():
+        yield from (without_parent(name, parent) for name, _child in found_children)
+    yield from not_shown.listed()
+
+
+def _take(line: dict[str, Any], number: int, draft: ConversationDraft, not_shown: NotShown) -> None:
+    content, role = object_of(line.get("message")).get("content"), line.get("role")
+    node, above = str(number), next(reversed(draft.parents), None)
+    if role not in ("user", "assistant"):
+        draft.add(node, above, None, "no message")
+        return
+    for kind in unknown_kinds(content):
+        not_shown.note(kind, f"{draft.where}:{number}")
+    is_user = role == "user"
+    at = _time(" ".join(texts_of(content))) if is_user else None
+    message, words = message_of(node, "user" if is_user else "assistant", content, at, product=PRODUCT)
+    not_shown.prompts += is_user and words.is_changed and not message.text
+    draft.add(node, above, message.at, message if message.text or message.attachments else "no text")
+    draft.calls[node] = calls_in(content)
+
+
+def _time(text: str) -> str | None:
+    if found := _TIME.search(text):
+        day, clock, hours, minutes = found.groups()
+        with suppress(ValueError):
+            zone = f"{int(hours or 0):+03d}{minutes or '00'}"
+            return datetime.strptime(f"{day} {clock} {zone}", "%b %d, %Y %I:%M %p %z").isoformat()
+    return None
+
+
+READER = ExportReader(
+    product=PRODUCT,
+    label="Cursor",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("transcripts of its agent (agent-transcripts/….jsonl)"),
+)

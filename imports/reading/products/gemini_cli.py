@@ -1,0 +1,201 @@
+"""Gemini CLI: a copy of `~/.gemini`, where each session is a log of records, in older versions one object.
+
+A record is written again whenever it grows, so the last writing of an id counts. Turns that were rewound are versions.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    JsonLine,
+    compact,
+    first_lines,
+    id_of,
+    json_lines,
+    line_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    text_of,
+)
+from imports.reading.products import ExportReader
+from imports.reading.sessions import ChildSession, has_logs, logs, with_children, without_parent
+from imports.reading.trees import ConversationDraft, NotShown, message_of, unknown_kinds
+from recollect_cli.said import answers_in_output, asked, questions_in
+
+PRODUCT = "gemini-cli"
+_CHAT = re.compile(r"(?:^|.*/)chats/(?:.*/)?session-[^/]+\.jsonl\Z")
+_SHAPE = {"sessionId", "startTime", "messages"}
+_ROLES: dict[str, Role] = {"user": "user", "gemini": "assistant", "model": "assistant", "assistant": "assistant"}
+# What the program says itself.
+_KNOWN_TYPES = {*_ROLES, "info", "error", "warning"}
+
+
+def _recognises(files: Files) -> int:
+    return 95 if has_logs(files, _is_head, _CHAT) or names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
+
+
+def _is_head(line: dict[str, Any]) -> bool:
+    return (
+        isinstance(line.get("sessionId"), str)
+        and "type" not in line
+        and bool(line.keys() & {"projectHash", "startTime"})
+    )
+
+
+@dataclass(kw_only=True)
+class _Session:
+    head: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+
+    def take(self, record: dict[str, Any], number: int) -> None:
+        """A record, or what changes of the head: `$set` may bring messages of the model's context."""
+        if "$rewindTo" in record:
+            target = id_of(record["$rewindTo"])
+            del self.path[self.path.index(target) if target in self.path else 0 :]
+        elif "type" in record:
+            node = id_of(record.get("id")) or f"line-{number}"
+            if node not in self.records:
+                self.parents[node] = self.path[-1] if self.path else None
+                self.path.append(node)
+            self.records[node] = record
+        else:
+            changed = object_of(record.get("$set")) or record
+            self.head |= {name: value for name, value in changed.items() if name != "messages"}
+            for place, each in enumerate(objects_of(changed.get("messages"))):
+                self.take({"type": "", **each}, place)
+
+
+def _read(files: Files) -> Items:
+    not_shown = NotShown()
+    children: dict[str, list[tuple[str, ChildSession]]] = {}
+    names = dict.fromkeys([*logs(files, _is_head, _CHAT), *names_with(files, _SHAPE)])
+    for name in sorted(names, key=lambda each: not _is_of_subagent(files, each)):
+        session = _Session()
+        for number, line in _lines(files, name):
+            if isinstance(line, Skipped):
+                yield line
+            else:
+                session.take(line, number)
+        item = _draft(files, name, session, not_shown).finished()
+        if not isinstance(item, ImportedConversation):
+            yield item
+        elif session.head.get("kind") == "subagent":
+            parent = id_of(session.head.get("parentSessionId")) or name.rpartition("/")[0].rpartition("/")[2]
+            child = ChildSession(name="subagent", messages=item.messages)
+            children.setdefault(parent, []).append((name, child))
+        else:
+            below = [child for _name, child in children.pop(item.external_id, [])]
+            yield replace(item, messages=with_children(item.messages, below))
+    for parent, found in children.items():
+        yield from (without_parent(name, parent) for name, _child in found)
+    yield from not_shown.listed()
+
+
+def _is_of_subagent(files: Files, name: str) -> bool:
+    return any(line.get("kind") == "subagent" for line in first_lines(files, name, 1))
+
+
+def _lines(files: Files, name: str) -> Iterable[JsonLine]:
+    if name.lower().endswith(".jsonl") or any(map(_is_head, first_lines(files, name, 1))):
+        return json_lines(files, name)
+    return ((number, object_of(record)) for number, (_where, record) in enumerate(records(files, name)))
+
+
+def _draft(files: Files, name: str, session: _Session, not_shown: NotShown) -> ConversationDraft:
+    head = session.head
+    draft = ConversationDraft(
+        product=PRODUCT,
+        where=name,
+        external_id=id_of(head.get("sessionId")),
+        title=line_of(head.get("summary")),
+        created_at=parse_time(head.get("startTime")),
+        last_at=parse_time(head.get("lastUpdated")),
+        project=_project(files, name),
+        parents=dict(session.parents),
+        leaf=session.path[-1] if session.path else None,
+    )
+    ends: dict[str | None, str | None] = {None: None}
+    for node, record in session.records.items():
+        ends[node] = node
+        above = ends.get(session.parents[node])
+        for message in _messages(node, record, name, not_shown):
+            shown = message if message.text or message.attachments else "no text"
+            draft.add(message.id, above, parse_time(record.get("timestamp")), shown)
+            above = ends[node] = message.id
+        if node not in draft.parents or node not in draft.times:
+            draft.add(node, above, parse_time(record.get("timestamp")), line_of(record.get("type")) or "unknown")
+    draft.leaf = ends.get(draft.leaf)
+    return draft
+
+
+def _messages(node: str, record: dict[str, Any], name: str, not_shown: NotShown) -> Iterator[ImportedMessage]:
+    """The message of a record; of an answer that asks the person, their reply too."""
+    kind = line_of(record.get("type"))
+    if kind not in _KNOWN_TYPES:
+        not_shown.note(kind or "no kind", f"{name}: {node}")
+    if kind not in _ROLES:
+        return
+    # What the person typed, where the content also has the files that they named.
+    content = (kind == "user" and record.get("displayContent")) or record.get("content")
+    content = [content] if isinstance(content, dict) else content
+    for unknown in unknown_kinds([{"type": "text", **part} for part in objects_of(content)]):
+        not_shown.note(unknown, f"{name}: {node}")
+    calls = objects_of(record.get("toolCalls"))
+    questions = [each for call in calls for each in questions_in(call.get("name"), call.get("args"))]
+    if questions:
+        parts = [content] if isinstance(content, str) else list(content or [])
+        content = [*parts, {"text": asked(questions)}]
+    message, words = message_of(
+        node, _ROLES[kind], content, record.get("timestamp"), record.get("model"), product=PRODUCT
+    )
+    if words.is_prompt:
+        not_shown.prompts += 1
+    yield replace(message, tool_calls=tuple(_calls(record, calls)))
+    answers = "\n\n".join(filter(None, (_reply(call) for call in calls)))
+    if answers:
+        yield message_of(f"{node}:reply", "user", answers, record.get("timestamp"), product=PRODUCT)[0]
+
+
+def _calls(record: dict[str, Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for thought in objects_of(record.get("thoughts")):
+        texts = (text_of(thought.get("subject")), text_of(thought.get("description")))
+        yield {"name": "thinking", "summary": "\n\n".join(filter(None, texts))}
+    for call in calls:
+        yield {"name": line_of(call.get("name")), "input": compact(call.get("args"))}
+
+
+def _reply(call: dict[str, Any]) -> str:
+    questions = questions_in(call.get("name"), call.get("args"))
+    results = [
+        object_of(object_of(each.get("functionResponse")).get("response")) for each in objects_of(call.get("result"))
+    ]
+    return next(filter(None, (answers_in_output(questions, each) for each in results if questions)), "")
+
+
+def _project(files: Files, name: str) -> str | None:
+    root = f"{name.partition('chats/')[0]}.project_root"
+    if "chats/" not in name or root not in files.names():
+        return None
+    with files.open(root) as stream:
+        return line_of(stream.read(4096).decode(errors="replace")) or None
+
+
+READER = ExportReader(
+    product=PRODUCT,
+    label="Gemini CLI",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("logs of sessions (chats/session-….jsonl or .json)"),
+    wordless=r"(?:^|/)(?:\.project_root|settings\.json|oauth_creds\.json|google_accounts\.json|installation_id)\Z",
+)

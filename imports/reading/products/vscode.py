@@ -1,0 +1,151 @@
+"""VS Code's Copilot: an exported chat (`chat.json`), or the files of its chats, as objects or as logs of changes."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import Item, Items, Skipped
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    id_of,
+    json_lines,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+)
+from imports.reading.products import ExportReader
+from imports.reading.sessions import has_logs, logs
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, message_of
+
+PRODUCT = "vscode"
+_SHAPES = ({"requests", "responderUsername"}, {"requests", "sessionId"}, {"requests.message", "requests.response"})
+_NO_NAME = re.compile(r"(?!)")
+# Parts of an answer without a text of their own.
+_KNOWN = {
+    "toolInvocation", "toolInvocationSerialized", "thinking", "prepareToolInvocation", "textEditGroup", "codeblockUri",
+    "undoStop", "inlineReference", "progressMessage", "progressTaskSerialized", "mcpServersStarting", "confirmation",
+    "elicitation", "notebookEditGroup", "command", "extensions", "warning", "markdownContent", "treeData",
+}  # fmt: skip
+_SET, _PUSH, _DELETE = 1, 2, 3
+
+
+def _recognises(files: Files) -> int:
+    return 92 if names_with(files, *_SHAPES, at_most=LOOKED_AT) or has_logs(files, _is_head, _NO_NAME) else 0
+
+
+def _is_head(line: dict[str, Any]) -> bool:
+    return line.get("kind") == 0 and "requests" in object_of(line.get("v"))
+
+
+def _read(files: Files) -> Items:
+    of_changes = list(logs(files, _is_head, _NO_NAME))
+    not_shown = NotShown()
+    for name in of_changes:
+        chat: dict[str, Any] = {}
+        for _number, line in json_lines(files, name):
+            if isinstance(line, Skipped):
+                yield line
+            else:
+                chat = _changed(chat, line)
+        yield from _conversation(name, chat, not_shown)
+    yield from not_shown.listed()
+    yield from items_of(files, [name for name in names_with(files, *_SHAPES) if name not in of_changes], _conversation)
+
+
+def _changed(chat: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
+    """Applies a line of the log: `k` is the path of keys and places, `i` how many elements stay."""
+    if line.get("kind") == 0:
+        return object_of(line.get("v"))
+    target: Any = chat
+    *above, last = list_of(line.get("k")) or [""]
+    try:
+        for key in above:
+            target = target[key]
+        if line.get("kind") == _SET:
+            target[last] = line.get("v")
+        elif line.get("kind") == _PUSH:
+            target[last] = [*list_of(target[last])[: line.get("i")], *list_of(line.get("v"))]
+        elif line.get("kind") == _DELETE:
+            del target[last]
+    except (KeyError, IndexError, TypeError):
+        pass  # It changes what an earlier line, now cut off, would have made.
+    return chat
+
+
+def _conversation(where: str, record: Any, not_shown: NotShown) -> Iterator[Item]:
+    chat = object_of(record)
+    if not isinstance(chat.get("requests"), list):
+        yield Skipped(where=where, reason=NO_MESSAGES)
+        return
+    draft = ConversationDraft(
+        product=PRODUCT,
+        where=where,
+        external_id=id_of(chat.get("sessionId")),
+        title=line_of(chat.get("customTitle")) or line_of(chat.get("computedTitle")),
+        created_at=parse_time(chat.get("creationDate")),
+        last_at=parse_time(chat.get("lastMessageDate")),
+    )
+    above = None
+    for place, request in enumerate(objects_of(chat["requests"])):
+        node, at = id_of(request.get("requestId")) or f"request-{place}", request.get("timestamp")
+        fields = object_of(request.get("message"))
+        text = text_of(fields.get("text")) or text_of(request.get("message"))
+        text = text or "".join(text_of(part.get("text")) for part in objects_of(fields.get("parts")))
+        files = objects_of(object_of(request.get("variableData")).get("variables"))
+        named = [{"type": "file", "title": each.get("name")} for each in files if each.get("kind") in ("file", "image")]
+        question, _words = message_of(node, "user", [{"text": text}, *named], at, product=PRODUCT)
+        answer, _words = message_of(
+            f"{node}:answer", "assistant", _answer(request, where, not_shown), at, request.get("modelId")
+        )
+        for message in (question, answer):
+            is_shown = message.text or message.attachments
+            draft.add(message.id, above, message.at, message if is_shown else "no text")
+            above = message.id
+        draft.calls[answer.id] = tuple(_calls(request))
+    yield draft.finished()
+
+
+def _answer(request: dict[str, Any], where: str, not_shown: NotShown) -> str:
+    """The pieces of the stream, and the names of what it refers to, which stand within its sentences."""
+    pieces = []
+    response = request.get("response")
+    for part in [response] if isinstance(response, str) else list_of(response):
+        fields = {"value": part} if isinstance(part, str) else object_of(part)
+        kind = line_of(fields.get("kind"))
+        if kind == "inlineReference":
+            target = object_of(fields.get("inlineReference"))
+            path = text_of(target.get("path")) or text_of(object_of(target.get("uri")).get("path"))
+            pieces.append(f"`{line_of(fields.get('name')) or line_of(target.get('name')) or path.rpartition('/')[2]}`")
+        elif kind in ("", "markdownContent", "markdownVuln", "warning"):
+            value = fields.get("value") or fields.get("content")
+            pieces.append(text_of(value) or text_of(object_of(value).get("value")))
+        elif kind not in _KNOWN:
+            not_shown.note(kind, where)
+    return "".join(pieces)
+
+
+def _calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for part in objects_of(request.get("response")):
+        if part.get("kind") == "thinking":
+            thought = "\n".join(map(text_of, chain(list_of(part.get("value")), [part.get("value")])))
+            yield {"name": "thinking", "summary": thought.strip()}
+        elif part.get("kind") in ("toolInvocation", "toolInvocationSerialized"):
+            said = part.get("pastTenseMessage") or part.get("invocationMessage")
+            summary = text_of(said) or text_of(object_of(said).get("value"))
+            yield {"name": line_of(part.get("toolId")) or "tool", **({"summary": summary} if summary else {})}
+
+
+READER = ExportReader(
+    product=PRODUCT,
+    label="GitHub Copilot in VS Code",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("chats exported from VS Code (chat.json), or its folder chatSessions"),
+)

@@ -1,0 +1,74 @@
+"""The logs of agents' sessions: which files are some, by their first lines, and the work of subagents, folded.
+
+A log is recognised by its content: in a product's folder, in a part of it, in a zip, or alone under any name.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import ImportedMessage, Skipped
+from imports.reading.json_streams import LOOKED_AT, first_lines
+
+# Also packed, reset or deleted ones, whose time follows the name.
+_LOG = re.compile(r"\.jsonl(?:\.[^/]*)?\Z", re.IGNORECASE)
+_LONGEST_CHILD = 4_000
+NO_PARENT = _("the work of a subagent, whose session is not in this export")
+
+
+def logs(
+    files: Files, is_of: Callable[[dict[str, Any]], bool], named: re.Pattern[str], at_most: int | None = None
+) -> Iterator[str]:
+    """The names of the logs of which a first line is of the product, and those that have its names for them."""
+    names = files.names()
+    for name in [name for name in names if _LOG.search(name) or len(names) == 1 or named.match(name)][:at_most]:
+        if named.match(name) or any(map(is_of, first_lines(files, name))):
+            yield name
+
+
+def has_logs(files: Files, is_of: Callable[[dict[str, Any]], bool], named: re.Pattern[str]) -> bool:
+    return any(map(named.match, files.names())) or any(logs(files, is_of, named, LOOKED_AT))
+
+
+def stem(name: str) -> str:
+    """A file's name without its folder and endings: usually the session's id."""
+    return re.split(r"\.jsonl?\b", name.rpartition("/")[2], maxsplit=1, flags=re.IGNORECASE)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSession:
+    """The work of a subagent, or a review: the program's words, kept folded below its parent and never searched."""
+
+    name: str
+    messages: Sequence[ImportedMessage]
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return max((message.at for message in self.messages if message.at), default=None)
+
+
+def with_children(
+    messages: tuple[ImportedMessage, ...], children: Sequence[ChildSession]
+) -> tuple[ImportedMessage, ...]:
+    """Each child among the calls of the first answer after its end, or else of the last message."""
+    found = list(messages)
+    for child in children if found else ():
+        answers = [place for place, message in enumerate(found) if message.role == "assistant"]
+        end = child.ended_at
+        after = (place for place in answers if end and (at := found[place].at) and at >= end)
+        place = next(after, answers[-1] if answers else len(found) - 1)
+        text = "\n\n".join(f"> {each.text}" if each.role == "user" else each.text for each in child.messages)
+        if len(text) > _LONGEST_CHILD:
+            # It ends with its report.
+            text = f"{text[: _LONGEST_CHILD // 4]}\n\n…\n\n{text[10 - _LONGEST_CHILD * 3 // 4 :]}"
+        call = {"name": child.name, "summary": text}
+        found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
+    return tuple(found)
+
+
+def without_parent(name: str, session: str) -> Skipped:
+    return Skipped(where=name, reason=NO_PARENT, external_id=session)

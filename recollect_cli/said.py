@@ -1,0 +1,131 @@
+"""The person's words in an agent's log that stand in no message: answers to questions, and why a call was refused.
+
+The hook's capture and the readers of imports both call these functions, so that they store the same text.
+"""
+
+import json
+import re
+from typing import Any
+
+# The tools by which an agent asks the person: of Claude Code, Codex, Gemini CLI and Cursor.
+_ASKING = {"AskUserQuestion", "request_user_input", "ask_user", "AskQuestion"}
+_REFUSED = re.compile(
+    r"\s{0,20}(?:The user doesn't want to|Permission for this|The agent proposed|The user ).{0,1000}?"
+    r"\bthe user (?:said|provided the following[^:\n]{0,60}):[ \t]*\n?",
+    re.DOTALL | re.IGNORECASE,
+)
+_FOR_THE_MODEL = re.compile(r"\n\s{0,20}Note: The user's next message may contain.*", re.DOTALL)
+_ANSWERED = re.compile(r"\s{0,20}(?:User has answered|Your questions have been answered)")
+_PAIR = re.compile(r"\"((?:[^\"\\]|\\.){1,2000})\"=\"((?:[^\"\\]|\\.){0,20000})\"", re.DOTALL)
+_NO_WORDS = {"id", "type", "kind", "questionId", "question_id", "question", "header", "preview"}
+
+
+def questions_in(name: Any, arguments: Any) -> list[dict[str, Any]]:
+    """The questions of a call that asks the person; none for any other call."""
+    if name not in _ASKING:
+        return []
+    found = _parsed(arguments)
+    questions = found.get("questions") if isinstance(found, dict) else None
+    questions = questions if isinstance(questions, list) else [found]
+    return [each for each in questions if isinstance(each, dict) and isinstance(_question(each), str)]
+
+
+def asked(questions: list[dict[str, Any]]) -> str:
+    """The questions as the agent's words; several are numbered, as their answers are."""
+    texts = [_question(each).strip() for each in questions]
+    return "\n".join(_numbered(place, text, len(texts)) for place, text in enumerate(texts, start=1))
+
+
+def answered(questions: list[dict[str, Any]], answers: Any, notes: Any = None) -> str:
+    """The answers in the order of the questions, by whose text, id, heading or place they are named.
+
+    Every answer stays: one that names no question stands at the end.
+    """
+    named = _by_name(answers)
+    left, found = dict(named), []
+    for place, question in enumerate(questions, start=1):
+        names = [_question(question), question.get("id"), question.get("header"), str(place - 1)]
+        name = next((each for each in names if each in left), None)
+        words = [*_words(left.pop(name, None)), *_words(_by_name(notes).get(name))]
+        if words:
+            found.append(_numbered(place, "\n".join(words), len(questions)))
+    return "\n".join([*found, *(text for value in left.values() for text in _words(value))])
+
+
+def answers_in_output(questions: list[dict[str, Any]], output: Any) -> str:
+    """The same of the result of a call, which has the answers as JSON; empty if the person gave none."""
+    found = _parsed(output) if questions else None
+    if isinstance(found, list):
+        found = _parsed("".join(text for each in found if isinstance(each, dict) and (text := _text(each))))
+    for key in ("output", "content"):
+        if isinstance(found, dict) and "answers" not in found and key in found:
+            found = _parsed(found[key])
+    return answered(questions, found["answers"]) if isinstance(found, dict) and "answers" in found else ""
+
+
+def said_in_results(line: dict[str, Any]) -> str:
+    """Of a line of Claude Code that has results of tools."""
+    structured = line.get("toolUseResult")
+    if isinstance(structured, dict) and isinstance(structured.get("answers"), dict):
+        questions = questions_in("AskUserQuestion", structured)
+        return answered(questions, structured["answers"], structured.get("annotations"))
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    results = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    texts = (_text(each) for each in results if each.get("type") == "tool_result")
+    return "\n\n".join(filter(None, map(_said, texts)))
+
+
+def _said(text: str) -> str:
+    if refused := _REFUSED.match(text):
+        return _FOR_THE_MODEL.sub("", text[refused.end() :]).strip()
+    if not _ANSWERED.match(text):
+        return ""
+    pairs = dict(_PAIR.findall(text))
+    return answered([{"question": each} for each in pairs], pairs)
+
+
+def _text(block: dict[str, Any]) -> str:
+    for value in (block.get("text"), block.get("content")):
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            return "\n".join(text for each in value if isinstance(each, dict) and (text := _text(each)))
+    return ""
+
+
+def _question(fields: dict[str, Any]) -> Any:
+    return fields.get("question") or fields.get("prompt")
+
+
+def _numbered(place: int, text: str, count: int) -> str:
+    return f"{place}. {text}" if count > 1 else text
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _by_name(answers: Any) -> dict[Any, Any]:
+    if isinstance(answers, dict):
+        return answers
+    entries = answers if isinstance(answers, list) else []
+    return {
+        next((each[key] for key in ("questionId", "question_id", "id", "question") if key in each), str(place)): each
+        for place, each in enumerate(each if isinstance(each, dict) else {"text": each} for each in entries)
+    }
+
+
+def _words(value: Any) -> list[str]:
+    """Every text of an answer, without Codex's mark of the person's own words."""
+    if isinstance(value, str):
+        text = value.strip().removeprefix("user_note:").strip()
+        return [text] if text else []
+    if isinstance(value, dict):
+        value = [each for name, each in value.items() if name not in _NO_WORDS]
+    return [text for each in value for text in _words(each)] if isinstance(value, list) else []
