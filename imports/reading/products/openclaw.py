@@ -236,4 +236,10 @@ def _answers_a_prompt(tree: SessionTree, node: str) -> bool:
     return not tree.prompts.isdisjoint(tree.hidden_above(node))
 
 
-READER = ExportReader(product=PRODUCT, label="OpenClaw", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="OpenClaw",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("sessions (.jsonl) of agents and the workspace's memory"),
+)
