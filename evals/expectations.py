@@ -13,6 +13,7 @@ from imports.reading.items import (
     ImportedDocument,
     ImportedMessage,
     ImportedRecord,
+    Notice,
     Skipped,
     UnreadableExport,
 )
@@ -41,6 +42,7 @@ class Reading:
     documents: list[ImportedDocument] = field(default_factory=list)
     records: list[ImportedRecord] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     refusal: str | None = None
 
     @property
@@ -64,6 +66,8 @@ def read_all(path: Path, product: str | None = None) -> Reading:
                     reading.records.append(item)
                 case Skipped():
                     reading.skipped.append(item)
+                case Notice():
+                    reading.notices.append(str(item.text))
     except UnreadableExport as error:
         return Reading(refusal=str(error))
     return reading
@@ -76,13 +80,20 @@ def as_expectation(reading: Reading) -> dict[str, Any]:
         **({"why": reading.refusal} if reading.refusal else {}),
         "conversations": [_conversation(each) for each in reading.conversations],
         "documents": [
-            {"external_id": each.external_id, "title": each.title, "at": _iso(each.at), "text": each.text}
+            {
+                "external_id": each.external_id,
+                "title": each.title,
+                "at": _iso(each.at),
+                "text": each.text,
+                **({"properties": dict(each.properties)} if each.properties else {}),
+            }
             for each in reading.documents
         ],
         **({"records": [_record(each) for each in reading.records]} if reading.records else {}),
         "skipped": [
             {"where": each.where, "reason": each.reason, "external_id": each.external_id} for each in reading.skipped
         ],
+        "notices": reading.notices,
     }
 
 

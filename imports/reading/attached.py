@@ -71,6 +71,7 @@ class ExportFiles:
         if entry is None:
             self.missing.add(id_ or name)
             return None
+        self.files.opened.add(entry)
         name = name or self.names.get(entry.rpartition("/")[2], "") or shown_name(entry)
         return ImportedFile(name=name, entry=entry, size=self.files.size(entry), media_type=media_type)
 

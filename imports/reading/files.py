@@ -13,14 +13,14 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from core.text import Sentence
+from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.items import Skipped, UnreadableExport
 
@@ -213,18 +213,17 @@ class ZipEntries:
         return found
 
     def names(self) -> list[str]:
-        inner = [f"{outer}/{name}" for outer, entries in self._inner.items() for name in entries.names()]
-        return [*self._entries, *inner]
+        return [*self._entries, *_names_within(self._inner)]
 
     def size(self, name: str) -> int:
         if name in self._entries:
             return self._entries[name].file_size
-        entries, inner_name = self._locate(name)
+        entries, inner_name = _locate(self._inner, name)
         return entries.size(inner_name)
 
     def open(self, name: str) -> IO[bytes]:
         if name not in self._entries:
-            entries, inner_name = self._locate(name)
+            entries, inner_name = _locate(self._inner, name)
             return entries.open(inner_name)
         try:
             return io.BufferedReader(PiecesReader(_unpacked(self._zip.open(self._entries[name]), name)), _CHUNK)
@@ -233,15 +232,24 @@ class ZipEntries:
 
     def refused(self) -> Iterable[Skipped]:
         yield from self._refused
-        for outer, entries in self._inner.items():
-            for skipped in entries.refused():
-                yield Skipped(where=f"{outer}/{skipped.where}", reason=skipped.reason)
+        yield from _refused_within(self._inner)
 
-    def _locate(self, name: str) -> tuple["ZipEntries", str]:
-        for outer, entries in self._inner.items():
-            if name.startswith(f"{outer}/"):
-                return entries, name[len(outer) + 1 :]
-        raise KeyError(name)
+
+def _names_within(zips: Mapping[str, ZipEntries]) -> Iterator[str]:
+    return (f"{outer}/{name}" for outer, entries in zips.items() for name in entries.names())
+
+
+def _refused_within(zips: Mapping[str, ZipEntries]) -> Iterator[Skipped]:
+    for outer, entries in zips.items():
+        for skipped in entries.refused():
+            yield Skipped(where=f"{outer}/{skipped.where}", reason=skipped.reason)
+
+
+def _locate(zips: Mapping[str, ZipEntries], name: str) -> tuple[ZipEntries, str]:
+    for outer, entries in zips.items():
+        if name.startswith(f"{outer}/"):
+            return entries, name[len(outer) + 1 :]
+    raise KeyError(name)
 
 
 class PiecesReader(io.RawIOBase):
@@ -318,11 +326,12 @@ class PlainFiles:
     its own name or that of the uploaded file.
     """
 
-    def __init__(self, path: Path, limits: Limits, name: str = "") -> None:
+    def __init__(self, path: Path, limits: Limits, opened: ExitStack, name: str = "") -> None:
         self._root = path
         self._refused: list[Skipped] = []
         self._sizes: dict[str, int] = {}
         self._is_folder = path.is_dir()
+        self._inner: dict[str, ZipEntries] = {}
         budget = Budget(limits, packed=0)
         if not self._is_folder:
             self._claim(name.replace("\\", "/").rpartition("/")[2] or path.name, path.stat().st_size, budget)
@@ -334,6 +343,15 @@ class PlainFiles:
                 self._refused.append(Skipped(where=place, reason=_("symbolic link")))
             elif stat.S_ISREG(kind.st_mode):
                 self._claim(place, kind.st_size, budget)
+        for place in [name for name in self._sizes if name.lower().endswith(".zip") and not is_attached(name)]:
+            stream = opened.enter_context(self.open(place))
+            try:
+                if is_zip(stream):
+                    self._inner[place] = ZipEntries(stream, Budget(limits, packed=self._sizes[place]), opened)
+                    del self._sizes[place]
+            except UnreadableExport as error:
+                self._refused.append(Skipped(where=place, reason=sentence_of(error)))
+                del self._sizes[place]
 
     def _claim(self, name: str, size: int, budget: Budget) -> None:
         budget.claim(size)
@@ -347,21 +365,25 @@ class PlainFiles:
             yield from (here / name for name in sorted([*files, *links]))
 
     def names(self) -> list[str]:
-        return sorted(self._sizes)
+        return [*sorted(self._sizes), *_names_within(self._inner)]
 
     def size(self, name: str) -> int:
-        return self._sizes[name]
+        if name in self._sizes:
+            return self._sizes[name]
+        entries, inner_name = _locate(self._inner, name)
+        return entries.size(inner_name)
 
     def open(self, name: str) -> IO[bytes]:
         if name not in self._sizes:
-            raise KeyError(name)
+            entries, inner_name = _locate(self._inner, name)
+            return entries.open(inner_name)
         try:
             return (self._root / name if self._is_folder else self._root).open("rb")
         except OSError as error:
             raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
 
     def refused(self) -> Iterable[Skipped]:
-        return self._refused
+        return [*self._refused, *_refused_within(self._inner)]
 
 
 class Files:
@@ -377,6 +399,10 @@ class Files:
         self._kept: IO[bytes] | None = None
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
+        # The names of the files that were read: every other one is listed by name.
+        self.opened: set[str] = set()
+        # The keys at the beginning of its JSON files (`json_streams.shape`), for which every reader asks.
+        self.shapes: dict[str, set[str]] = {}
 
     def names(self) -> list[str]:
         """All readable names, in the order of the source for a zip, sorted for a folder."""
@@ -393,6 +419,7 @@ class Files:
     def open(self, name: str) -> IO[bytes]:
         """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
         if name not in self._places or self._kept is None:
+            self.opened.add(name)
             return self._files.open(name)
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
@@ -469,7 +496,7 @@ def _files_at(
     path: Path, kind: os.stat_result, limits: Limits, opened: ExitStack, name: str
 ) -> ZipEntries | PlainFiles:
     if stat.S_ISDIR(kind.st_mode):
-        return PlainFiles(path, limits)
+        return PlainFiles(path, limits, opened)
     if not stat.S_ISREG(kind.st_mode):
         raise UnreadableExport("This is neither a file nor a folder.")
     if kind.st_size == 0:
@@ -480,4 +507,4 @@ def _files_at(
         raise UnreadableExport(_("The file cannot be opened.")) from error
     if is_zip(stream):
         return ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
-    return PlainFiles(path, limits, name)
+    return PlainFiles(path, limits, opened, name)

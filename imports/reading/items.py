@@ -168,6 +168,10 @@ class ImportedDocument:
     updated_at: datetime | None = None
     # The name of its project, or a folder's that belongs to one; empty for none.
     project: str = ""
+    # The product's account that it is the memory of: two accounts use the same ids.
+    account: str = ""
+    # The values of a note's head, such as its aliases, and what else is said about it. Stored below its text.
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,13 +71,15 @@ def _repaired(text: str) -> str:
 
 
 def elements(stream: IO[bytes]) -> Iterator[Any]:
-    """The elements of an array, or the single value. Raises `BrokenJSON` where the text breaks off."""
+    """The elements of an array, or the values one after the other, as in JSON Lines. Raises `BrokenJSON` where the
+    text breaks off.
+    """
     events = _events(stream)
-    kind, value = next(events, ("end", None))
-    if kind != "start_array":
-        yield _build(events, kind, value)
-        return
-    yield from _until_the_end(events)
+    for kind, value in events:
+        if kind == "start_array":
+            yield from _until_the_end(events)
+        else:
+            yield _build(events, kind, value)
 
 
 def members(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
@@ -106,7 +108,7 @@ def _until_the_end(events: Iterator[tuple[str, Any]]) -> Iterator[Any]:
 
 def _events(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
     try:
-        yield from ijson.basic_parse(PiecesReader(_clean(stream)), buf_size=_CHUNK)
+        yield from ijson.basic_parse(PiecesReader(_clean(stream)), buf_size=_CHUNK, multiple_values=True)
     except _BROKEN as error:
         raise BrokenJSON from error
 
@@ -129,11 +131,15 @@ def _build(events: Iterator[tuple[str, Any]], kind: str, value: Any) -> Any:
 
 def shape(files: Files, name: str) -> set[str]:
     """The paths of keys at the beginning of a JSON file, three levels deep, without the outer array: `chat.history`."""
-    with files.open(name) as stream:
+    if (known := files.shapes.get(name)) is not None:
+        return known
+    with files.look(name) as stream:
         beginning = stream.read(_PREFIX)
-    if not beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith((b"{", b"[")):
-        return set()
-    return _paths(beginning)
+    is_json = beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith((b"{", b"["))
+    found = _paths(beginning) if is_json else set()
+    if len(files.shapes) < LOOKED_AT:
+        files.shapes[name] = found
+    return found
 
 
 def _paths(beginning: bytes) -> set[str]:
@@ -158,7 +164,8 @@ def json_names(files: Files, at_most: int | None = None) -> list[str]:
     names = files.names()
     if len(names) == 1:
         return names
-    return [name for name in names if name.lower().endswith(".json") and not is_attached(name)][:at_most]
+    endings = (".json", ".jsonl", ".ndjson", ".txt")
+    return [name for name in names if name.lower().endswith(endings) and not is_attached(name)][:at_most]
 
 
 # A product is recognised by so many of its files.
@@ -189,6 +196,16 @@ def records(files: Files, name: str) -> Iterator[tuple[str, Any]]:
         with files.open(name) as stream:
             for index, value in enumerate(elements(stream)):
                 yield f"{name}[{index}]", value
+    except UnreadableExport as error:
+        raise BrokenJSON(sentence_of(error)) from error
+
+
+def parts(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+    """The same of each element of each list in a file of one object, which may have all conversations."""
+    try:
+        with files.open(name) as stream:
+            for index, (part, value) in enumerate(members(stream)):
+                yield f"{name}:{part}[{index}]", value
     except UnreadableExport as error:
         raise BrokenJSON(sentence_of(error)) from error
 

@@ -19,7 +19,7 @@ from core.text import gettext_noop as _
 from core.text import sentence_of
 from imports.reading.files import Files, encoding_of
 from imports.reading.items import Skipped, UnreadableExport
-from imports.reading.json_streams import line_of, text_of
+from imports.reading.json_streams import compact, joined, line_of, object_of, objects_of, text_of
 
 # --- Reads Takeout's activity list as a web page, Google's default format: its cards as records ---
 # A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and the question,
@@ -239,7 +239,8 @@ MOST_BRACKETS = 100
 LONGEST_NOTE = 32 * 1024 * 1024
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<head>.{0,65536}?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _HEADING = re.compile(r"^#[ \t]+(?P<title>\S.*)$", re.MULTILINE)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
+# Also as Logseq names its days: `2026_03_14`, `20260314`.
+_DAY = re.compile(r"\d{4}([-_]?)\d{2}\1\d{2}(?!\d)")
 # Keys are compared without case, spaces and signs.
 _TITLE_KEYS = ("title", "name", "titel", "titulo")
 _DATE_KEYS = (
@@ -260,6 +261,13 @@ _DAY_NUMBER = re.compile(r"(?<!\d)(\d{1,2})(?!\d|:)")
 _WORDS = re.compile(r"[^\W\d_]{3,}")
 _EARLIEST = date(1900, 1, 1)
 
+# Logseq's page properties are the first lines of a page.
+_LOGSEQ_LINE = re.compile(r"(?:- )?(?P<key>[^\W\d_][\w./-]{0,60})::(?:[ \t](?P<value>[^\n]{0,4000}))?(?:\n|\Z)")
+_LOGSEQ_MATTER = re.compile(rf"(?:{_LOGSEQ_LINE.pattern.replace('?P<key>', '').replace('?P<value>', '')})+")
+# What Excalidraw's plugin writes around the texts of a drawing, and its data.
+_OF_EXCALIDRAW = re.compile(r"==⚠|#{1,2} (?:Text Elements|Drawing|Excalidraw Data)\s*$|%%\s*$")
+_BLOCK_ID = re.compile(r" \^[\w-]{1,12}$")
+_PACKED = re.compile(r"^```(?:compressed-)?json\n.*?(?:^```|\Z)", re.MULTILINE | re.DOTALL)
 # In one line of TOML.
 MOST_DOTS = 200
 
@@ -295,18 +303,61 @@ _FEW = 24
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The front matter's values by plain keys, and the note without it.
+    """The front matter's values by their keys, and the note without it.
 
-    It is YAML between lines of `---`, or TOML between lines of `+++`; people and programs write both loosely, so what
-    is neither is read line by line. Without an end, its values count and the whole text stays.
+    It is YAML between lines of `---`, or TOML between lines of `+++`, or Logseq's lines of `key:: value`; people and
+    programs write them loosely, so what is neither is read line by line. Without an end, its values count and the
+    whole text stays.
     """
     found = _FRONT_MATTER.match(text) or _TOML_MATTER.match(text)
+    if not found and (found := _LOGSEQ_MATTER.match(text)):
+        return {each["key"]: line_of(each["value"]) for each in _LOGSEQ_LINE.finditer(found[0])}, text[found.end() :]
     if not found:
         return _without_end(text), text
     head = found["head"]
     values = _toml(head) if text.startswith("+++") else _yaml(head)
-    values = {_plain_key(key): value for key, value in values.items()} or _usable(_by_line(head))
+    values = values or _usable(_by_line(head))
     return (values, text[found.end() :]) if values else ({}, text)
+
+
+def properties_of(values: dict[str, Any], title: str, at: date | datetime | None) -> Iterator[tuple[str, str]]:
+    """What a note's head says besides its title and date: aliases, tags, people, numbers, as one line each."""
+    for key, value in values.items():
+        text = ", ".join(map(_line_of_value, value)) if isinstance(value, list) else _line_of_value(value)
+        is_date = _plain_key(key) in _DATE_KEYS and at is not None and _when(_first(value)) == at
+        if text and not is_date and not (_plain_key(key) in _TITLE_KEYS and text == title):
+            yield line_of(str(key)), text
+
+
+def _line_of_value(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return compact(value)
+    return line_of(value if isinstance(value, str) else "" if value is None else str(value))
+
+
+def without_drawing(text: str) -> str:
+    """A note of Excalidraw: its own words and those in the drawing, without the packed data."""
+    beginning, mark, drawn = text.partition("# Excalidraw Data")
+    texts, _mark, rest = (drawn if mark else text).partition("## Drawing")
+    if not mark:
+        beginning, texts = "", texts if _mark else _PACKED.sub("", texts + rest)
+    lines = [_BLOCK_ID.sub("", line) for line in f"{beginning}\n{texts}".splitlines()]
+    return "\n".join(line for line in lines if not _OF_EXCALIDRAW.match(line)).strip()
+
+
+def texts_of_canvas(value: Any) -> str:
+    """The texts of a canvas of Obsidian, or of a drawing of Excalidraw, with the names of what is on it."""
+    fields = object_of(value)
+    found = [
+        text_of(each.get(name)).strip()
+        for each in [
+            *objects_of(fields.get("nodes")),
+            *objects_of(fields.get("elements")),
+            *objects_of(fields.get("edges")),
+        ]
+        for name in ("text", "label", "file", "url")
+    ]
+    return joined(found)
 
 
 def _without_end(text: str) -> dict[str, Any]:
@@ -314,16 +365,19 @@ def _without_end(text: str) -> dict[str, Any]:
     if not _BEGINS.match(text):
         return {}
     values = _by_line(text[4 : 4 + _LONGEST_HEAD].partition("\n\n")[0])
-    return values if any(_when(_first(values.get(key))) for key in _DATE_KEYS) and len(values) > 1 else {}
+    plain = _by_plain_key(values)
+    return values if any(_when(_first(plain.get(key))) for key in _DATE_KEYS) and len(values) > 1 else {}
 
 
 def _usable(values: dict[str, Any]) -> dict[str, Any]:
     """Lines that give neither a title nor a date stay part of the text."""
+    plain = _by_plain_key(values)
     has_title = any(
-        (title := line_of(_first(values.get(key)))) and not (title[0] in "[{" and title[-1] not in "]}")
-        for key in _TITLE_KEYS
+        (title := line_of(_first(value))) and not (title[0] in "[{" and title[-1] not in "]}")
+        for key, value in plain.items()
+        if key in _TITLE_KEYS
     )
-    return values if has_title or any(_when(_first(values.get(key))) for key in _DATE_KEYS) else {}
+    return values if has_title or any(_when(_first(plain.get(key))) for key in _DATE_KEYS) else {}
 
 
 def _yaml(head: str) -> dict[str, Any]:
@@ -353,14 +407,21 @@ def _by_line(head: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     last = ""
     for line in head.splitlines():
-        if item := _LIST_ITEM.match(line):
-            if isinstance(values.get(last), list):
-                values[last].append(_unquoted(item[1]))
-        elif found := _PAIR.match(line):
-            last = _plain_key(found["key"])
-            value = _unquoted(found["value"])
-            values.setdefault(last, value or [])
+        if isinstance(values.get(last), list) and (item := _LIST_ITEM.match(line)):
+            values[last].append(_unquoted(item[1]))
+        elif found := _PAIR.match(line.lstrip("\t")):
+            last = found["key"] if found["key"] not in values else f"{found['key']} {len(values)}"
+            values[last] = _unquoted(found["value"]) or []
+        elif last and line.strip():
+            # A line that goes on with the value above it.
+            value = values[last]
+            values[last] = [*value, line.strip()] if isinstance(value, list) else f"{value} {line.strip()}"
     return values
+
+
+def _by_plain_key(values: dict[str, Any]) -> dict[str, Any]:
+    """The values by keys without case, spaces and signs; the first of those that are then alike."""
+    return {_plain_key(key): value for key, value in reversed(values.items())}
 
 
 def _unquoted(text: str) -> str:
@@ -373,10 +434,12 @@ def _plain_key(key: str) -> str:
 
 
 def title_of(values: dict[str, Any], body: str, name: str) -> str:
-    heading = _HEADING.search(body)
-    stem = name.rpartition("/")[2].rpartition(".")[0]
-    titles = (line_of(_first(values.get(key))) for key in _TITLE_KEYS)
-    return next(filter(None, titles), "") or line_of(heading["title"] if heading else "") or stem
+    heading, plain = _HEADING.search(body), _by_plain_key(values)
+    stem = name.rpartition("/")[2].rpartition(".")[0].removesuffix(".excalidraw")
+    titles = [line_of(_first(plain.get(key))) for key in _TITLE_KEYS]
+    titles.append(line_of(heading["title"] if heading else ""))
+    # A template's title is filled in later.
+    return next((title for title in titles if title and "{{" not in title and "<%" not in title), stem)
 
 
 def _first(value: Any) -> Any:
@@ -385,8 +448,9 @@ def _first(value: Any) -> Any:
 
 
 def date_of(values: dict[str, Any], name: str) -> date | datetime | None:
+    plain = _by_plain_key(values)
     for key in _DATE_KEYS:
-        if at := _when(_first(values.get(key))):
+        if at := _when(_first(plain.get(key))):
             return at
     return day_in(name)
 
@@ -394,7 +458,8 @@ def date_of(values: dict[str, Any], name: str) -> date | datetime | None:
 def day_in(name: str) -> date | None:
     """The day at the beginning of a file's name."""
     found = _DAY.match(name.rpartition("/")[2])
-    day = _when(found[0]) if found else None
+    digits = "".join(filter(str.isdigit, found[0])) if found else ""
+    day = _when(f"{digits[:4]}-{digits[4:6]}-{digits[6:]}") if digits else None
     return day if isinstance(day, date) else None
 
 

@@ -450,12 +450,17 @@ class NotShown:
             yield Notice(text=Sentence(message, count=self.prompts))
 
 
-def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, NotShown], Iterable[Item]]) -> Items:
+Records = Callable[[Files, str], Iterator[tuple[str, Any]]]
+
+
+def items_of(
+    files: Files, names: Iterable[str], make: Callable[[str, Any, NotShown], Iterable[Item]], read: Records = records
+) -> Items:
     """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
     not_shown = NotShown()
     for name in names:
         try:
-            for where, record in records(files, name):
+            for where, record in read(files, name):
                 yield from make(where, record, not_shown)
         except BrokenJSON as error:
             yield broken_off(name, error)

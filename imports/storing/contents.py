@@ -438,7 +438,10 @@ def read(files: Files, batch: Import, left_out: SkippedCounts) -> Iterator[Wante
 
 def id_of(item: Wanted) -> str:
     """The id by which the user selects it."""
-    return short_id(str(item.id) if isinstance(item, ImportedRecord | ImportedProject) else item.external_id)
+    if isinstance(item, ImportedRecord | ImportedProject):
+        return short_id(str(item.id))
+    account = item.account if isinstance(item, ImportedDocument) else ""
+    return short_id(f"{item.external_id} ({account})" if account else item.external_id)
 
 
 def kind_of(item: Wanted) -> ItemKind:

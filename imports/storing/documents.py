@@ -5,7 +5,8 @@ contain and that were not imported before. So lines that the user removed stay r
 remove. A note is a separate document, identified by its id. A project that is here keeps what its person says of it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -43,11 +44,27 @@ NO_ROW = UUID(int=0)
 LABELS_IN_USE = _("These labels are in use here, and so they do not belong to it: %(labels)s")
 
 
-def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedItem]:
+def known_kept(user: User, items: Sequence[KeptItem]) -> dict[bytes, ImportedItem]:
     """Those of them that were imported before."""
     keys = [_key(item) for item in items]
     found = ImportedItem.objects.for_user(user).filter(key__in=keys) if keys else ()
-    return {bytes(item.key): item for item in found}
+    known = {bytes(item.key): item for item in found}
+    for item in items:
+        if isinstance(item, ImportedDocument) and item.account and _key(item) not in known:
+            mine = ImportedItem.objects.for_user(user).filter(key=_key(replace(item, account="")))
+            if (came_in := mine.first()) and _is_alike(item, came_in, user):
+                known[_key(item)] = came_in
+    return known
+
+
+def _is_alike(item: ImportedDocument, came_in: ImportedItem, user: User) -> bool:
+    """Whether a memory that came in when its account was not looked at is of the same account, by its sentences."""
+    if bytes(came_in.content_hash) == _hash(item):
+        return True
+    note = MemoryDocument.objects.for_user(user).filter(pk=came_in.row_id or NO_ROW).first()
+    # Headings and short lines are the same for everybody.
+    here = {line for line in (note.content if note else "").splitlines() if len(line) > 40}  # noqa: PLR2004
+    return not here.isdisjoint(pg_text(item.text).splitlines())
 
 
 def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Status]:
@@ -112,7 +129,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
         if is_new:
             if came_in is not None and before is not None:
                 contents.note(came_in, brought_by=brought_by, before=before)
-            entry.content_hash = _hash(item)
+            entry.key, entry.content_hash = _key(item), _hash(item)
             entry.save()
             known[_key(item)] = entry
             added.append(item)
@@ -378,7 +395,7 @@ def _key(item: KeptItem) -> bytes:
         return key_of(item.product, "proposal" if item.is_proposed else "record", str(item.id))
     if isinstance(item, ImportedProject):
         return key_of(item.product, "project", str(item.id))
-    return key_of(item.product, "document", item.kind, item.external_id)
+    return key_of(item.product, "document", item.kind, item.external_id, *filter(None, [item.account]))
 
 
 def _hash(item: KeptItem) -> bytes:
@@ -390,7 +407,8 @@ def _hash(item: KeptItem) -> bytes:
 
 
 def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
-    return pg_text(item.title)[:MAX_NOTE_TITLE], pg_text(item.text)
+    about = "\n".join(f"- {name}: {value}" for name, value in item.properties)
+    return pg_text(item.title)[:MAX_NOTE_TITLE], pg_text("\n\n".join(filter(None, (item.text, about))))
 
 
 def title_of(item: KeptItem) -> str:

@@ -1,6 +1,8 @@
 """The readers of all products, one module each, and the registry that recognises an export by its content."""
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -9,7 +11,7 @@ from pathlib import Path
 from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.files import Files, Limits, open_files
-from imports.reading.items import Items, Skipped, UnreadableExport
+from imports.reading.items import Items, Notice, Skipped, UnreadableExport
 
 MODULES = (
     "chatgpt",
@@ -17,6 +19,10 @@ MODULES = (
     "gemini",
     "open_webui",
     "librechat",
+    "grok",
+    "le_chat",
+    "perplexity",
+    "deepseek",
     "claude_code",
     "codex",
     "openclaw",
@@ -24,6 +30,7 @@ MODULES = (
     "vscode",
     "cursor",
     "markdown",
+    "plain",
     "recollect",
 )
 
@@ -34,7 +41,8 @@ class ExportReader:
 
     `recognises` looks at names and beginnings, never at a whole file, and says how sure it is: 0 (no) to 100 (certainly
     this product). `read` yields items as it goes, holding little in memory; it raises `UnreadableExport` before the
-    first item if nothing can be read, and yields `Skipped` for what is broken further in.
+    first item if nothing can be read, and yields `Skipped` for what is broken further in. Files that it does not open
+    are listed after its items.
     """
 
     product: str
@@ -65,6 +73,13 @@ def recognise(files: Files) -> ExportReader:
     score, _place, reader = max(scores, default=(0, 0, readers()[0]))
     if score == 0 and damage:
         raise damage
+    if score == 0 and any("Takeout/" in name for name in files.names()):
+        raise UnreadableExport(
+            _(
+                "This Takeout has no chats with Gemini: they are in My Activity. At takeout.google.com choose My "
+                "Activity, in it Gemini Apps, and JSON as the format."
+            )
+        )
     if score == 0:
         message = _("%(sentence)s What can be read: %(products)s.")
         raise UnreadableExport(Sentence(message, sentence=Sentence(_seems_to_be(files)), products=_labels()))
@@ -83,9 +98,47 @@ def read(path: Path, product: str | None = None, limits: Limits | None = None, *
 def read_files(files: Files, product: str | None = None) -> Items:
     """Everything in these files, which stay open: what messages name of them is read afterwards."""
     reader = _named(product) if product else recognise(files)
+    is_found = False
+    listed = set()
     for refused in files.refused():
         yield Skipped(where=refused.where, reason=refused.reason)
-    yield from reader.read(files)
+    for item in reader.read(files):
+        is_found = is_found or not isinstance(item, Notice)
+        if isinstance(item, Skipped):
+            listed.add(item.where)
+        yield item
+    if not is_found:
+        names = files.names()
+        found = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")  # noqa: PLR2004 - enough to know the folder by
+        message = _("There is no history of %(product)s in this. Looked for: %(wanted)s. Found: %(names)s.")
+        wanted = Sentence(reader.looks_for)
+        raise UnreadableExport(Sentence(message, product=reader.label, wanted=wanted, names=found))
+    yield from _not_read(files, reader, listed)
+
+
+# Of programs and systems, and pictures, sound and fonts: they have no words that a reader of any product could take.
+_WORDLESS = re.compile(
+    r"(?:.*/)?(?:\.DS_Store|Thumbs\.db|desktop\.ini|\._[^/]+|__MACOSX/.+"
+    r"|[^/]+\.(?:png|jpe?g|gif|webp|svg|heic|avif|bmp|tiff?|ico|mp[34]|m4a|ogg|opus|wav|flac|mov|webm|avi|mkv|woff2?"
+    r"|ttf|otf|css))",
+    re.IGNORECASE,
+)
+
+
+def _not_read(files: Files, reader: ExportReader, listed: set[str]) -> Iterator[Skipped | Notice]:
+    """Accounts for the files that the reader did not open: those without words by their number, all others by name."""
+    known: Counter[str] = Counter()
+    own = re.compile(reader.wordless)
+    for name in files.names():
+        if name in files.opened or name in listed:
+            continue
+        if not files.size(name) or _WORDLESS.fullmatch(name) or own.search(name):
+            known[name.rpartition("/")[2].rpartition(".")[2]] += 1
+        else:
+            yield Skipped(where=name, reason=_("not read: a kind of file that is not known here"))
+    if known:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(known.items()))
+        yield Notice(text=Sentence(_("Files that hold no messages or notes were left out: %(kinds)s."), kinds=kinds))
 
 
 def _named(product: str) -> ExportReader:
@@ -110,7 +163,7 @@ def _seems_to_be(files: Files) -> str:
     if not any(map(files.size, names)):
         return _("All files of this export are empty. Download the export again.")
     if len(names) == 1:
-        with files.open(names[0]) as stream:
+        with files.look(names[0]) as stream:
             beginning = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")
         if beginning[:1] == b"<":
             return _(

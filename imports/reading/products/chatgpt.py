@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles, written
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped, UnreadableExport
@@ -28,8 +29,16 @@ from imports.reading.products import ExportReader
 from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, nearest_visible
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
-# U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.
-_CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{0,80}†[^【】\n]{0,200}】|[\ue200-\ue206]")
+# U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger; a copy may have lost the two characters.
+_CITATIONS = re.compile(
+    "\ue200(?P<mark>[^\ue200\ue201]*)\ue201|【[^【】\n]{0,80}†[^【】\n]{0,200}】|[\ue200-\ue206]"
+    r"|\b(?:file)?cite(?:\ue202?turn\d{1,4}[a-z]{1,12}\d{1,4}){1,20}"
+    r"|!\[[^\]\n]{0,200}\]\((?:sediment|file-service)://[^)\s]{0,300}\)"
+)
+# Marks with words that the page shows: `entity`, `["person", "Marie Curie", …]`, and `url`, its text, its address.
+_NAMED = re.compile('(?:entity\ue202\\["[^"]{0,80}", ?"|url\ue202)(?P<words>[^"\ue202]{1,500})')
+# The fields of what was sent to a tool that makes pictures.
+_OF_A_PICTURE = {"prompt", "size", "n", "style", "quality", "transparent_background", "referenced_image_ids", "seed"}
 LONGEST_INPUT = 4000
 _PROJECT = re.compile(r"g-p-(?P<id>[0-9a-z]{4,64})", re.IGNORECASE)
 # Of a project's id in its label.
@@ -234,6 +243,8 @@ def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     if recipient not in ("", "all") and not _is_canvas(recipient):
         yield {"name": recipient, "input": _text(content)[:LONGEST_INPUT]}
+    elif _is_for_pictures(text := _text(content)):
+        yield {"name": "image", "input": text[:LONGEST_INPUT]}
     thoughts = joined(text_of(thought.get("content")) for thought in objects_of(content.get("thoughts")))
     if thoughts:
         yield {"name": "thinking", "summary": thoughts}
@@ -325,6 +336,7 @@ def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str
         f"to {text_of(recipient)}": isinstance(recipient, str)
         and recipient not in ("all", "")
         and not _is_canvas(recipient),
+        "to a tool": role == "assistant" and _is_for_pictures(_text(content)),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -351,7 +363,23 @@ def _text(content: dict[str, Any]) -> str:
     texts = [_part(part) for part in parts if not has_words or _recording(object_of(part)) is None]
     if not any(texts):
         texts = [text_of(content.get("text"))]
-    return _CITATIONS.sub("", joined(texts)).strip()
+    return _CITATIONS.sub(_shown_of_mark, joined(texts)).strip()
+
+
+def _shown_of_mark(found: re.Match[str]) -> str:
+    named = _NAMED.match(found["mark"] or "")
+    return named["words"] if named else ""
+
+
+def _is_for_pictures(text: str) -> bool:
+    """Whether a message is the input of a tool, which older exports have as an answer."""
+    if not text.startswith("{") or '"prompt"' not in text:
+        return False
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and "prompt" in fields and fields.keys() <= _OF_A_PICTURE
 
 
 def _part(part: Any) -> str:
@@ -406,4 +434,13 @@ def _has_words(parts: list[Any]) -> bool:
     return any(text_of(part) or text_of(object_of(part).get("text")) for part in parts)
 
 
-READER = ExportReader(product="chatgpt", label="ChatGPT", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product="chatgpt",
+    label="ChatGPT",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("conversations.json, whole or in parts (conversations-000.json)"),
+    # `chat.html` and the shared conversations repeat what the others have.
+    wordless=r"(?:^|/)(?:chat\.html|(?:user|user_settings|message_feedback|model_comparisons|shared_conversations"
+    r"|export_manifest|library_files|conversation_asset_file_names)\.json)\Z",
+)

@@ -1,14 +1,30 @@
-"""Claude (claude.ai): conversations as lists or trees of messages in blocks, projects, and Claude's own memory."""
+"""Claude (claude.ai): conversations as lists or trees of messages in blocks, projects, and Claude's own memory.
 
+Since August 2026 the export has several zips, and each is read alone or together with the others: design chats are
+conversations, files of the memory are notes, and an artifact is a file of a conversation of its own.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.attached import PASTED, ExportFiles, written
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
-from imports.reading.items import ImportedDocument, ImportedFile, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.items import (
+    ImportedDocument,
+    ImportedFile,
+    ImportedMessage,
+    Item,
+    Items,
+    Role,
+    Skipped,
+    UnreadableExport,
+)
 from imports.reading.json_streams import (
     LOOKED_AT,
     BrokenJSON,
@@ -37,23 +53,49 @@ from imports.reading.trees import (
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 UNNAMED = "attachment"
-_SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
+_DESIGN_CHAT = {"uuid", "messages.uuid", "messages.role"}
+_MEMORIES = ("conversations_memory", "project_memories", "memory_files")
+_SHAPES = (
+    {"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, *({name} for name in _MEMORIES), _DESIGN_CHAT,
+)  # fmt: skip
+_LIST_OF_PARTS = {"files.name", "files.url"}
+_ARTIFACT = re.compile(r"(?P<folder>(?:.*/)?artifacts/[^/]+/)artifact\.json")
 
 
 def _recognises(files: Files) -> int:
     if names_with(files, {"chat_messages"}, at_most=LOOKED_AT):
         return 95
-    return 80 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
+    if names_with(files, *_SHAPES, at_most=LOOKED_AT) or any(map(_ARTIFACT.fullmatch, files.names())):
+        return 80
+    return 20 if names_with(files, _LIST_OF_PARTS, {"uuid", "full_name"}, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
     beside = ExportFiles(files)
+    artifacts = [found for name in files.names() if (found := _ARTIFACT.fullmatch(name))]
     names = names_with(files, *_SHAPES)
+    if not names and not artifacts:
+        _refuse_list_of_parts(files)
     projects = _project_names(files)
     yield from items_of(
         files, names, lambda where, record, not_shown: _items(where, record, not_shown, beside, projects)
     )
+    for found in artifacts:
+        yield from items_of(files, [found[0]], partial(_artifact, files, found["folder"]))
     yield from beside.notice()
+
+
+def _refuse_list_of_parts(files: Files) -> None:
+    """Raises `UnreadableExport` for the list that Claude gives beside the files themselves, which names them."""
+    for name in names_with(files, _LIST_OF_PARTS):
+        with suppress(BrokenJSON):
+            parts = [object_of(record) for _where, record in records(files, name)]
+            named = ", ".join(line_of(each.get("name")) for part in parts for each in objects_of(part.get("files")))
+            message = _(
+                "This is the list of the files of your Claude export, not the export. Download the files that it "
+                "names, and import each of them, or all in one zip: %(names)s."
+            )
+            raise UnreadableExport(Sentence(message, names=named))
 
 
 def _project_names(files: Files) -> dict[str, str]:
@@ -74,17 +116,55 @@ def _items(
 ) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason=_("not a conversation, a project or a memory"))
-    elif "conversations_memory" in record or "project_memories" in record:
+    elif any(name in record for name in _MEMORIES):
         yield from _memories(record, projects)
+        for name in record.keys() - {*_MEMORIES, "account_uuid"}:
+            not_shown.note(name, where)
     elif "docs" in record or "prompt_template" in record:
-        yield from _project(record)
+        yield from _project(where, record)
     elif isinstance(record.get("chat_messages"), list):
         yield _draft(where, record, not_shown, beside, projects).finished()
+    elif isinstance(record.get("messages"), list):
+        chat = {**record, "name": record.get("title"), "chat_messages": list(map(_as_message, record["messages"]))}
+        yield _draft(where, chat, not_shown, beside, projects).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
 
+def _as_message(message: Any) -> dict[str, Any]:
+    """A message of a design chat in the form of the others."""
+    fields = object_of(message)
+    content = fields.get("content")
+    inner = object_of(content)
+    blocks = content if isinstance(content, list) else inner.get("content") or inner.get("text") or content
+    blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+    return {"attachments": inner.get("attachments"), **fields, "sender": fields.get("role"), "content": blocks}
+
+
+def _artifact(files: Files, folder: str, where: str, record: Any, _not_shown: NotShown) -> Iterator[Item]:
+    """The last version of an artifact, as a file; earlier ones are listed with what is not read."""
+    fields = object_of(record)
+    title = line_of(fields.get("title")) or line_of(fields.get("name")) or "Artifact"
+    versions = [name for name in files.names() if name.startswith(f"{folder}versions/")]
+    numbered = {name: name.rpartition("/")[2].partition(".")[0] for name in versions}
+    last = max(versions, key=lambda name: (len(numbered[name]), numbered[name]), default="")
+    if last:
+        files.opened.add(last)
+        name = f"{title}.{last.rpartition('.')[2]}"
+        file = ImportedFile(name=name, entry=last, size=files.size(last))
+    else:
+        file = written(title, text_of(fields.get("content")), text_of(fields.get("type")))
+    draft = ConversationDraft(product="claude", where=where, external_id=id_of(fields.get("id")), title=title)
+    at = parse_time(fields.get("updated_at")) or parse_time(fields.get("created_at"))
+    message = ImportedMessage(
+        id="artifact", parent=None, role="assistant", text=title, at=at, attachments=(file.name,), files=(file,)
+    )
+    draft.add("artifact", None, at, message)
+    yield draft.finished()
+
+
 def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[Item]:
+    account = id_of(record.get("account_uuid"))
     memories = {"memory:conversations": ("Claude's memory", "", text_of(record.get("conversations_memory")))}
     for key, text in object_of(record.get("project_memories")).items():
         project = id_of(key)
@@ -92,12 +172,34 @@ def _memories(record: dict[str, Any], projects: Mapping[str, str]) -> Iterator[I
         memories[f"memory:project:{project}"] = (title, projects.get(project, ""), text_of(text))
     for external_id, (title, project, text) in memories.items():
         if text.strip():
-            yield ImportedDocument(product="claude", external_id=external_id, title=title, project=project, text=text)
+            yield ImportedDocument(
+                product="claude", external_id=external_id, title=title, project=project, text=text, account=account
+            )
+    for file in objects_of(record.get("memory_files")):
+        path = line_of(file.get("path")) or line_of(file.get("name"))
+        if (text := text_of(file.get("content")) or text_of(file.get("text"))).strip():
+            yield ImportedDocument(
+                product="claude",
+                external_id=f"memory:file:{path}",
+                title=path.rpartition("/")[2].removesuffix(".md") or "Claude's memory",
+                text=text,
+                at=parse_time(file.get("updated_at")) or parse_time(file.get("created_at")),
+                project=projects.get(id_of(file.get("project_uuid")), ""),
+                account=account,
+            )
 
 
-def _project(record: dict[str, Any]) -> Iterator[Item]:
+def _project(where: str, record: dict[str, Any]) -> Iterator[Item]:
     name = line_of(record.get("name")) or "Project"
-    if prompt := text_of(record.get("prompt_template")).strip():
+    about = text_of(record.get("description")).strip()
+    # Below the first text of the project.
+    properties = (("description", about),) if about else ()
+    documents = [each for each in objects_of(record.get("docs")) if text_of(each.get("content"))]
+    prompt = text_of(record.get("prompt_template")).strip()
+    if about and not prompt and not documents:
+        reason = _("a project without instructions or documents: %(description)s")
+        yield Skipped(where=where, reason=Sentence(reason, description=about[:300]))
+    if prompt:
         yield ImportedDocument(
             product="claude",
             external_id=id_of(record.get("uuid")) or stable_id("claude project", name),
@@ -105,18 +207,21 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
             project=name,
             text=prompt,
             at=parse_time(record.get("created_at")),
+            properties=properties,
         )
-    for document in objects_of(record.get("docs")):
-        if text := text_of(document.get("content")):
-            title = line_of(document.get("filename")) or name
-            yield ImportedDocument(
-                product="claude",
-                external_id=id_of(document.get("uuid")) or stable_id("claude document", name, title),
-                title=title,
-                project=name,
-                text=text,
-                at=parse_time(document.get("created_at")),
-            )
+        properties = ()
+    for document in documents:
+        title = line_of(document.get("filename")) or name
+        yield ImportedDocument(
+            product="claude",
+            external_id=id_of(document.get("uuid")) or stable_id("claude document", name, title),
+            title=title,
+            project=name,
+            text=text_of(document.get("content")),
+            at=parse_time(document.get("created_at")),
+            properties=properties,
+        )
+        properties = ()
 
 
 def _draft(
@@ -236,4 +341,11 @@ def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [*objects_of(message.get("files")), *objects_of(message.get("files_v2"))]
 
 
-READER = ExportReader(product="claude", label="Claude", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product="claude",
+    label="Claude",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("conversations.json, projects, memories, design chats or artifacts, or the zips that hold them"),
+    wordless=r"(?:^|/)(?:users|login_history)\.json\Z|(?:^|/)manifest[^/]*\.json\Z",
+)

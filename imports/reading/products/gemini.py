@@ -1,4 +1,7 @@
-"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time separate them."""
+"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time separate them.
+
+Gemini in Workspace has conversations, one JSON file each.
+"""
 
 import re
 from collections import Counter
@@ -14,6 +17,8 @@ from imports.reading.items import ImportedConversation, ImportedMessage, Item, I
 from imports.reading.json_streams import (
     LOOKED_AT,
     BrokenJSON,
+    id_of,
+    joined,
     line_of,
     list_of,
     names_with,
@@ -26,12 +31,18 @@ from imports.reading.json_streams import (
 )
 from imports.reading.notes import cards, is_activity
 from imports.reading.products import ExportReader
-from imports.reading.trees import broken_off
+from imports.reading.trees import ConversationDraft, NotShown, broken_off, items_of
 from intake.attachments.reading.html_text import html_to_text
 
+PRODUCT = "gemini"
 _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
-_HEADER = re.compile(r"gemini|bard", re.IGNORECASE)
+# Of its conversations in Workspace.
+_TURNS = {"conversation_turns"}
+# Google's search has a mode that answers, whose questions are `Searched for`.
+_AI_MODE = re.compile(r"AI Mode|AI Overview|KI-Modus|Modo IA|Mode IA|AIモード", re.IGNORECASE)
+_HEADER = re.compile(rf"gemini|bard|{_AI_MODE.pattern}", re.IGNORECASE)
+_SEARCHED = re.compile(r"Searched for\s+", re.IGNORECASE)
 _VERB = re.compile(r"(?:Prompted with:|Prompted|Asked|Said)\s+", re.IGNORECASE)
 # Verbs of other languages are unknown: there, an entry with an answer is a prompt, and shows the verb.
 _NOT_A_PROMPT = re.compile(r"(?:Used|Created|Gave feedback|Selected|Viewed|Visited|Searched)\b")
@@ -43,6 +54,8 @@ _PAGE_BEGINNING = 1024 * 1024
 _MOST_PAGES = 50
 # An entry of nothing but files, and the line that counts them; other languages put the words in another order.
 _ATTACHED = re.compile(r"(?:Attached )?\d{1,4} (?:attached )?files?\.?\s{0,9}\Z", re.IGNORECASE)
+# The same line at the end of a question, which the person did not write.
+_ATTACHED_LAST = re.compile(r"\s{1,9}(Attached \d{1,4} files?\.?)\s{0,9}\Z", re.IGNORECASE)
 _GROUPED = _("Gemini's export does not say which messages belong together: a new conversation begins after 30 minutes.")
 
 
@@ -61,10 +74,10 @@ class _Exchange:
 
 def _recognises(files: Files) -> int:
     for name in names_with(files, _SHAPE, at_most=LOOKED_AT):
-        with files.open(name) as stream:
+        with files.look(name) as stream:
             if _HEADER.search(as_utf8(stream).read(65536).decode(errors="replace")):
                 return 90
-    return 90 if _pages(files) else 0
+    return 90 if names_with(files, _TURNS, at_most=LOOKED_AT) or _pages(files) else 0
 
 
 def _pages(files: Files) -> list[str]:
@@ -73,7 +86,7 @@ def _pages(files: Files) -> list[str]:
     pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
     found = []
     for name in pages[:_MOST_PAGES]:
-        with files.open(name) as stream:
+        with files.look(name) as stream:
             beginning = as_utf8(stream).read(_PAGE_BEGINNING).decode(errors="replace")
         if _HEADER.search(beginning) and is_activity(beginning):
             found.append(name)
@@ -90,22 +103,16 @@ def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _read(files: Files) -> Items:
+    yield from items_of(files, names_with(files, _TURNS), _of_workspace)
     exchanges: list[_Exchange] = []
     zones: Counter[str] = Counter()
-    lists = names_with(files, _SHAPE)
-    # A page beside the list repeats the same entries.
-    read = records if lists else _cards
-    for name in lists or _pages(files):
-        try:
-            for where, record in read(files, name):
-                found = _exchange(where, record)
-                if isinstance(found, Skipped):
-                    yield found
-                else:
-                    exchanges.append(found)
-                    zones[line_of(object_of(record).get("unknown_zone"))] += 1
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+    for where, record in _entries(files):
+        found = record if isinstance(record, Skipped) else _exchange(where, record)
+        if isinstance(found, Skipped):
+            yield found
+        else:
+            exchanges.append(found)
+            zones[line_of(object_of(record).get("unknown_zone"))] += 1
     asked = []
     for each in _prompts(exchanges):
         if isinstance(each, Skipped):
@@ -116,6 +123,21 @@ def _read(files: Files) -> Items:
         yield Notice(text=_GROUPED)
         yield from _about_zones(zones)
         yield from _conversations(asked)
+
+
+def _entries(files: Files) -> Iterator[tuple[str, Any]]:
+    """The entries of all activity lists; a `Skipped` in the place of what cannot be read."""
+    lists = names_with(files, _SHAPE)
+    folders = {name.rpartition("/")[0] for name in lists}
+    for name in [*lists, *_pages(files)]:
+        is_list = name in lists
+        if not is_list and name.rpartition("/")[0] in folders:
+            yield name, Skipped(where=name, reason=_("the list beside it has the same entries"))
+            continue
+        try:
+            yield from records(files, name) if is_list else _cards(files, name)
+        except BrokenJSON as error:
+            yield name, broken_off(name, error)
 
 
 def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
@@ -137,13 +159,15 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     answer = "\n\n".join(
         html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))
     ).strip()
-    verb = _VERB.match(title)
-    if _NOT_A_PROMPT.match(title):
+    verb = _VERB.match(title) or (_AI_MODE.search(text_of(record.get("header"))) and _SEARCHED.match(title))
+    if not verb and _NOT_A_PROMPT.match(title):
         return Skipped(where=where, reason=_("not a prompt"))
     question = title[verb.end() :] if verb else title
     attachments = _attachments(record)
     if only_files := _ATTACHED.match(question):
         attachments = attachments or (only_files[0].strip(),)
+    elif counted := _ATTACHED_LAST.search(question):
+        question, attachments = question[: counted.start()].rstrip(), attachments or (counted[1],)
     return _Exchange(
         where=where,
         at=at,
@@ -152,6 +176,39 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
         answer=answer,
         attachments=attachments,
     )
+
+
+def _of_workspace(where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
+    record, before = object_of(value), None
+    draft = ConversationDraft(
+        product=PRODUCT,
+        where=where,
+        external_id=id_of(record.get("conversation_id")) or where.rpartition("/")[2].partition(".")[0],
+        title=line_of(record.get("title")),
+        created_at=parse_time(record.get("creation_time")),
+        last_at=parse_time(record.get("last_modification_time")),
+    )
+    for place, turn in enumerate(objects_of(record.get("conversation_turns"))):
+        asked, answered = object_of(turn.get("user_turn")), object_of(turn.get("system_turn"))
+        fields, role = (asked, "user") if "user_turn" in turn else (answered, "assistant")
+        texts = [text_of(fields.get("prompt")), *(text_of(each.get("data")) for each in objects_of(fields.get("text")))]
+        names = [
+            line_of(each.get("name")) or line_of(each.get("title")) for each in objects_of(fields.get("attachments"))
+        ]
+        node, at = f"turn-{id_of(fields.get('turn_index')) or place}", parse_time(fields.get("turn_last_modified"))
+        message = ImportedMessage(
+            id=node,
+            parent=None,
+            role="user" if role == "user" else "assistant",
+            text=joined(texts),
+            at=at,
+            attachments=tuple(filter(None, names)),
+        )
+        draft.add(node, before, at, message if message.text or message.attachments else "empty")
+        for kind in turn.keys() - {"user_turn", "system_turn"}:
+            not_shown.note(kind, f"{where} {node}")
+        before = node
+    yield draft.finished()
 
 
 def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
@@ -201,7 +258,7 @@ def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:
 
 def _conversation(group: list[_Exchange]) -> ImportedConversation:
     return ImportedConversation(
-        product="gemini",
+        product=PRODUCT,
         # By its first question: the conversation keeps its id when it becomes longer.
         external_id=stable_id("gemini", group[0].at.isoformat(), group[0].question),
         title=None,
@@ -228,4 +285,11 @@ def _messages(group: list[_Exchange]) -> Iterator[ImportedMessage]:
             parent = answer
 
 
-READER = ExportReader(product="gemini", label="Gemini", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="Gemini",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("My Activity's MyActivity.json or .html with Gemini's entries, or the conversations of Workspace"),
+    wordless=r"(?:^|/)archive_browser\.html\Z",
+)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
@@ -137,4 +138,10 @@ def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"name": line_of(call.get("name")) or "tool", "input": compact(call.get("args"))}
 
 
-READER = ExportReader(product="librechat", label="LibreChat", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product="librechat",
+    label="LibreChat",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("JSON of a conversation with a conversationId and messages"),
+)

@@ -1,10 +1,23 @@
-"""A folder of Markdown notes, such as an Obsidian vault: each note becomes a document, with its links as they are."""
+"""A folder of Markdown notes, such as an Obsidian vault: each note becomes a document, with its links as they are.
+
+A canvas and a drawing become documents too, with the texts on them.
+"""
 
 from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, Items, Skipped
-from imports.reading.notes import date_of, front_matter, note_text, title_of
+from imports.reading.json_streams import BrokenJSON, joined, records
+from imports.reading.notes import (
+    date_of,
+    front_matter,
+    note_text,
+    properties_of,
+    texts_of_canvas,
+    title_of,
+    without_drawing,
+)
 from imports.reading.products import ExportReader
+from imports.reading.trees import broken_off
 
 PRODUCT = "markdown"
 _NOTES = (".md", ".markdown")
@@ -29,8 +42,8 @@ def _read(files: Files) -> Items:
         path = name.removeprefix(root)
         if _is_note(name):
             yield _note(files, name, path)
-        elif not _is_hidden(name):
-            yield Skipped(where=path, reason=_("this is no note"))
+        elif name.lower().endswith((".canvas", ".excalidraw")) and not _is_hidden(name):
+            yield from _canvas(files, name, path)
 
 
 def _common_folder(names: list[str]) -> str:
@@ -44,13 +57,36 @@ def _note(files: Files, name: str, path: str) -> ImportedDocument | Skipped:
     if isinstance(text, Skipped):
         return Skipped(where=path, reason=text.reason)
     values, body = front_matter(text)
+    if any("excalidraw" in key for key in values):
+        body = without_drawing(body)
+    title, at = title_of(values, body, path), date_of(values, path)
     return ImportedDocument(
         product=PRODUCT,
         external_id=path,
-        title=title_of(values, body, path),
+        title=title,
         text=body.strip("\n"),
-        at=date_of(values, path),
+        at=at,
+        properties=tuple(properties_of(values, title, at)) if body != text else (),
     )
 
 
-READER = ExportReader(product=PRODUCT, label="Markdown notes", recognises=_recognises, read=_read)
+def _canvas(files: Files, name: str, path: str) -> Items:
+    try:
+        text = joined(texts_of_canvas(value) for _where, value in records(files, name))
+    except BrokenJSON as error:
+        yield broken_off(name, error)
+        return
+    if text:
+        title = title_of({}, "", path)
+        yield ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=date_of({}, path))
+
+
+READER = ExportReader(
+    product=PRODUCT,
+    label="Markdown notes",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("notes (.md, .markdown), canvases and drawings"),
+    # Settings of the programs that keep the notes, but not what was thrown away.
+    wordless=r"(?:^|/)\.(?!trash/)[^/]+/|(?:^|/)logseq/(?:config\.edn|custom\.css|bak/|\.recycle/|version-files/)",
+)

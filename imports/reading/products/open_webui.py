@@ -1,9 +1,13 @@
-"""Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`."""
+"""Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`.
+
+Qwen's export is the same within `data`, with an answer's texts in `content_list`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from core.text import gettext_noop as _
 from imports.reading.attached import from_url
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
@@ -27,11 +31,15 @@ _FOLDED_ITEMS = {
     "reasoning", "function_call", "function_call_output", "code_interpreter", "open_webui:code_interpreter",
     "web_search_call",
 }  # fmt: skip
+# The phases of Qwen's answers that are no thinking and no search.
+_ANSWERED = (None, "", "answer")
 _SHAPES = (
     {"chat.history"},
     {"history.messages"},
     {"history", "models"},
     {"chat.messages"},
+    {"data.chat.history"},
+    {"data.chat.messages"},
     {"models", "messages.role", "messages.content"},
 )
 
@@ -47,6 +55,10 @@ def _read(files: Files) -> Items:
 
 def _conversation(where: str, record: Any, not_shown: NotShown, files: Files) -> Iterator[Item]:
     fields = object_of(record)
+    for number, each in enumerate(objects_of(fields.get("data"))):
+        yield from _conversation(f"{where}:data[{number}]", each, not_shown, files)
+    if fields.get("data") and "chat" not in fields:
+        return
     chat = object_of(fields.get("chat")) or fields
     messages = object_of(chat.get("history")).get("messages")
     if isinstance(messages, dict) and messages:
@@ -117,6 +129,8 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
     if not texts:
         # Newer versions keep an answer's blocks beside an empty text.
         texts = [text for item in objects_of(message.get("output")) for text in _texts_of_item(item)]
+        listed = objects_of(message.get("content_list"))
+        texts = texts or [text_of(each.get("content")) for each in listed if each.get("phase") in _ANSWERED]
     text = opened(texts, "open-webui", is_answer=role == "assistant").text
     attached = objects_of(message.get("files"))
     if not text and not attached:
@@ -128,6 +142,11 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
         text=text,
         at=parse_time(message.get("timestamp")),
         model=text_of(message.get("model")) if role == "assistant" else "",
+        tool_calls=tuple(
+            {"name": "thinking", "summary": thought}
+            for each in objects_of(message.get("content_list"))
+            if each.get("phase") not in _ANSWERED and (thought := text_of(each.get("content")).strip())
+        ),
         attachments=tuple(_name(each) for each in attached),
         files=tuple(found for each in attached if (found := _file(each, files))),
     )
@@ -163,4 +182,10 @@ def _attached_text(file: dict[str, Any]) -> str:
     return text_of(object_of(file.get("data")).get("content")) or text_of(object_of(inner.get("data")).get("content"))
 
 
-READER = ExportReader(product="open-webui", label="Open WebUI", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product="open-webui",
+    label="Open WebUI",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("JSON of chats with a history of messages"),
+)

@@ -63,7 +63,7 @@ def _is_ours(files: Files, name: str) -> bool:
 
 
 def _beginning(files: Files, name: str) -> bytes:
-    with files.open(name) as stream:
+    with files.look(name) as stream:
         return stream.read(200)
 
 
@@ -248,4 +248,11 @@ def _text(files: Files, name: str) -> str | Skipped:
         return Skipped(where=name, reason=sentence_of(error))
 
 
-READER = ExportReader(product=PRODUCT, label="Recollect", recognises=_recognises, read=_read)
+READER = ExportReader(
+    product=PRODUCT,
+    label="Recollect",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("recollect.json or the zip of Markdown files that Recollect exports"),
+    wordless=r"(?:^|/)activity\.json\Z",
+)

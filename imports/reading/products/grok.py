@@ -1,0 +1,104 @@
+"""Grok: `prod-grok-backend.json`, one object whose conversations have responses, each with its parent."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.attached import ExportFiles
+from imports.reading.files import Files
+from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    id_of,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    parts,
+    text_of,
+)
+from imports.reading.products import ExportReader
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of
+
+_SHAPE = {"conversations.conversation", "conversations.responses"}
+_ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant"}
+# Citations, as cards of the page.
+_CARD = re.compile(r"<grok:render\b[^<>]{0,400}>.{0,2000}?</grok:render>", re.DOTALL)
+
+
+def _recognises(files: Files) -> int:
+    return 95 if names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
+
+
+def _read(files: Files) -> Items:
+    beside = ExportFiles(files)
+    yield from items_of(files, names_with(files, _SHAPE), partial(_conversation, beside), parts)
+    yield from beside.notice()
+
+
+def _conversation(beside: ExportFiles, where: str, value: Any, not_shown: NotShown) -> Iterator[Item]:
+    record, about = object_of(value), object_of(object_of(value).get("conversation"))
+    if "responses" not in record:
+        # A project, a task, a picture that was made.
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("id")) or None)
+        return
+    draft = ConversationDraft(
+        product="grok",
+        where=where,
+        external_id=id_of(about.get("id")),
+        title=line_of(about.get("title")),
+        created_at=_time(about.get("create_time")),
+        last_at=_time(about.get("modify_time")),
+        leaf=id_of(about.get("leaf_response_id")) or None,
+    )
+    for place, each in enumerate(objects_of(record["responses"])):
+        response = object_of(each.get("response")) or each
+        node = id_of(response.get("_id")) or id_of(response.get("id")) or f"response-{place}"
+        sender = line_of(response.get("sender")).lower()
+        parent, at = id_of(response.get("parent_response_id")) or None, _time(response.get("create_time"))
+        role = _ROLES.get(sender)
+        draft.add(node, parent, at, _message(node, response, role, beside) if role else f"sender {sender}")
+        if role is None:
+            not_shown.note(f"sender {sender}", f"{where} {node}")
+    yield draft.finished()
+
+
+def _message(node: str, response: dict[str, Any], role: Role, beside: ExportFiles) -> ImportedMessage | str:
+    text = _CARD.sub("", text_of(response.get("message"))).strip()
+    attached = [id_of(each) or id_of(object_of(each).get("id")) for each in list_of(response.get("file_attachments"))]
+    found = [file for id_ in attached if id_ and (file := beside.find(id_))]
+    thoughts = text_of(response.get("thinking_trace")).strip()
+    if not text and not attached:
+        return "empty"
+    return ImportedMessage(
+        id=node,
+        parent=None,
+        role=role,
+        text=text,
+        at=_time(response.get("create_time")),
+        model=line_of(response.get("model")) if role == "assistant" else "",
+        attachments=tuple(attached),
+        files=tuple(found),
+        tool_calls=({"name": "thinking", "summary": thoughts},) if thoughts else (),
+    )
+
+
+def _time(value: Any) -> Any:
+    """A time, also as MongoDB writes it: `{"$date": {"$numberLong": "1757400000000"}}`."""
+    while isinstance(value, dict):
+        value = next(iter(value.values()), None)
+    return parse_time(value)
+
+
+READER = ExportReader(
+    product="grok",
+    label="Grok",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("prod-grok-backend.json"),
+    wordless=r"(?:^|/)prod-mc-auth-mgmt-api\.json\Z",
+)

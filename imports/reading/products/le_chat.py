@@ -1,0 +1,115 @@
+"""Le Chat (Mistral): one file for each chat, a list of its messages with the chat's id in each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.attached import ExportFiles, written
+from imports.reading.files import Files
+from imports.reading.items import ImportedFile, ImportedMessage, Items, Role
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    BrokenJSON,
+    id_of,
+    joined,
+    line_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    text_of,
+)
+from imports.reading.products import ExportReader
+from imports.reading.trees import ConversationDraft, NotShown, broken_off, texts_of, unknown_kinds
+
+_SHAPE = {"chatId", "role", "content"}
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
+_KNOWN_CHUNKS = {"reference", "tool_reference", "tool_call", "thinking"}
+
+
+def _recognises(files: Files) -> int:
+    return 95 if names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
+
+
+def _read(files: Files) -> Items:
+    beside, not_shown = ExportFiles(files), NotShown()
+    for name in names_with(files, _SHAPE):
+        chats: dict[str, ConversationDraft] = {}
+        broken = None
+        try:
+            for where, value in records(files, name):
+                message = object_of(value)
+                chat = id_of(message.get("chatId"))
+                draft = chats.setdefault(chat, ConversationDraft(product="le-chat", where=where, external_id=chat))
+                _add(draft, message, f"{where} {id_of(message.get('id'))}", not_shown, beside)
+        except BrokenJSON as error:
+            broken = broken_off(name, error)
+        for draft in chats.values():
+            yield draft.finished()
+        if broken:
+            yield broken
+    yield from not_shown.listed()
+    yield from beside.notice()
+
+
+def _add(
+    draft: ConversationDraft, message: dict[str, Any], where: str, not_shown: NotShown, beside: ExportFiles
+) -> None:
+    node = id_of(message.get("id")) or f"message-{len(draft.parents)}"
+    node = f"{node}#{len(draft.parents)}" if node in draft.parents else node
+    before = next(reversed(draft.parents), None)
+    # A further version of an answer follows the same question.
+    if before and message.get("version") and getattr(draft.visible.get(before), "role", "") == message.get("role"):
+        before = draft.parents[before]
+    at, role = parse_time(message.get("createdAt")), _ROLES.get(line_of(message.get("role")))
+    named = id_of(message.get("parentId")) or before
+    if role is None:
+        not_shown.note(f"role {line_of(message.get('role'))}", where)
+        draft.add(node, named, at, "role")
+        return
+    chunks = message.get("contentChunks")
+    # Chunks are cut anywhere, also in the middle of a word.
+    text = text_of(message.get("content")).strip() or "".join(texts_of(chunks)).strip()
+    names = tuple(line_of(each.get("name")) or "file" for each in objects_of(message.get("files")))
+    files = (*_stored(message, beside), *_canvases(message))
+    for kind in unknown_kinds(chunks):
+        if kind not in _KNOWN_CHUNKS:
+            not_shown.note(kind, where)
+    if not text and not names and not files:
+        draft.add(node, named, at, "empty")
+        return
+    quotes = joined(f"> {text_of(each.get('text')) or text_of(each)}" for each in objects_of(message.get("quotes")))
+    model = line_of(message.get("model")) if role == "assistant" else ""
+    shown = ImportedMessage(
+        id=node,
+        parent=None,
+        role=role,
+        text=joined([quotes, text]),
+        at=at,
+        model=model,
+        attachments=names,
+        files=files,
+    )
+    draft.add(node, named, at, shown)
+
+
+def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
+    for each in objects_of(message.get("files")):
+        if found := beside.find(id_of(each.get("id")), line_of(each.get("name"))):
+            yield found
+
+
+def _canvases(message: dict[str, Any]) -> Iterator[ImportedFile]:
+    for each in objects_of(message.get("canvas")):
+        if (text := text_of(each.get("content"))).strip():
+            yield written(line_of(each.get("title")), text, text_of(each.get("type")))
+
+
+READER = ExportReader(
+    product="le-chat",
+    label="Le Chat",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("chat-….json, a list of messages with a chatId"),
+)

@@ -1,0 +1,116 @@
+"""Perplexity: a thread of questions and answers, in the forms of two exporters, with the sources as links."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.files import Files
+from imports.reading.items import ImportedMessage, Item, Items, Skipped
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    id_of,
+    joined,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    text_of,
+)
+from imports.reading.products import ExportReader
+from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of
+
+_SHAPES = ({"conversations.query"}, {"entries.query_str"}, {"query_str"})
+
+
+def _recognises(files: Files) -> int:
+    return 95 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
+
+
+def _read(files: Files) -> Items:
+    return items_of(files, names_with(files, *_SHAPES), _conversation)
+
+
+def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item]:
+    record = object_of(value)
+    about = object_of(record.get("metadata")) or object_of(record.get("thread_metadata"))
+    entries = objects_of(record.get("conversations") or record.get("entries")) or ([record] * ("query_str" in record))
+    if not entries:
+        yield Skipped(where=where, reason=NO_MESSAGES)
+        return
+    first = entries[0]
+    draft = ConversationDraft(
+        product="perplexity",
+        where=where,
+        external_id=_first(about, "thread_id", "context_uuid", "uuid")
+        or _first(first, "context_uuid", "thread_uuid", "uuid", "backend_uuid"),
+        title=_first(about, "thread_title", "title") or _first(first, "thread_title"),
+        created_at=parse_time(about.get("thread_created_at")) or _time(first),
+    )
+    before = None
+    for place, entry in zip(count(), entries, strict=False):
+        node = _first(entry, "uuid", "backend_uuid") or f"entry-{place}"
+        asked = text_of(entry.get("query")) or text_of(entry.get("query_str"))
+        answered = joined([_answer(entry), _sources(entry)])
+        model = _first(entry, "display_model", "model")
+        for part, role, text in (("", "user", asked.strip()), ("-answer", "assistant", answered)):
+            message = ImportedMessage(
+                id=node + part,
+                parent=None,
+                role="user" if role == "user" else "assistant",
+                text=text,
+                at=_time(entry),
+                at_inferred=bool(part),
+                model=model if part else "",
+            )
+            draft.add(node + part, before, _time(entry), message if text else "empty")
+            before = node + part
+    yield draft.finished()
+
+
+def _first(fields: dict[str, Any], *names: str) -> str:
+    return next(filter(None, (line_of(id_of(fields.get(name))) for name in names)), "")
+
+
+def _time(entry: dict[str, Any]) -> Any:
+    names = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
+    return next(filter(None, (parse_time(entry.get(name)) for name in names)), None)
+
+
+def _answer(entry: dict[str, Any]) -> str:
+    """In a field of its own, in the blocks for the question, or formerly in a text that is JSON itself."""
+    blocks = [object_of(each.get("markdown_block")) for each in objects_of(entry.get("blocks"))]
+    texts = [text_of(each.get("answer")) or "".join(map(text_of, list_of(each.get("chunks")))) for each in blocks]
+    # The same answer stands in a block for each use.
+    if found := text_of(entry.get("answer")) or joined(dict.fromkeys(texts)):
+        return found
+    try:
+        steps = json.loads(text_of(entry.get("text")))
+        last = object_of(list_of(steps)[-1] if isinstance(steps, list) and steps else steps)
+        answer = object_of(last.get("content")).get("answer") or last.get("answer")
+        inner = json.loads(answer) if isinstance(answer, str) and answer.startswith("{") else answer
+        return text_of(inner) or text_of(object_of(inner).get("answer"))
+    except (ValueError, RecursionError):
+        return text_of(entry.get("text"))
+
+
+def _sources(entry: dict[str, Any]) -> str:
+    """The pages that the answer names by `[1]`, as a list of links."""
+    found = objects_of(entry.get("sources")) or objects_of(entry.get("web_results"))
+    for block in objects_of(entry.get("blocks")):
+        results = object_of(block.get("web_result_block")) or object_of(block.get("sources_mode_block"))
+        found = found or objects_of(results.get("web_results"))
+    links = [(line_of(each.get("title")) or line_of(each.get("name")), line_of(each.get("url"))) for each in found]
+    return "\n".join(f"{number}. [{name or url}]({url})" for number, (name, url) in enumerate(links, 1) if url)
+
+
+READER = ExportReader(
+    product="perplexity",
+    label="Perplexity",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("JSON of a thread, with conversations or entries that have a query"),
+)

@@ -1,0 +1,230 @@
+"""The plain form for products without a reader of their own: JSON, JSON Lines or CSV of messages with roles.
+
+A value is `{title?, id?, createdAt?, messages: [{role, content, createdAt?, id?}]}`; messages without such a value
+around them are one conversation.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from core.text import gettext_noop as _
+from imports.reading.attached import embedded
+from imports.reading.files import Files, as_utf8
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
+from imports.reading.json_streams import (
+    LOOKED_AT,
+    BrokenJSON,
+    id_of,
+    joined,
+    json_lines,
+    line_of,
+    list_of,
+    names_with,
+    object_of,
+    objects_of,
+    parse_time,
+    records,
+    stable_id,
+    text_of,
+)
+from imports.reading.notes import note_text
+from imports.reading.products import ExportReader
+from imports.reading.trees import (
+    ConversationDraft,
+    NotShown,
+    broken_off,
+    calls_in,
+    pictures_in,
+    texts_of,
+    unknown_kinds,
+)
+
+_SHAPES = (
+    {"messages.role", "messages.content"},
+    {"role", "content"},
+    {"conversations.messages"},
+    {"chats.messages"},
+    {"data.messages"},
+)
+_ROLES: dict[str, Role] = {
+    "user": "user", "human": "user", "person": "user", "me": "user", "you": "user", "prompter": "user",
+    "assistant": "assistant", "ai": "assistant", "bot": "assistant", "model": "assistant", "gpt": "assistant",
+    "chatgpt": "assistant",
+}  # fmt: skip
+# What is said to the model for all its answers, and what its tools return: neither is the person's.
+_HIDDEN = {"system", "developer", "tool", "function"}
+_COLUMNS = {
+    "role": ("role", "author", "sender", "from", "speaker"),
+    "content": ("content", "text", "message", "body"),
+    "createdAt": ("createdat", "created_at", "timestamp", "time", "date"),
+    "conversation": ("conversation_id", "conversation", "chat_id", "chat", "thread_id", "session_id", "session"),
+    "title": ("title", "conversation_title", "chat_title"),
+}
+# Where several conversations stand in one value.
+_LISTS = ("conversations", "chats", "data")
+
+
+def _recognises(files: Files) -> int:
+    return 10 if names_with(files, *_SHAPES, at_most=LOOKED_AT) or _tables(files) else 0
+
+
+def _read(files: Files) -> Items:
+    not_shown, taken = NotShown(), set[str]()
+    for name in names_with(files, *_SHAPES):
+        loose: list[Any] = []
+        for where, value in _values(files, name):
+            if isinstance(value, Skipped):
+                yield value
+            elif "role" in object_of(value):
+                loose.append(value)
+            else:
+                yield from (_conversation(where, each, not_shown, files, taken) for each in _records(value))
+        if loose:
+            yield _conversation(name, {"messages": loose}, not_shown, files, taken)
+    for name in _tables(files):
+        text = note_text(files, name)
+        for each in [text] if isinstance(text, Skipped) else _of_a_table(text):
+            yield each if isinstance(each, Skipped) else _conversation(name, each, not_shown, files, taken)
+    yield from not_shown.listed()
+
+
+def _values(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+    """The values of the file; a `Skipped` in the place of one that is broken."""
+    if name.lower().endswith((".jsonl", ".ndjson")):
+        # A line that is broken leaves the others whole.
+        yield from ((f"{name}:{number}", line) for number, line in json_lines(files, name))
+        return
+    try:
+        yield from records(files, name)
+    except BrokenJSON as error:
+        yield name, broken_off(name, error)
+
+
+def _records(value: Any) -> list[dict[str, Any]]:
+    """The conversations of a value: one, a bare list of messages, or a list of conversations under a name."""
+    if isinstance(value, list):
+        return [{"messages": value}]
+    fields = object_of(value)
+    listed = next((objects_of(fields[name]) for name in _LISTS if fields.get(name)), [])
+    return [fields] if "messages" in fields or not listed else listed
+
+
+def _conversation(
+    where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]
+) -> ImportedConversation | Skipped:
+    draft = ConversationDraft(
+        product="plain",
+        where=where,
+        external_id=_first(record, "id", "conversationId", "conversation_id", "uuid"),
+        title=_first(record, "title", "name"),
+        created_at=_time(record),
+    )
+    before = None
+    for place, message in enumerate(objects_of(record.get("messages"))):
+        node = id_of(message.get("id")) or f"message-{place}"
+        node = f"{node}#{place}" if node in draft.parents else node
+        shown = _message(node, message, files)
+        draft.add(node, before, _time(message), shown)
+        role = line_of(message.get("role")).casefold()
+        if role in ("tool", "function"):
+            not_shown.prompts += 1
+        elif role not in _ROLES and role not in _HIDDEN:
+            not_shown.note(f"role {role}", f"{where} {node}")
+        for kind in unknown_kinds(message.get("content")):
+            not_shown.note(kind, f"{where} {node}")
+        before = node
+    found = draft.finished()
+    if isinstance(found, ImportedConversation) and not draft.external_id:
+        # Conversations without ids that begin alike are told apart by all their words.
+        if found.external_id in taken:
+            found = replace(found, external_id=stable_id(*(message.text for message in found.messages)))
+        taken.add(found.external_id)
+    return found
+
+
+def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessage | str:
+    role = _ROLES.get(line_of(message.get("role")).casefold())
+    if role is None:
+        return f"role {line_of(message.get('role'))}"
+    content = message.get("content")
+    text, calls = joined(texts_of(content)), list(calls_in(content))
+    for call in map(object_of, list_of(message.get("tool_calls"))):
+        function = object_of(call.get("function"))
+        calls.append({"name": line_of(function.get("name")) or "tool", "input": text_of(function.get("arguments"))})
+    if thoughts := text_of(message.get("reasoning_content")).strip():
+        calls.append({"name": "thinking", "summary": thoughts})
+    pictures = tuple(pictures_in(content))
+    if not text and not pictures:
+        return "empty"
+    return ImportedMessage(
+        id=node,
+        parent=None,
+        role=role,
+        text=text,
+        at=_time(message),
+        model=line_of(message.get("model")) if role == "assistant" else "",
+        attachments=pictures,
+        files=embedded(files, content),
+        tool_calls=tuple(calls) if role == "assistant" else (),
+    )
+
+
+def _first(fields: dict[str, Any], *names: str) -> str:
+    return next(filter(None, (line_of(id_of(fields.get(name))) for name in names)), "")
+
+
+def _time(fields: dict[str, Any]) -> datetime | None:
+    times = (parse_time(fields.get(name)) for name in ("createdAt", "created_at", "timestamp", "create_time", "time"))
+    return next(filter(None, times), None)
+
+
+def _tables(files: Files) -> list[str]:
+    """The CSV files whose first line names a column of roles and one of texts."""
+    names = files.names()
+    found = []
+    for name in names if len(names) == 1 else [name for name in names if name.lower().endswith((".csv", ".tsv"))]:
+        with files.look(name) as stream:
+            first = as_utf8(stream).read(4096).decode(errors="replace").partition("\n")[0]
+        if {"role", "content"} <= _columns(first).keys():
+            found.append(name)
+    return found
+
+
+def _columns(first: str) -> dict[str, int]:
+    """The number of each column that is known, by the first line of a table."""
+    heads = [head.strip(' "\t').casefold() for head in first.splitlines()[0].split(_delimiter(first))] if first else []
+    named = {field: next((name for name in names if name in heads), None) for field, names in _COLUMNS.items()}
+    return {field: heads.index(name) for field, name in named.items() if name is not None}
+
+
+def _delimiter(first: str) -> str:
+    return max(",;\t", key=first.count)
+
+
+def _of_a_table(text: str) -> list[dict[str, Any]]:
+    """The conversations of a table: by its column of their ids or titles, else all rows are one."""
+    first = text.partition("\n")[0]
+    columns = _columns(first)
+    found: dict[str, dict[str, Any]] = {}
+    for row in islice(csv.reader(io.StringIO(text), delimiter=_delimiter(first)), 1, None):
+        fields = {field: row[number] for field, number in columns.items() if number < len(row)}
+        named = fields.get("conversation", "")
+        chat = found.setdefault(
+            named or fields.get("title", ""), {"id": named, "title": fields.get("title"), "messages": []}
+        )
+        chat["messages"].append(fields)
+    return list(found.values())
+
+
+READER = ExportReader(
+    product="plain",
+    label="Plain messages",
+    recognises=_recognises,
+    read=_read,
+    looks_for=_("JSON, JSON Lines or CSV of messages with a role and a content"),
+)
