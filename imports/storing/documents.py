@@ -63,7 +63,7 @@ def _is_alike(item: ImportedDocument, came_in: ImportedItem, user: User) -> bool
         return True
     note = MemoryDocument.objects.for_user(user).filter(pk=came_in.row_id or NO_ROW).first()
     # Headings and short lines are the same for everybody.
-    here = {line for line in (note.content if note else "").splitlines() if len(line) > 40}  # noqa: PLR2004
+    here = {line for line in (note.content if note else "").splitlines() if len(line) > 40}
     return not here.isdisjoint(pg_text(item.text).splitlines())
 
 

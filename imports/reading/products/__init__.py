@@ -109,7 +109,7 @@ def read_files(files: Files, product: str | None = None) -> Items:
         yield item
     if not is_found:
         names = files.names()
-        found = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")  # noqa: PLR2004 - enough to know the folder by
+        found = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message = _("There is no history of %(product)s in this. Looked for: %(wanted)s. Found: %(names)s.")
         wanted = Sentence(reader.looks_for)
         raise UnreadableExport(Sentence(message, product=reader.label, wanted=wanted, names=found))
