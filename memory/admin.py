@@ -73,19 +73,16 @@ def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
     """
     untried = {"vector": None, "quarantined_at": None, "attempts": 0}
     ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])
-    requeued = sum(_requeue_batch(ids[start : start + BATCH], now) for start in range(0, len(ids), BATCH))
+    waiting = {**untried, "embedded_at": None, "last_error": "", "next_attempt_at": now}
+    requeued = 0
+    for start in range(0, len(ids), BATCH):
+        rows = Embedding.objects.filter(pk__in=ids[start : start + BATCH])
+        with transaction.atomic():
+            vectors.unpack(rows)
+            requeued += rows.update(**waiting)
     if requeued:
         transaction.on_commit(writer.wake_worker, robust=True)
     return requeued
-
-
-def _requeue_batch(ids: list[int], now: datetime) -> int:
-    rows = Embedding.objects.filter(pk__in=ids)
-    with transaction.atomic():
-        vectors.unpack(rows)
-        return rows.update(
-            vector=None, embedded_at=None, attempts=0, last_error="", quarantined_at=None, next_attempt_at=now
-        )
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for the type checker, not when it runs
@@ -258,8 +255,6 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         owners = {embedding.user_id for embedding in shown}
         activity.note_look_by_staff(cast(User, request.user), owners, now=timezone.now())
 
-
-__all__ = ["EmbeddingAdmin", "EmbeddingModelAdmin"]
 
 admin.site.site_header = admin.site.site_title = "Recollect"
 admin.site.index_title = "For staff"

@@ -227,7 +227,10 @@ class CreatedFilter(admin.SimpleListFilter):
         first, last = timezone.localtime(ends["first"]), timezone.localtime(ends["last"])
         chosen = self._period()
         inside = chosen.parts() if chosen else (CalendarPeriod(year) for year in range(last.year, first.year - 1, -1))
-        offered = [*(chosen.line() if chosen else ()), *(part for part in inside if _overlaps(part, first, last))]
+        offered = [
+            *(chosen.line() if chosen else ()),
+            *(part for part in inside if part.start <= last and part.end > first),
+        ]
         return [(str(period), period.label) for period in offered]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> QuerySet[Embedding]:
@@ -246,10 +249,6 @@ class CreatedFilter(admin.SimpleListFilter):
             return CalendarPeriod.parse(value) if value else None
         except (TypeError, ValueError, OverflowError) as error:
             raise IncorrectLookupParameters from error
-
-
-def _overlaps(period: CalendarPeriod, first: datetime, last: datetime) -> bool:
-    return period.start <= last and period.end > first
 
 
 def _midnight(day: date) -> datetime:

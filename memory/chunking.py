@@ -153,7 +153,17 @@ class _Tokens:
     def count(self, enough: int) -> int:
         """The number of remaining tokens, counted only up to a little more than `enough`."""
         while len(self.spans) <= enough and self._read < len(self.text):
-            self._read_page()
+            page = self.text[self._read : self._read + PAGE]
+            if self._read + len(page) < len(self.text):
+                # Between two words if there is a space, because a model's tokens end there.
+                page = page[: max(page.rfind(" "), page.rfind("\n")) + 1 or PAGE]
+            for start, end in self._token_offsets(page, None):
+                first, last = start + self._read, end + self._read
+                if last - first > LONGEST_TOKEN:
+                    self.spans += [(at, min(at + TOKEN_OF_DATA, last)) for at in range(first, last, TOKEN_OF_DATA)]
+                else:
+                    self.spans.append((first, last))
+            self._read += len(page)
         return len(self.spans)
 
     def stretches(self, size: int) -> Iterator[TextStretch]:
@@ -162,19 +172,6 @@ class _Tokens:
             end = self._cut(size)
             yield self.spans[0][0], self.spans[end - 1][1]
             del self.spans[: len(self.spans) if end == len(self.spans) else self._next_start(end)]
-
-    def _read_page(self) -> None:
-        page = self.text[self._read : self._read + PAGE]
-        if self._read + len(page) < len(self.text):
-            # Between two words if there is a space, because a model's tokens end there.
-            page = page[: max(page.rfind(" "), page.rfind("\n")) + 1 or PAGE]
-        for start, end in self._token_offsets(page, None):
-            first, last = start + self._read, end + self._read
-            if last - first > LONGEST_TOKEN:
-                self.spans += [(at, min(at + TOKEN_OF_DATA, last)) for at in range(first, last, TOKEN_OF_DATA)]
-            else:
-                self.spans.append((first, last))
-        self._read += len(page)
 
     def _cut(self, limit: int) -> int:
         """Return the token before which to cut: the best place in the last third, and the later of two equal ones."""
@@ -200,7 +197,9 @@ class _Tokens:
             place = found.end() if found["mark"] is None else found.start("mark")
             index = bisect_left(self.spans, (place,), earliest, limit + 1)
             if found.start() < end and index <= limit:
-                best = max(best or (0, 0), (_rank(found), index))
+                is_paragraph = found["blank"] or found["code"]
+                otherwise = _PARAGRAPH if is_paragraph else _ITEM if found["mark"] else _LINE
+                best = max(best or (0, 0), (_HEADING if found["heading"] else otherwise, index))
         return best and best[1]
 
     def _break_before(self, index: int) -> int:
@@ -217,14 +216,6 @@ class _Tokens:
             if self._break_before(index):
                 return index
         return end
-
-
-def _rank(line_end: re.Match[str]) -> int:
-    if line_end["heading"]:
-        return _HEADING
-    if line_end["blank"] or line_end["code"]:
-        return _PARAGRAPH
-    return _ITEM if line_end["mark"] else _LINE
 
 
 # A note lists facts, and a passage of twenty facts is near to no question about one of them. So each list item, table

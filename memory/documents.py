@@ -11,11 +11,11 @@ no state, because appends never conflict.
 from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from difflib import SequenceMatcher
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Left, Length
 from django.utils import timezone
 from pydantic import Field
@@ -32,11 +32,13 @@ from memory.index.sources import document_entry, document_place
 from memory.models import MemoryDocument, MemoryDocumentQuerySet, MemoryDocumentVersion
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay
 
+M = TypeVar("M", bound=Model)
+
 # The limit per document; the oldest are deleted first.
 KEPT = 50
 
 
-# Of one line of a comparison; a gap stands for unchanged lines, and has no text.
+# What happened to a line of a comparison; a gap stands for unchanged lines, and has no text.
 Change = Literal["kept", "removed", "added", "gap"]
 
 
@@ -63,10 +65,7 @@ def list_versions(*, user: User, document_id: UUID) -> list[dict[str, Any]]:
 
 def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocumentVersion:
     """Raises `NotFound`."""
-    found = MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id, version=version).first()
-    if found is None:
-        raise NotFound
-    return found
+    return _found(MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id, version=version))
 
 
 def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
@@ -87,11 +86,6 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
     if 0 < end < len(old):
         yield ("gap", "")
 
-
-# A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. A
-# project has a MEMORY.md and logs of its own, named by its label too; without one the general document is meant. An
-# overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
-# no state, because appends never conflict.
 
 MAX_LOGS = 100
 # Later days would have no noon in some time zones, or are typing errors.
@@ -225,10 +219,7 @@ def replace(
         quotas.take_growth(user.pk, before=row.content, after=content)
         if content != row.content:
             keep(row)
-        row.content = content
-        row.version += 1
-        row.updated_at = now
-        row.save(update_fields=["content", "version", "updated_at"])
+        _write(row, content, now)
         return _indexed(user, day, project, now)
 
 
@@ -247,7 +238,16 @@ def move(
         if to == day:
             return DocumentOutput.model_validate(row)
         if not exists(user=user, day=to, project=project):
-            return _dated(row, user, to, now)
+            # Its rows in the index contain the day.
+            index.forget(document_place(row))
+            row.date, row.updated_at = to, now
+            row.version += 1
+            try:
+                with transaction.atomic():
+                    row.save(update_fields=["date", "version", "updated_at"])
+            except IntegrityError:
+                raise Conflict from None
+            return _indexed(user, to, project, now)
         if row.content and not MemoryDocument.objects.append(
             user=user, kind=row.kind, day=to, project=project, lines=as_lines(row.content), now=now
         ):
@@ -283,13 +283,10 @@ def take_back(
         left = None if row is None else _without(row.content, text, at)
         if row is None or left is None:
             raise Conflict(CHANGED)
-        row.content = left
         if not left:
             row.delete()
             return None
-        row.version += 1
-        row.updated_at = now
-        row.save(update_fields=["content", "version", "updated_at"])
+        _write(row, left, now)
         return _indexed(user, day, project, now)
 
 
@@ -306,11 +303,20 @@ def as_lines(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
+def _found(rows: QuerySet[M]) -> M:
+    if (row := rows.first()) is None:
+        raise NotFound
+    return row
+
+
 def _get(user: User, day: DocumentDay, project: str) -> MemoryDocument:
-    try:
-        return MemoryDocument.objects.for_user(user).on(day, project).select_related("user").get()
-    except MemoryDocument.DoesNotExist:
-        raise NotFound from None
+    return _found(MemoryDocument.objects.for_user(user).on(day, project).select_related("user"))
+
+
+def _write(row: MemoryDocument, content: str, now: datetime) -> None:
+    row.content, row.updated_at = content, now
+    row.version += 1
+    row.save(update_fields=["content", "version", "updated_at"])
 
 
 def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet) -> MemoryDocument:
@@ -318,20 +324,6 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
     if row is None or (expected is not None and DocumentOutput.model_validate(row).state not in expected):
         raise Conflict
     return row
-
-
-def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> DocumentOutput:
-    # Its rows in the index contain the day.
-    index.forget(document_place(row))
-    row.date = day
-    row.version += 1
-    row.updated_at = now
-    try:
-        with transaction.atomic():
-            row.save(update_fields=["date", "version", "updated_at"])
-    except IntegrityError:
-        raise Conflict from None
-    return _indexed(user, day, row.project, now)
 
 
 def _indexed(user: User, day: DocumentDay, project: str, now: datetime) -> DocumentOutput:
@@ -350,12 +342,9 @@ def _check_name(day: DocumentDay, project: str) -> None:
 
 
 def _kind(day: DocumentDay) -> MemoryDocument.Kind:
-    match day:
-        case None:
-            return MemoryDocument.Kind.MEMORY
-        case str():
-            return MemoryDocument.Kind.ABOUT
-    return MemoryDocument.Kind.DAILY_LOG
+    if day is None:
+        return MemoryDocument.Kind.MEMORY
+    return MemoryDocument.Kind.ABOUT if isinstance(day, str) else MemoryDocument.Kind.DAILY_LOG
 
 
 def _date(day: DocumentDay) -> date | None:
@@ -365,19 +354,11 @@ def _date(day: DocumentDay) -> date | None:
 def _without(content: str, text: str, at: int | None) -> str | None:
     """The text without the lines; None if they are not in it. A later append may have removed their last blanks."""
     for lines in (as_lines(text), text.rstrip("\n") + "\n"):
-        start = _find_lines(content, lines, at)
+        is_there = at is not None and content.startswith(lines, at) and content[:at][-1:] in ("", "\n")
+        start = at if at is not None and is_there else f"\n{content}".rfind(f"\n{lines}")
         if start >= 0:
             return content[:start] + content[start + len(lines) :]
     return None
-
-
-def _find_lines(content: str, lines: str, at: int | None) -> int:
-    """The position of these complete lines; -1 if they do not exist."""
-    if at is not None and content.startswith(lines, at) and content[:at][-1:] in ("", "\n"):
-        return at
-    if (found := content.rfind("\n" + lines)) >= 0:
-        return found + 1
-    return 0 if content.startswith(lines) else -1
 
 
 NOTES_PER_PAGE = 50
@@ -438,10 +419,7 @@ def list_notes(
 
 def read_note(*, user: User, note_id: UUID) -> MemoryDocument:
     """Raises `NotFound`."""
-    note = MemoryDocument.objects.for_user(user).notes().filter(pk=note_id).first()
-    if note is None:
-        raise NotFound
-    return note
+    return _found(MemoryDocument.objects.for_user(user).notes().filter(pk=note_id))
 
 
 def delete_note(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
@@ -453,10 +431,7 @@ def delete_note(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
 
 
 def _locked(user: User, note_id: UUID) -> MemoryDocument:
-    note = MemoryDocument.objects.for_user(user).notes().select_for_update(of=("self",)).filter(pk=note_id).first()
-    if note is None:
-        raise NotFound
-    return note
+    return _found(MemoryDocument.objects.for_user(user).notes().select_for_update(of=("self",)).filter(pk=note_id))
 
 
 def move_label(*, user: User, old: str, new: str, now: datetime) -> None:
@@ -470,17 +445,10 @@ def move_label(*, user: User, old: str, new: str, now: datetime) -> None:
         if other is None:
             mine.filter(pk=document.pk).update(project=new)
         else:
-            _append_all(other, document, now)
-
-
-def _append_all(other: MemoryDocument, document: MemoryDocument, now: datetime) -> None:
-    before = as_lines(other.content) if other.content else ""
-    if len(before) + len(document.content) > MAX_DOCUMENT_LENGTH:
-        raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
-    keep(other)
-    other.content = before + document.content
-    other.version += 1
-    other.updated_at = now
-    other.save(update_fields=["content", "version", "updated_at"])
-    document.delete()
-    index.index(document_entry(other), now=now)
+            before = as_lines(other.content) if other.content else ""
+            if len(before) + len(document.content) > MAX_DOCUMENT_LENGTH:
+                raise TooLarge(FULL, count=MAX_DOCUMENT_LENGTH)
+            keep(other)
+            _write(other, before + document.content, now)
+            document.delete()
+            index.index(document_entry(other), now=now)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -48,16 +48,12 @@ from memory.proposals import (
 )
 from memory.search.records import MemorySearchError, MemorySearchQuery, search_memory
 
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
 logger = logging.getLogger(__name__)
 
 IDLE = timedelta(minutes=10)
 MOST_PROPOSED = 5
 # Of one reading, in our own count of tokens: what the model may write, and the kept records that it is shown.
 MOST_WRITTEN, MOST_OF_RECORDS = 1_200, 700
-RECORDS_SHOWN, LONGEST_RECORD, LONGEST_ASKED = 8, 200, 2_000
 # Of a model's window, what a reading may take; and a window with room for fewer words is not asked.
 OF_A_WINDOW, LEAST = 0.75, 300
 NOTHING_READ = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
@@ -135,17 +131,29 @@ def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:
     if not any(turn.own for turn in claim.spoken):
         return True
     records = _records_beside(user, claim)
-    prompt = _prompt(claim, records, user=user, now=now)
+    untrusted = UntrustedData()
+    chat = untrusted.around("\n\n".join(map(_as_text, claim.spoken)))
+    kept = untrusted.around("\n".join(f"{label}: {text}" for label, (_, text) in records.items()))
+    beside = f"\n\nKept already:\n{kept}" if records else ""
+    prompt = f"Today is {user.local_time(now):%d %B %Y}. The chat:\n{chat}{beside}"
     try:
         text, read, written = (ask or ask_model)(user, claim.model, prompt)
     except Exception as error:
         # The error's text may contain the user's words.
         logger.warning("%s is read later: its model failed (%s)", claim.conversation.pk, type(error).__name__)
         with acting_as(user):
-            _give_back(user, claim)
+            # The chat is read again. Its tokens stay in the day's count, so a failing model cannot use up more.
+            mine = Conversation.objects.for_user(user).filter(pk=claim.conversation.pk)
+            mine.filter(read_up_to=claim.conversation.read_up_to).update(read_up_to=claim.read_before)
         raise Unavailable("The language model could not read a chat.") from None
     drafts, left_out = _drafts(claim, text, records)
-    stored = _propose(user, drafts, now=now)
+    try:
+        found = proposals.propose(user=user, drafts=drafts, now=now) if drafts else []
+    except (IntegrityError, NotFound, QuotaExceeded) as error:
+        # A chat that was deleted meanwhile proposes nothing.
+        logger.info("What a chat proposes is not stored (%s)", type(error).__name__)
+        found = []
+    stored = sum(not isinstance(each, str) for each in found)
     with acting_as(user):
         _settle(user, claim, read=read, written=written, left_out=left_out, proposed=stored, now=now)
     if stored:
@@ -162,7 +170,11 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     """None if nothing is due, or the day's budget has no room for it."""
     from intake.llm.models import TOKENS_OF_A_MESSAGE, tokens_of
 
-    conversation = _due(user, now=now).select_for_update(skip_locked=True).first()
+    due = Conversation.objects.for_user(user).kept().filter(source="chat", proposes=True, uses_memory=True)
+    due = due.filter(last_active_at__gte=user.proposes_since, last_active_at__lt=now - IDLE)
+    writing = Turn.objects.for_user(user).filter(status=Turn.Status.STREAMING, updated_at__gte=now - IDLE)
+    due = due.exclude(pk__in=writing.values("conversation")).filter(turn_count__gt=F("read_up_to"))
+    conversation = due.order_by("last_active_at").select_for_update(skip_locked=True).first()
     model = None if conversation is None else model_for(conversation, Caller(user_id=user.pk))
     if conversation is None or model is None:
         return None
@@ -170,32 +182,19 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     most = min(settings.PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
     if most < LEAST:
         return None
-    previous, unread = _unread(conversation)
-    spoken, tokens = _fitting(previous, unread, most, files=_files_of(conversation, unread))
-    reserved, day, before = fixed + tokens, _day(user, now), conversation.read_up_to
+    # The turns of the chosen path that were not read, the earliest first, and the turn before them.
+    length = conversation.turn_count - conversation.read_up_to + 1
+    path = path_up(user.pk, conversation.pk, end_of(conversation), at_most=length)[::-1]
+    unread = [turn for turn in path if turn.turn_number > conversation.read_up_to]
+    before = path[: len(path) - len(unread)]
+    spoken, tokens = _fitting(before[-1] if before else None, unread, most, files=_files_of(conversation, unread))
+    reserved, day, read_before = fixed + tokens, _day(user, now), conversation.read_up_to
     if any(turn.own for turn in spoken) and not _reserve(user, day, reserved):
         return None
     # What does not fit is read next.
     conversation.read_up_to = conversation.turn_count if len(spoken) == len(unread) else spoken[-1].number
     conversation.save(update_fields=["read_up_to"])
-    return Claim(conversation, before, model, spoken, day, reserved)
-
-
-def _due(user: User, *, now: datetime) -> "QuerySet[Conversation]":
-    due = Conversation.objects.for_user(user).kept().filter(source="chat", proposes=True, uses_memory=True)
-    due = due.filter(last_active_at__gte=user.proposes_since, last_active_at__lt=now - IDLE)
-    writing = Turn.objects.for_user(user).filter(status=Turn.Status.STREAMING, updated_at__gte=now - IDLE)
-    due = due.exclude(pk__in=writing.values("conversation"))
-    return due.filter(turn_count__gt=F("read_up_to")).order_by("last_active_at")
-
-
-def _unread(conversation: Conversation) -> tuple[Turn | None, list[Turn]]:
-    """The turns of the chosen path that were not read, the earliest first, after the turn before them."""
-    most = conversation.turn_count - conversation.read_up_to + 1
-    path = path_up(conversation.user_id, conversation.pk, end_of(conversation), at_most=most)[::-1]
-    unread = [turn for turn in path if turn.turn_number > conversation.read_up_to]
-    before = path[: len(path) - len(unread)]
-    return (before[-1] if before else None), unread
+    return Claim(conversation, read_before, model, spoken, day, reserved)
 
 
 def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files: str) -> tuple[list[Spoken], int]:
@@ -205,7 +204,8 @@ def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files:
     spoken: list[Spoken] = []
     used, foreign = 0, files
     for turn in unread:
-        answer = _answer_of(previous)
+        # Recall mode only quotes.
+        answer = "" if previous is None or previous.is_recall else previous.assistant_message
         foreign += plain(answer)
         own = not_copied(own_words(turn.user_message), foreign)
         day = f"{turn.said_at:%d %B %Y}"
@@ -222,11 +222,6 @@ def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files:
     return spoken, used
 
 
-def _answer_of(turn: Turn | None) -> str:
-    """Recall mode only quotes."""
-    return "" if turn is None or turn.is_recall else turn.assistant_message
-
-
 def _files_of(conversation: Conversation, turns: Sequence[Turn]) -> str:
     """The texts of attached files: what stands there may have been copied."""
     numbers = [turn.turn_number for turn in turns if turn.attachment_count]
@@ -237,12 +232,6 @@ def _files_of(conversation: Conversation, turns: Sequence[Turn]) -> str:
         attachment__turn_number__in=numbers,
     )
     return plain("\n".join(files.values_list("text", flat=True)[:200])) if numbers else ""
-
-
-def _give_back(user: User, claim: Claim) -> None:
-    """The reading is tried again. Its tokens stay in the day's count, so that a failing model cannot use up more."""
-    mine = Conversation.objects.for_user(user).filter(pk=claim.conversation.pk)
-    mine.filter(read_up_to=claim.conversation.read_up_to).update(read_up_to=claim.read_before)
 
 
 def _settle(user: User, claim: Claim, *, read: int, written: int, left_out: int, proposed: int, now: datetime) -> None:
@@ -308,14 +297,6 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
         await close_connections()
 
 
-def _prompt(claim: Claim, records: Mapping[str, tuple[UUID, str]], *, user: User, now: datetime) -> str:
-    untrusted = UntrustedData()
-    chat = untrusted.around("\n\n".join(map(_as_text, claim.spoken)))
-    kept = untrusted.around("\n".join(f"{label}: {text}" for label, (_, text) in records.items()))
-    beside = f"\n\nKept already:\n{kept}" if records else ""
-    return f"Today is {user.local_time(now):%d %B %Y}. The chat:\n{chat}{beside}"
-
-
 def _as_text(turn: Spoken) -> str:
     answer = f"Assistant, the end of the answer before: {turn.answer}\n" if turn.answer else ""
     return f"[turn {turn.number}, {turn.day}]\n{answer}Person: {turn.own or '(pasted text alone)'}"
@@ -325,15 +306,15 @@ def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:
     """The kept records nearest to what was said, by a label that the model may name, within their tokens."""
     from intake.llm.models import tokens_of
 
-    asked = "\n".join(turn.own for turn in claim.spoken)[:LONGEST_ASKED]
+    asked = "\n".join(turn.own for turn in claim.spoken)[:2_000]
     try:
-        found = search_memory(MemorySearchQuery(text=asked, top_k=RECORDS_SHOWN), user=user)
+        found = search_memory(MemorySearchQuery(text=asked, top_k=8), user=user)
     except MemorySearchError as error:
         logger.warning("No records are shown to the model (%s)", type(error.cause).__name__)
         return {}
     shown, used = {}, 0
     for number, result in enumerate(found, start=1):
-        text = shortened(" ".join(result.record.content.split()), LONGEST_RECORD)
+        text = shortened(" ".join(result.record.content.split()), 200)
         used += tokens_of(text) + 2 * len("R1: ")
         if used <= MOST_OF_RECORDS:
             shown[f"R{number}"] = (result.record.id, text)
@@ -366,16 +347,6 @@ def _drafts(claim: Claim, text: str, records: Mapping[str, tuple[UUID, str]]) ->
                 }
             )
     return drafts, left_out
-
-
-def _propose(user: User, drafts: Sequence[proposals.Draft], *, now: datetime) -> int:
-    """Returns how many wait now. A chat that was deleted meanwhile proposes nothing."""
-    try:
-        found = proposals.propose(user=user, drafts=drafts, now=now) if drafts else []
-    except (IntegrityError, NotFound, QuotaExceeded) as error:
-        logger.info("What a chat proposes is not stored (%s)", type(error).__name__)
-        return 0
-    return sum(not isinstance(each, str) for each in found)
 
 
 def parsed(text: str) -> list[dict[str, Any]]:

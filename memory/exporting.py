@@ -34,7 +34,7 @@ def exported_documents(*, user: User, project: str | None = None) -> Iterator[di
             "kind": document.kind,
             "date": document.date,
             **({"project": document.project} if document.project else {}),
-            **_name_of_a_note(document),
+            **({"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}),
             "content": document.content,
             "created_at": document.created_at,
             "updated_at": document.updated_at,
@@ -48,11 +48,6 @@ def _documents(user: User, project: str | None) -> Iterator[MemoryDocument]:
     for start in range(0, len(keys), DOCUMENTS_AT_ONCE):
         page = mine.in_bulk(keys[start : start + DOCUMENTS_AT_ONCE])
         yield from (page[key] for key in keys[start : start + DOCUMENTS_AT_ONCE] if key in page)
-
-
-def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
-    """All other kinds exist once in a project, so kind, day and project are their name."""
-    return {"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}
 
 
 def exported_records(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:

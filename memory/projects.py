@@ -50,8 +50,9 @@ def list_projects(*, user: User) -> list[Project]:
     mine = MemoryDocument.objects.for_user(user).exclude(project="").values_list("project")
     kept = Counter(dict(records.annotate(number=Count("pk"))))
     kept.update(dict(mine.annotate(number=Count("pk"))))
-    for name in chats.keys() | kept.keys():
-        rows.setdefault(name, _without_row(user, name))
+    for name in (chats.keys() | kept.keys()) - rows.keys():
+        rows[name] = Project(user=user, name=name)
+        rows[name].has_row = False
     for name, project in rows.items():
         project.chats, project.kept = chats.get(name, 0), kept[name]
     return sorted(rows.values(), key=lambda project: (project.name.casefold(), project.name))
@@ -155,12 +156,6 @@ def delete_project(*, user: User, name: str, with_contents: bool) -> None:
 def _locked(user: User) -> dict[str, Project]:
     User.objects.select_for_update().only("pk").get(pk=user.pk)
     return {project.name: project for project in Project.objects.for_user(user)}
-
-
-def _without_row(user: User, name: str) -> Project:
-    project = Project(user=user, name=name)
-    project.has_row = False
-    return project
 
 
 def _labels(rows: dict[str, Project], project: Project, labels: Iterable[str]) -> list[str]:

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import numpy as np
 from django.db import transaction
-from django.db.models import QuerySet
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
@@ -26,7 +25,7 @@ from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.chats.arranging import project_named
 from intake.models import Turn, User
 from memory import quotas, records
-from memory.backends.embedders import UNCALIBRATED, Embedder, EmbedderError, Vector, get_embedder
+from memory.backends.embedders import UNCALIBRATED, EmbedderError, Vector, get_embedder
 from memory.models import MemoryRecord, Proposal
 from memory.models.documents import (
     ACCEPTED,
@@ -221,8 +220,8 @@ def _record_of(user: User, row: Proposal, *, content: str, type: str, project_id
     facts: dict[str, Any] = {}
     if row.replaces is not None and can_replace(user, row.replaces):
         facts["replaces"] = row.replaces
-    turn = Turn.objects.for_user(user).with_keys(_source_of(row))
-    if turn.exists():
+    source = [] if row.source_conversation is None else [(row.source_conversation, row.source_turn or 0)]
+    if Turn.objects.for_user(user).with_keys(source).exists():
         facts |= {"source_conversation": row.source_conversation, "source_turn": row.source_turn}
     made = records.create(user=user, content=content, type=type, project_id=project_id, facts=facts, now=now)
     return made.id
@@ -232,10 +231,6 @@ def can_replace(user: User, record_id: UUID) -> bool:
     """Whether it is still there and no other record replaces it."""
     is_there = MemoryRecord.objects.for_user(user).filter(pk=record_id).exists()
     return is_there and records.can_replace(user, record_id, by=UUID(int=0))
-
-
-def _source_of(row: Proposal) -> list[tuple[UUID, int]]:
-    return [] if row.source_conversation is None else [(row.source_conversation, row.source_turn or 0)]
 
 
 def _locked(user: User, proposal_id: UUID) -> Proposal:
@@ -249,7 +244,8 @@ def _refusal(user: User, held: dict[str, Any], vector: Vector | None) -> str | N
     """A sentence if the same was rejected, waits, or is kept."""
     own = Fingerprint.of(held["content"])
     undecided: list[str] = []
-    for row in _compared(user):
+    compared = Proposal.objects.for_user(user).filter(state__in=(WAITING, REJECTED, NEVER))
+    for row in compared.order_by("-created_at", "-id")[:MOST_COMPARED]:
         if row.state == WAITING:
             undecided.append(row.content)
         elif _is_same(own, row.content) or _is_near(row, vector):
@@ -259,11 +255,6 @@ def _refusal(user: User, held: dict[str, Any], vector: Vector | None) -> str | N
     same = records.find_same(user=user, content=held["content"], project_id=held["project_id"])
     alike = find_nearly_same(user=user, content=held["content"], project_id=held["project_id"])
     return KEPT if same is not None or [pk for pk in alike if pk != held["replaces"]] else None
-
-
-def _compared(user: User) -> QuerySet[Proposal]:
-    decided_against = Proposal.objects.for_user(user).filter(state__in=(WAITING, REJECTED, NEVER))
-    return decided_against.order_by("-created_at", "-id")[:MOST_COMPARED]
 
 
 def _is_same(own: Fingerprint, content: str) -> bool:
@@ -277,12 +268,9 @@ def _is_near(row: Proposal, vector: Vector | None) -> bool:
     if vector is None or row.vector is None or row.vector_model != embedder.name:
         return False
     calibration = embedder.calibration or UNCALIBRATED
-    distance = 1.0 - float(np.dot(_as_array(row.vector), vector))
+    other = row.vector.to_numpy() if hasattr(row.vector, "to_numpy") else row.vector
+    distance = 1.0 - float(np.dot(np.asarray(other, dtype=np.float32), vector))
     return distance <= (calibration.topic if row.state == NEVER else calibration.same)
-
-
-def _as_array(vector: Any) -> Vector:
-    return np.asarray(vector.to_numpy() if hasattr(vector, "to_numpy") else vector, dtype=np.float32)
 
 
 def _vectors(user: User, texts: Sequence[str]) -> list[Vector | None]:
@@ -291,25 +279,20 @@ def _vectors(user: User, texts: Sequence[str]) -> list[Vector | None]:
         return [None] * len(texts)
     try:
         embedder = get_embedder()
-        _renew_vectors(user, embedder)
+        with acting_as(user):
+            of_others = Proposal.objects.for_user(user).filter(state__in=(REJECTED, NEVER))
+            of_others = of_others.exclude(vector_model=embedder.name).order_by("-created_at")
+            stale = dict(of_others.values_list("pk", "content")[:MOST_COMPARED])
+        if stale:
+            vectors = embedder.embed_documents(list(stale.values()))
+            with acting_as(user):
+                for pk, vector in zip(stale, vectors, strict=True):
+                    mine = Proposal.objects.for_user(user).filter(pk=pk)
+                    mine.update(vector=vector, vector_model=embedder.name)
         return list(embedder.embed_documents(list(texts))) if texts else []
     except EmbedderError as error:
         logger.warning("Proposals are compared by their words alone (%s)", type(error).__name__)
         return [None] * len(texts)
-
-
-def _renew_vectors(user: User, embedder: Embedder) -> None:
-    with acting_as(user):
-        of_others = Proposal.objects.for_user(user).filter(state__in=(REJECTED, NEVER))
-        of_others = of_others.exclude(vector_model=embedder.name).order_by("-created_at")
-        stale = dict(of_others.values_list("pk", "content")[:MOST_COMPARED])
-    if not stale:
-        return
-    vectors = embedder.embed_documents(list(stale.values()))
-    with acting_as(user):
-        for pk, vector in zip(stale, vectors, strict=True):
-            mine = Proposal.objects.for_user(user).filter(pk=pk)
-            mine.update(vector=vector, vector_model=embedder.name)
 
 
 # Text of others gets into a message as code, quotations, forwarded mail, tables and tagged blocks, and after "this:" or
@@ -355,7 +338,6 @@ _SOON = re.compile(
     r"|letzt\w{1,2}|woche|monat|jahr|\w{3,7}tag|mittwoch|hoy|ma\u00f1ana|ayer|pr\u00f3xim\w|semana|mes|a\u00f1o|lunes|martes"
     r"|mi\u00e9rcoles|jueves|viernes|s\u00e1bado|domingo)\b"
 )
-LATEST_DAY, EARLIEST_YEAR, LATEST_YEAR = 31, 1900, 2100
 _COMMON = frozenset(
     _WORD.findall(
         "that this with have been from will would want they them their there than then when what which about into also "
@@ -398,13 +380,12 @@ def _end_of_block(line: str) -> str:
 
 def not_copied(own: str, foreign: str) -> str:
     """Without the sentences that stand in this plain text of others: earlier answers, and attached files."""
-    lines = [[each for each in _ENDS.split(line) if not _is_copied(plain(each), foreign)] for line in own.splitlines()]
-    return "\n".join(" ".join(line) for line in lines if line)
-
-
-def _is_copied(sentence: str, foreign: str) -> bool:
     # A longer sentence that also stands in a file or an earlier answer was copied from there.
-    return len(sentence) >= 40 and sentence in foreign
+    lines = [
+        [each for each in _ENDS.split(line) if len(plain(each)) < 40 or plain(each) not in foreign]
+        for line in own.splitlines()
+    ]
+    return "\n".join(" ".join(line) for line in lines if line)
 
 
 def plain(text: str) -> str:
@@ -447,7 +428,7 @@ def has_numbers_of(sentence: str, said: str) -> bool:
     missing = {word for word in _WORD.findall(sentence) if word.isdecimal()} - set(_WORD.findall(said))
     if not _SOON.search(said):
         return not missing
-    return all(int(each[:9]) <= LATEST_DAY or EARLIEST_YEAR <= int(each[:9]) <= LATEST_YEAR for each in missing)
+    return all(int(each[:9]) <= 31 or 1900 <= int(each[:9]) <= 2100 for each in missing)
 
 
 def _pieces(text: str) -> frozenset[str]:

@@ -100,7 +100,10 @@ def _take(user_id: int | None, added: Holdings, *, fills_queue: bool = False, mo
     if user_id is None:
         return
     add = partial(_add, user_id, added, fills_queue=fills_queue, most_of_files=most_of_files)
-    if _has_recent_measure(user_id) and add() is None:
+    with _lock:
+        known = _known.get(user_id)
+    is_recent = known is not None and time.monotonic() - known[0] < MEASURED_EVERY_SECONDS
+    if is_recent and add() is None:
         return
     measure(user_id)
     if refusal := add():
@@ -168,12 +171,6 @@ def memory(user_id: int) -> Holdings:
     return Holdings(bytes=int(size), vectors_waiting=waiting)
 
 
-def _has_recent_measure(user_id: int) -> bool:
-    with _lock:
-        known = _known.get(user_id)
-    return known is not None and time.monotonic() - known[0] < MEASURED_EVERY_SECONDS
-
-
 def _add(user_id: int, added: Holdings, *, fills_queue: bool, most_of_files: int) -> QuotaExceeded | RateLimited | None:
     """Count it, unless it is refused: under the lock, so that two threads do not both take the last of a quota.
 
@@ -182,11 +179,12 @@ def _add(user_id: int, added: Holdings, *, fills_queue: bool, most_of_files: int
     with _lock:
         measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
         requested = stored + added
-        refusal = (
-            _refusal_of_file(requested, most_of_files)
-            if most_of_files
-            else _refusal(user_id, requested, fills_queue=fills_queue)
-        )
+        refusal: QuotaExceeded | RateLimited | None = None
+        if not most_of_files:
+            refusal = _refusal(user_id, requested, fills_queue=fills_queue)
+        elif requested.file_bytes > most_of_files:
+            message = gettext_noop("You may keep %(size)s of files here, and this would be more. Delete some first.")
+            refusal = QuotaExceeded(message, size=filesizeformat(most_of_files))
         if refusal is None and user_id in _known:
             _known[user_id] = measured_at, requested
         return refusal
@@ -206,13 +204,6 @@ def _refusal(user_id: int, requested: Holdings, *, fills_queue: bool) -> QuotaEx
         message = gettext_noop("%(count)s passages of yours wait to be embedded. Try again when there are fewer.")
         return RateLimited(message, count=requested.vectors_waiting - 1, retry_after=60)
     return None
-
-
-def _refusal_of_file(requested: Holdings, most: int) -> QuotaExceeded | None:
-    if requested.file_bytes <= most:
-        return None
-    message = gettext_noop("You may keep %(size)s of files here, and this would be more. Delete some first.")
-    return QuotaExceeded(message, size=filesizeformat(most))
 
 
 def _number(most: int) -> str:

@@ -213,12 +213,10 @@ def remove_forgotten_files() -> None:
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
     """In the worker of the queue `people`, which may act as each user (`CELERY_TASK_ROUTES`)."""
-    steps("memory.remove_old_turns", _remove_old_turns)
-
-
-def _remove_old_turns() -> None:
-    if deleting.remove_old_turns(now=timezone.now()):
-        remove_old_turns.apply_async(retry=False)
+    steps(
+        "memory.remove_old_turns",
+        lambda: deleting.remove_old_turns(now=timezone.now()) and remove_old_turns.apply_async(retry=False),
+    )
 
 
 @shared_task(name="memory.read_ended_chats")

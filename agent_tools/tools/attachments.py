@@ -64,14 +64,15 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
     """Raises the same `NotFound` for a malformed id, an unknown one and another user's; `InvalidInput` for a place that
     the file does not have.
     """
-    name, part = _named(requested.attachment_id)
-    attachment = find(name, known(user))
+    # The part may be named after the file.
+    named = _FILE_ID.fullmatch(requested.attachment_id)
+    attachment = find(named[1] if named else requested.attachment_id, known(user))
     if requested.start is not None and requested.place is not None:
         raise InvalidInput(errors={"place": ["Send `from` or `place`, not both."]})
     if requested.place is not None:
         start = _first_of(attachment, requested.place)
     else:
-        start = part if requested.start is None else requested.start
+        start = (int(named[2]) if named else 0) if requested.start is None else requested.start
     if start and start >= attachment.parts:
         raise InvalidInput(errors={"from": [f"The file has {attachment.parts} parts, numbered from 0."]})
     parts, following = parts_from(attachment, start)
@@ -80,14 +81,10 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
         place=(parts[0].place or None) if parts else None,
         content=in_one(parts),
         next=following,
-        note=_note(attachment),
+        note="The file is being read. Ask again in a moment."
+        if attachment.state == Attachment.State.WAITING
+        else (attachment.error or {}).get("message"),
     )
-
-
-def _named(attachment_id: str) -> tuple[str, int]:
-    """The id of the file, and the part that is named after it; 0 without one."""
-    found = _FILE_ID.fullmatch(attachment_id)
-    return (found[1], int(found[2])) if found else (attachment_id, 0)
 
 
 def find(attachment_id: str, user: User) -> Attachment:
@@ -136,12 +133,6 @@ def in_one(parts: Sequence[AttachmentText], *, most: int = CHARACTERS) -> str:
             lines.append(part.text)
         before = part.place
     return cut("\n\n".join(lines), most)
-
-
-def _note(attachment: Attachment) -> str | None:
-    if attachment.state == Attachment.State.WAITING:
-        return "The file is being read. Ask again in a moment."
-    return (attachment.error or {}).get("message")
 
 
 def _say(output: ReadAttachmentOutput, user: User | None) -> str:

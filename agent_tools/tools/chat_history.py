@@ -45,10 +45,8 @@ NOTHING_RELEVANT = "True if nothing was found about this: the results are only t
 
 
 PROJECT = "me/app, or a folder's name; -me/app: all but it."
-OptionalProject = Annotated[
-    Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-    Field(description=PROJECT),
-]
+ProjectName = Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)]
+OptionalProject = Annotated[ProjectName | None, Field(description=PROJECT)]
 OptionalSession = Annotated[
     Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_nul)] | None,
     Field(alias="excludeSession", description="Your own conversation or session, to leave out."),

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 
 from agent_tools.authentication import note_got
 from agent_tools.registry import Tool
+from agent_tools.tools.chat_history import ProjectName
 from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, without_our_lines
 from core import resilience
 from core.errors import InvalidInput
@@ -39,20 +40,15 @@ from memory import records
 from memory.addresses import document_path, path_to, record_path
 from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument
-from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
 from memory.search.excerpts import Excerpt
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import Kind, Reference
 
-# Of the budget; what one part leaves goes to the next.
-FOR_MEMORY, FOR_RECORDS, FOR_SESSIONS, FOR_LOGS = 0.4, 0.3, 0.2, 0.1
 # What is read of MEMORY.md and of the records, of which only a part fits.
 MEMORY_LENGTH, MOST_RECORDS = 40_000, 50
 SESSIONS = 3
-# Of a prompt.
-MOST_RECALLED, MOST_LOOKED_AT = 3, 10
 # The relevance from which a text is recalled beside a prompt (docs/decisions/0063): beside a question, beside one from
 # which it is far in meaning, and beside a prompt that asks nothing.
 FLOOR, FLOOR_IF_FAR, FLOOR_OF_ORDERS = 0.02, 0.1, 0.4
@@ -114,11 +110,12 @@ def session_context(
     """
     project = project_for(user, project_label(project or "") or project or "") or None
     budget = max_tokens - tokens_of(FRAME)
+    # The share of each in the budget; what one part leaves goes to the next.
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
-        (FOR_MEMORY, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
-        (FOR_RECORDS, lambda: _records(user, project)),
-        (FOR_SESSIONS, lambda: _sessions(user, project, session)),
-        (FOR_LOGS, lambda: _logs(user, user.local_time(now).date(), project)),
+        (0.4, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
+        (0.3, lambda: _records(user, project)),
+        (0.2, lambda: _sessions(user, project, session)),
+        (0.1, lambda: _logs(user, user.local_time(now).date(), project)),
     ]
 
     with acting_as(user):
@@ -140,10 +137,12 @@ def prompt_context(
     """At most three texts that are likely about the prompt, none of the session itself or of another project, and none
     that the session got before; usually none at all.
     """
-    if not _is_worth_searching(query):
+    words = telling_words(query)
+    # "ok" and "and then?" say nothing that could be looked for; a longer word alone may be a subject.
+    if len(words) < 2 and not any(len(word) >= 5 for word in words) and not any(map(str.isdigit, query)):
         return []
     request = HistoryRequest(
-        query=query, max_results=MOST_LOOKED_AT, project=project or "", is_open=True, exclude_session=session or ""
+        query=query, max_results=10, project=project or "", is_open=True, exclude_session=session or ""
     )
     least = FLOOR if is_question(query) else FLOOR_OF_ORDERS
     likely = [
@@ -161,7 +160,7 @@ def prompt_context(
     ids = ((each, _id_of(each.reference)) for each in likely)
     others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
     lines, left = list[ContextLine](), float(max_tokens - tokens_of(FRAME))
-    for block in _with_answers(user, others[:MOST_RECALLED]):
+    for block in _with_answers(user, others[:3]):
         # Where the answer is too long, the message alone.
         shown, used = _fitting([block], left)
         shown, used = (shown, used) if shown else _fitting([block[:1]], left)
@@ -169,12 +168,6 @@ def prompt_context(
         left -= used
     _remember(key, ids_of(lines))
     return lines
-
-
-def _is_worth_searching(prompt: str) -> bool:
-    words = telling_words(prompt)
-    # "ok" and "and then?" say nothing that could be looked for; a longer word alone may be a subject.
-    return len(words) > 1 or any(len(word) >= 5 for word in words) or any(map(str.isdigit, prompt))
 
 
 MOST_LEFT_OUT, DIGEST_LENGTH = 1_000, 32
@@ -383,7 +376,7 @@ def _id_of(reference: Reference) -> str:
     return str(reference.record_id or reference.document_id)
 
 
-FEWEST_TOKENS, MOST_TOKENS, USUAL_TOKENS = 100, 4_000, 800
+MOST_TOKENS, USUAL_TOKENS = 4_000, 800
 LONGEST_QUERY = 800
 
 
@@ -405,8 +398,7 @@ class GetContextInput(Input):
         Field(description=f"For prompt: what the person wrote, at most {LONGEST_QUERY} characters."),
     ] = None
     project: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Nothing of other projects: me/app, or a folder's name."),
+        ProjectName | None, Field(description="Nothing of other projects: me/app, or a folder's name.")
     ] = None
     session: Annotated[
         Annotated[str, StringConstraints(max_length=LONGEST_REFERENCE), AfterValidator(refuse_nul)] | None,
@@ -414,7 +406,7 @@ class GetContextInput(Input):
     ] = None
     max_tokens: Annotated[
         int,
-        Field(alias="maxTokens", ge=FEWEST_TOKENS, le=MOST_TOKENS, description="Of the text, at most."),
+        Field(alias="maxTokens", ge=100, le=MOST_TOKENS, description="Of the text, at most."),
     ] = USUAL_TOKENS
 
     @model_validator(mode="after")

@@ -151,7 +151,9 @@ def get(requested: GetConversationInput, user: User | None) -> GetConversationOu
         turns=_shown(window.turns, zone),
         earlier=window.earlier,
         later=window.later,
-        branched_from=_origin(conversation),
+        branched_from=None
+        if conversation.branched_from is None or conversation.branched_after is None
+        else BranchedFrom(conversation_id=str(conversation.branched_from), turn_number=conversation.branched_after),
     )
 
 
@@ -190,11 +192,6 @@ def fair_limit(lengths: list[int], *, budget: int) -> int:
             return share
         left -= length
     return budget
-
-
-def _origin(conversation: Conversation) -> BranchedFrom | None:
-    origin, number = conversation.branched_from, conversation.branched_after
-    return None if origin is None or number is None else BranchedFrom(conversation_id=str(origin), turn_number=number)
 
 
 def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:

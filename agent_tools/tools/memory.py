@@ -16,6 +16,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
 from agent_tools.registry import StoredByCall, Tool
+from agent_tools.tools.chat_history import ProjectName
 from agent_tools.tools.wording import (
     INCLUDE_REPLACED,
     NO_CALLER,
@@ -39,7 +40,6 @@ from memory.backends.embedders import EmbedderError
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
-    MAX_PROJECT_LENGTH,
     MAX_TAGS,
 )
 from memory.records import CONTENT_LIMIT, LABEL_LIMIT, PROJECT_LIMIT, TAGS_LIMIT, RecordOutput, RecordTags
@@ -91,10 +91,7 @@ class SearchMemoryInput(Input):
         ),
     ] = 0.0
     types: Annotated[Labels | None, Field(description="Only of any of these.")] = None
-    project_id: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
-        Field(description="Only of this project."),
-    ] = None
+    project_id: Annotated[ProjectName | None, Field(description="Only of this project.")] = None
     tags: Annotated[Labels | None, Field(description="Only with any of these.")] = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
 
@@ -170,13 +167,11 @@ def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
     floor = floor_of_relevance()
     above = len(found) if floor is None else sum(result.similarity >= floor for result in found)
     if floor is not None and above < len(found):
-        lines[above:above] = [*([""] if above else []), _line_of_the_rest(len(found) - above, above, floor), ""]
+        count = len(found) - above
+        memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
+        rest = f"{memories} probably about something else (similarity under {floor:.2f}):"
+        lines[above:above] = [*([""] if above else []), rest, ""]
     return "\n".join(lines)
-
-
-def _line_of_the_rest(count: int, above: int, floor: float) -> str:
-    memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
-    return f"{memories} probably about something else (similarity under {floor:.2f}):"
 
 
 def as_text(output: SearchMemoryOutput) -> str:
@@ -392,10 +387,6 @@ def append(requested: AppendDailyLogInput, user: User | None) -> AppendDailyLogO
     )
 
 
-def appended_only(requested: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
-    return AppendDailyLogOutput(document_id=output.document_id, text=requested.text)
-
-
 def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> SaveMemoryOutput:
     """Of a record that was there before, only the id and what the caller has written; nothing of one that is alike."""
     if output.proposed:
@@ -516,6 +507,6 @@ append_daily_log = Tool(
     in_text=frozenset({"text"}),
     summarise=_say_log,
     kept=kept_lines,
-    for_writers=appended_only,
+    for_writers=lambda requested, output: AppendDailyLogOutput(document_id=output.document_id, text=requested.text),
     undo=take_back_lines,
 )

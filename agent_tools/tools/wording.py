@@ -19,7 +19,6 @@ NOBODY = _("Nothing to search yet: register or log in to have a memory")
 NOTHING = _("Nothing found")
 INCLUDE_REPLACED = "Also memories that were replaced or ended."
 LINKS = 3
-LINK_LENGTH = 48
 
 
 def known(user: User | None) -> User:
@@ -35,7 +34,7 @@ def counted(number: int, noun: str) -> str:
 def link(title: str, path: str) -> str:
     """With a short title, without characters that would end the link in Markdown."""
     plain = title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
-    return f"[{Truncator(plain).chars(LINK_LENGTH)}]({path})"
+    return f"[{Truncator(plain).chars(48)}]({path})"
 
 
 def first_of(places: Sequence[str]) -> Value:

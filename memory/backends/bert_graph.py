@@ -22,7 +22,6 @@ from onnx import TensorProto, helper, numpy_helper
 from memory.backends.e5_file import E5_MEAN, E5File
 
 WORDS = "embeddings.word_embeddings.weight"
-HEADS = 12
 WIDTH = 384
 LAYER_NORM_EPSILON = 1e-12
 FUSED = "com.microsoft"
@@ -129,7 +128,7 @@ class _Graph:
         together = self._linear([f"{name}.self.{part}" for part in ("query", "key", "value")], hidden)
         parts = [f"{name}.{part}" for part in ("q", "k", "v")]
         self.nodes.append(helper.make_node("Split", [together], parts, axis=-1, num_outputs=3))
-        return self.node("MultiHeadAttention", parts, f"{name}.context", domain=FUSED, num_heads=HEADS)
+        return self.node("MultiHeadAttention", parts, f"{name}.context", domain=FUSED, num_heads=12)
 
     def _add_and_norm(self, name: str, inner: str, residual: str) -> str:
         # Two nodes: the fused SkipLayerNormalization takes five times as long as both (onnxruntime 1.31, CPU).

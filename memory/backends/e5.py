@@ -84,12 +84,9 @@ class E5Embedder(OnDeviceEmbedder):
         return load_graph(E5_GRAPH, check_file(self._path, E5_SHA256), self._cache_dir)
 
     def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(self._usual_forms(text))
+        usual = _LONE_SURROGATE.sub("\ufffd", text).translate(self._file.forms)
+        ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", usual).strip(" "))
         return ids[: self.max_tokens]
-
-    def _usual_forms(self, text: str) -> str:
-        whole = _LONE_SURROGATE.sub("\ufffd", text).translate(self._file.forms)
-        return _SPACES.sub(" ", whole).strip(" ")
 
     def _cut(self, word: str) -> tuple[Span, ...]:
         """The positions of a word's tokens, in characters of the word."""

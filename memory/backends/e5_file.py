@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 MAGIC = b"E5S1"
 BLOCK, BLOCK_BYTES, HALF = 32, 18, 16
-FLOAT32 = 0
 
 # Any two of the published model's vectors have a cosine of 0.7 or more, since most of each is the same. This is it: the
 # mean over two sets of texts with equal shares, the turns of the demo and every twentieth of pieces 1,000 to 9,000 of
@@ -81,7 +80,7 @@ class E5File:
     def word_vectors(self, ids: Sequence[int]) -> Array:
         """The rows of the word table, shape (tokens, width)."""
         _, _, start, length = self._tensors["emb.word"]
-        rows = self._bytes[start : start + length].reshape(-1, self._row_bytes)
+        rows = self._bytes[start : start + length].reshape(-1, int(self.width) // BLOCK * BLOCK_BYTES)
         return _from_q4(rows[np.asarray(ids, np.int64)].reshape(-1, BLOCK_BYTES)).reshape(-1, self.width)
 
     def encoder_weights(self) -> dict[str, Array]:
@@ -101,14 +100,11 @@ class E5File:
                 weights[f"{name}.bias"] = bias
         return weights
 
-    @property
-    def _row_bytes(self) -> int:
-        return int(self.width) // BLOCK * BLOCK_BYTES
-
     def _read(self, name: str) -> Array:
         kind, _, start, length = self._tensors[name]
         raw = self._bytes[start : start + length]
-        return raw.view("<f4") if kind == FLOAT32 else _from_q4(raw.reshape(-1, BLOCK_BYTES)).reshape(-1)
+        # Kind 0 is float32.
+        return raw.view("<f4") if kind == 0 else _from_q4(raw.reshape(-1, BLOCK_BYTES)).reshape(-1)
 
 
 def _read_forms(data: memoryview, place: int) -> tuple[dict[int, str], int]:

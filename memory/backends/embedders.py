@@ -204,21 +204,6 @@ def _direction(word: str, dimensions: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(dimensions)
 
 
-__all__ = [
-    "Calibration",
-    "Embedder",
-    "EmbedderError",
-    "EmbedderLeftAlone",
-    "EmbedderRefused",
-    "EmbedderSlow",
-    "configured_embedders",
-    "get_embedder",
-    "get_next_embedder",
-    "read_active_name",
-    "require_active",
-    "using",
-]
-
 logger = logging.getLogger(__name__)
 
 # How long a process uses the name of the active model that it read last. During a switch, two processes may differ for

@@ -86,7 +86,7 @@ class MiniLMEmbedder(OnDeviceEmbedder):
             if kind == _IS_WORD:
                 within = within_words[found[0]]
             elif kind == _IS_OTHER:
-                within = self._offsets_of(found[0])
+                within = tuple(self._encode(found[0]).offsets)
             if within is None:
                 offsets.append(found.span())
             else:
@@ -116,9 +116,6 @@ class MiniLMEmbedder(OnDeviceEmbedder):
         tokens = self._tokenizer().model.tokenize(word.lower())
         return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
 
-    def _offsets_of(self, text: str) -> Sequence[Span]:
-        return tuple(self._encode(text).offsets)
-
     def _encode(self, text: str) -> Encoding:
         return self._tokenizer().encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
 
@@ -126,16 +123,13 @@ class MiniLMEmbedder(OnDeviceEmbedder):
         if self._loaded_tokenizer is None:
             with self._lock:
                 if self._loaded_tokenizer is None:
-                    self._loaded_tokenizer = self._load_tokenizer()
+                    path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
+                    tokenizer = Tokenizer.from_file(str(path))
+                    # The file asks for 128 tokens, padded; chunking must see the complete text.
+                    tokenizer.no_truncation()
+                    tokenizer.no_padding()
+                    self._loaded_tokenizer = tokenizer
         return self._loaded_tokenizer
-
-    def _load_tokenizer(self) -> Tokenizer:
-        path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
-        tokenizer = Tokenizer.from_file(str(path))
-        # The file asks for 128 tokens, padded; chunking must see the complete text.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
 
     def _graph(self) -> bytes:
         weights = check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
@@ -151,7 +145,6 @@ class MiniLMEmbedder(OnDeviceEmbedder):
 
 WEIGHTS = Path("models/data/reranker_en/model.onnx")
 RERANKER_WEIGHTS_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
-QUERY_TOKENS, TEXT_TOKENS = 64, 160
 # Scored together, in three fifths of the time of single runs; the clock is checked after each batch.
 BATCH = 5
 
@@ -194,10 +187,10 @@ class CrossEncoder(Reranker):
     def _score_until(self, ends: float, query: str, texts: Sequence[str], scores: list[float]) -> None:
         """Adds to `scores` batch by batch."""
         tokenizer, session = self._parts()
-        asked = _ids(tokenizer, query)[:QUERY_TOKENS]
+        asked = _ids(tokenizer, query)[:64]
         for start in range(0, len(texts), BATCH):
             took = time.monotonic()
-            batch = [_ids(tokenizer, text)[:TEXT_TOKENS] for text in texts[start : start + BATCH]]
+            batch = [_ids(tokenizer, text)[:160] for text in texts[start : start + BATCH]]
             scores += _run(session, asked, batch)
             now = time.monotonic()
             # Another batch takes about as long.

@@ -279,7 +279,20 @@ def _one_builder(cached: Path) -> Iterator[None]:
 def _build(graph: str, weights: Path, cached: Path) -> bytes:
     with tempfile.TemporaryDirectory(prefix="recollect-graph-") as folder:
         target = Path(folder) / "graph.onnx"
-        _run_builder(weights, target)
+        try:
+            # In a separate process, which returns its 240 MB to the system when it ends.
+            subprocess.run(  # noqa: S603 - a fixed command
+                [sys.executable, "-Es", "-m", "memory.backends.bert_graph", str(weights), str(target)],
+                cwd=Path(__file__).parents[2],
+                check=True,
+                capture_output=True,
+                timeout=BUILD_SECONDS,
+            )
+        except subprocess.CalledProcessError as error:
+            last_line = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise EmbedderError(f"The embedding graph cannot be made: {last_line}") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EmbedderError(f"The embedding graph cannot be made: {error}") from error
         made = _read_sound(target, graph)
     if made is None:
         raise EmbedderError(
@@ -288,23 +301,6 @@ def _build(graph: str, weights: Path, cached: Path) -> bytes:
         )
     _keep(made, cached)
     return made
-
-
-def _run_builder(weights: Path, target: Path) -> None:
-    """In a separate process, which returns its 240 MB to the system when it ends."""
-    try:
-        subprocess.run(  # noqa: S603 - a fixed command
-            [sys.executable, "-Es", "-m", "memory.backends.bert_graph", str(weights), str(target)],
-            cwd=Path(__file__).parents[2],
-            check=True,
-            capture_output=True,
-            timeout=BUILD_SECONDS,
-        )
-    except subprocess.CalledProcessError as error:
-        last_line = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise EmbedderError(f"The embedding graph cannot be made: {last_line}") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbedderError(f"The embedding graph cannot be made: {error}") from error
 
 
 def _keep(graph: bytes, cached: Path) -> None:

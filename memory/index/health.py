@@ -127,17 +127,26 @@ Unfilled = tuple[Sequence[UnfilledGroup], Sequence[UnfilledGroup], Sequence[Unfi
 
 def index_health(*, now: datetime) -> IndexHealth:
     """The state of the index, in a few limited queries for each model and corpus."""
-    unfilled = _unfilled()
+    queue = Embedding.objects.waiting().order_by("next_attempt_at", "id")
+    stopped = Embedding.objects.quarantined().order_by("-quarantined_at", "-id")
+    unfilled = _grouped(queue), _grouped(queue.exclude(last_error="")), _grouped(stopped)
     waiting, failed, quarantined = (Quantity.up_to_cap(_total(groups)) for groups in unfilled)
+    of_models = [_tally((model_id, rows) for model_id, _, _, rows in groups) for groups in unfilled]
+    of_corpora = [_tally((corpus, rows) for _, corpus, _, rows in groups) for groups in unfilled]
     return IndexHealth(
         waiting=waiting,
         failed=failed,
         quarantined=quarantined,
-        due_since=_due_since(now),
+        due_since=queue.filter(next_attempt_at__lte=now).values_list("next_attempt_at", flat=True).first(),
         last_minute=_rate(now=now, window=timedelta(minutes=1)),
         last_hour=_rate(now=now, window=timedelta(hours=1)),
-        by_model=_by_model(unfilled),
-        by_corpus=_by_corpus(unfilled),
+        by_model=tuple(
+            _share(model.name, model.pk, Embedding.objects.filter(model=model), of_models)
+            for model in EmbeddingModel.objects.order_by("-pk")
+        ),
+        by_corpus=tuple(
+            _share(corpus.label, corpus.value, Embedding.objects.in_corpus(corpus), of_corpora) for corpus in Corpus
+        ),
         errors=_errors(unfilled),
     )
 
@@ -170,12 +179,6 @@ def _in_words(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _unfilled() -> Unfilled:
-    queue = Embedding.objects.waiting().order_by("next_attempt_at", "id")
-    quarantined = Embedding.objects.quarantined().order_by("-quarantined_at", "-id")
-    return _grouped(queue), _grouped(queue.exclude(last_error="")), _grouped(quarantined)
-
-
 def _grouped(embeddings: QuerySet[Embedding]) -> list[UnfilledGroup]:
     first = Embedding.objects.filter(pk__in=embeddings.values("pk")[: CAP + 1]).order_by()
     return list(first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk")))
@@ -185,11 +188,6 @@ def _total(groups: Iterable[UnfilledGroup]) -> int:
     return sum(rows for *_, rows in groups)
 
 
-def _due_since(now: datetime) -> datetime | None:
-    queue = Embedding.objects.waiting().filter(next_attempt_at__lte=now).order_by("next_attempt_at", "id")
-    return queue.values_list("next_attempt_at", flat=True).first()
-
-
 def _rate(*, now: datetime, window: timedelta) -> EmbeddingRate:
     """Over the window, or over the time of the latest `CAP` vectors if these do not fill it."""
     recent = Embedding.objects.filter(embedded_at__gt=now - window, embedded_at__lte=now).order_by("-embedded_at")
@@ -197,19 +195,6 @@ def _rate(*, now: datetime, window: timedelta) -> EmbeddingRate:
     (oldest,) = recent.values_list("embedded_at", flat=True)[CAP - 1 : CAP] or (None,)
     span = window if oldest is None else now - oldest
     return EmbeddingRate(vectors=vectors, seconds=max(span.total_seconds(), 1.0))
-
-
-def _by_model(unfilled: Unfilled) -> tuple[Share, ...]:
-    tallies = [_tally((model_id, rows) for model_id, _, _, rows in groups) for groups in unfilled]
-    return tuple(
-        _share(model.name, model.pk, Embedding.objects.filter(model=model), tallies)
-        for model in EmbeddingModel.objects.order_by("-pk")
-    )
-
-
-def _by_corpus(unfilled: Unfilled) -> tuple[Share, ...]:
-    tallies = [_tally((corpus, rows) for _, corpus, _, rows in groups) for groups in unfilled]
-    return tuple(_share(corpus.label, corpus.value, Embedding.objects.in_corpus(corpus), tallies) for corpus in Corpus)
 
 
 def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
@@ -273,11 +258,17 @@ class Switch:
             self._catch_up()
             if (refused := self._rows().quarantined().count()) and not despite_refused:
                 raise EmbedderError(REFUSED.format(refused))
-            self._activate()
+            model = EmbeddingModel.named(self.following.name, self.following.dimensions)
+            EmbeddingModel.objects.filter(pk=model.pk).update(activated_at=timezone.now())
+            embedders.forget_active_name()
             self.tell(f"{self.following.name} is active.")
             self.sleep(2 * embedders.ACTIVE_NAME_SECONDS)
         self._catch_up()
-        self._delete_others()
+        deleted = 0
+        # Each of these transactions stays short.
+        while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:5_000]):
+            deleted += vectors.delete(Embedding.objects.filter(pk__in=some))
+        self.tell(f"{deleted:,} rows of other models deleted.")
 
     def _rows(self) -> EmbeddingQuerySet:
         return Embedding.objects.of_model(self.following.name)
@@ -328,25 +319,11 @@ class Switch:
             index.quarantine_exhausted(now=timezone.now())
             embedded = index.embed_pending(until=timezone.now() + TELL)
             if timezone.now() - reported_at >= TELL or not self._rows().waiting().exists():
-                self._tell_progress()
+                rows = self._rows()
+                parts, waiting = rows.count(), rows.waiting()
+                error = waiting.exclude(last_error="").values_list("last_error", flat=True).first()
+                told = f"{parts - waiting.count():,} of {parts:,} parts embedded."
+                self.tell(told + (f" ({error})" if error else ""))
                 reported_at = timezone.now()
             if not embedded:
                 self.sleep(1.0)
-
-    def _tell_progress(self) -> None:
-        rows = self._rows()
-        parts, waiting = rows.count(), rows.waiting()
-        error = waiting.exclude(last_error="").values_list("last_error", flat=True).first()
-        self.tell(f"{parts - waiting.count():,} of {parts:,} parts embedded." + (f" ({error})" if error else ""))
-
-    def _activate(self) -> None:
-        model = EmbeddingModel.named(self.following.name, self.following.dimensions)
-        EmbeddingModel.objects.filter(pk=model.pk).update(activated_at=timezone.now())
-        embedders.forget_active_name()
-
-    def _delete_others(self) -> None:
-        deleted = 0
-        # Each of these transactions stays short.
-        while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:5_000]):
-            deleted += vectors.delete(Embedding.objects.filter(pk__in=some))
-        self.tell(f"{deleted:,} rows of other models deleted.")

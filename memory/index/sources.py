@@ -16,7 +16,6 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.db.models import Exists, OuterRef, QuerySet
 
@@ -44,10 +43,9 @@ from memory.models.documents import Place
 # model's vectors refer to the same chunks. A cut depends only on the text near it: an append leaves all earlier chunks
 # unchanged, and after a change further up the cuts soon return to their old places.
 
-# In English a token is about four bytes. Other scripts use more bytes per character, and also more tokens.
-TOKEN_BYTES = 4
-CHUNK_BYTES = 400 * TOKEN_BYTES
-OVERLAP_BYTES = 80 * TOKEN_BYTES
+# 400 and 80 tokens of English, of about four bytes each. Other scripts use more bytes per character, and also more
+# tokens.
+CHUNK_BYTES, OVERLAP_BYTES = 1_600, 320
 
 _INSIDE_LINE, _LINE, _PARAGRAPH, _HEADING = range(4)
 
@@ -134,7 +132,6 @@ def _cut(line: str) -> list[str]:
 
 
 ONLY_CHUNK = 0
-NOON = time(12)
 # A subquery and not a join, because workers lock the turns that they read.
 REGISTERED = User.objects.filter(is_visitor=False).values("pk")
 
@@ -225,24 +222,6 @@ def _turns() -> QuerySet[Turn, Any]:
     return ended.exclude(status=Turn.Status.STREAMING)
 
 
-def _turns_of(keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
-    return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
-
-
-def _spans_of_turn(text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-    return turn_spans(text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
-
-
-def _passages_of_turn(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-    return turn_passages(
-        spans,
-        text.said,
-        text.answered,
-        token_offsets=embedder.token_offsets,
-        max_tokens=embedder.max_tokens,
-    )
-
-
 def _documents(corpus: Corpus) -> QuerySet[MemoryDocument, Any]:
     """The daily logs, or all other documents; an empty one has nothing to index."""
     filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(corpus)).exclude(content="")
@@ -264,11 +243,6 @@ def _parts_of_files() -> QuerySet[AttachmentText, Any]:
     """Of files that a message of a registered user names, outside temporary chats."""
     named = claimed(Attachment.objects.filter(user=OuterRef("user"), pk=OuterRef("attachment")))
     return AttachmentText.objects.filter(Exists(named), user__in=REGISTERED)
-
-
-def _parts_of(keys: Iterable[SourceKey]) -> QuerySet[AttachmentText, Any]:
-    pairs = ((key.source_id, key.chunk_index) for key in keys)
-    return _parts_of_files().filter(with_pairs("attachment_id", "number", pairs))
 
 
 def claimed(attachments: QuerySet[Attachment, Any]) -> QuerySet[Attachment, Any]:
@@ -343,7 +317,10 @@ def turn_place(turn: Turn) -> Place:
 
 def document_entry(document: MemoryDocument) -> Entry:
     """All of a document's texts."""
-    said_at = time_of_document(document)
+    said_at = document.updated_at
+    if document.date is not None:
+        # Noon of a log's day is that day in every nearby time zone.
+        said_at = datetime.combine(document.date, time(12), document.user.zone)
     chunks = document_chunks(document.content)
     lines = _lines_by_chunk(chunks, note_lines(document.content, title=document.title))
     texts = [
@@ -375,20 +352,6 @@ def _lines_by_chunk(chunks: Sequence[Chunk], lines: Iterable[NoteLine]) -> list[
 
 def document_place(document: MemoryDocument) -> Place:
     return Place(document.user_id, document.corpus, document.pk)
-
-
-def time_of_document(document: MemoryDocument) -> datetime:
-    """The last write of MEMORY.md; for a log, noon of its day, which is that day in every nearby time zone."""
-    if document.date is None:
-        return document.updated_at
-    return datetime.combine(document.date, NOON, _time_zone(document.user))
-
-
-def _time_zone(user: User) -> ZoneInfo:
-    try:
-        return ZoneInfo(user.time_zone)
-    except (ValueError, ZoneInfoNotFoundError):
-        return ZoneInfo("UTC")
 
 
 def record_entry(record: MemoryRecord) -> Entry:
@@ -426,11 +389,17 @@ READERS: Mapping[Corpus, Reader] = {
             corpus=Corpus.CHAT,
             columns={"source_id": "conversation_id", "chunk_index": "turn_number"},
             rows=_turns,
-            rows_of=_turns_of,
+            rows_of=lambda keys: Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(
+                user__in=REGISTERED
+            ),
             entry=turn_entry,
             cutting_rules=CUTTING_RULES,
-            spans=_spans_of_turn,
-            passages=_passages_of_turn,
+            spans=lambda text, embedder: turn_spans(
+                text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+            ),
+            passages=lambda text, spans, embedder: turn_passages(
+                spans, text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+            ),
         ),
         _of_rows(Corpus.MEMORY, partial(_documents, Corpus.MEMORY), document_entry),
         _of_rows(Corpus.DAILY_LOG, partial(_documents, Corpus.DAILY_LOG), document_entry),
@@ -440,7 +409,9 @@ READERS: Mapping[Corpus, Reader] = {
             corpus=Corpus.ATTACHMENT,
             columns={"source_id": "attachment", "chunk_index": "number"},
             rows=_parts_of_files,
-            rows_of=_parts_of,
+            rows_of=lambda keys: _parts_of_files().filter(
+                with_pairs("attachment_id", "number", ((key.source_id, key.chunk_index) for key in keys))
+            ),
             entry=attachment_entry,
         ),
     )

@@ -385,9 +385,7 @@ _PHONE = re.compile(
     r"(?<![\d./,-])(?:\+ ?\d{1,3}|\(?0\d+|\(?\d{3}(?=\)? ?[-. ]?\d{3}[-. ]\d{4}(?!\d)))"
     r"(?:(?:\) ?| ?\(|[ ./-])\d{2,}){1,6}"
 )
-FEWEST_DIGITS, MOST_DIGITS = 7, 15
 # The century of a year in two digits.
-FIRST_YEAR, CENTURY = 1900, 2000
 
 # 2026-03-01, 2026/3/1, 2026年3月1日; 01.03.2026, 1/3/26.
 _DAYS = (
@@ -406,8 +404,6 @@ _DAY_BEFORE_YEAR = re.compile(
     r"(?:del? )?|(?<!\w)(?P<name_before>[^\W\d_]{3,10})\.? {1,2}(?P<day_after>\d{1,2})(?:st|nd|rd|th)?,? {1,2})$"
 )
 _SIGN = re.compile(r"[^\x00-\u00a1\w\s]")
-# Emoji and other symbols, and currencies.
-_CATEGORIES_OF_SIGNS = ("So", "Sc")
 
 
 def indexed_form(text: str) -> str:
@@ -421,8 +417,10 @@ def indexed_forms(text: str) -> tuple[str, str]:
     if text.isascii():
         spellings = chain(_parts_of_runs(text.split()), _figures(text))
         return _SIGN_OF_NUMBER.sub(" ", text), " ".join(dict.fromkeys(spellings))
-    text = _OTHER_DIGIT.sub(_as_digit, unicodedata.normalize("NFKC", text))
-    spellings = chain(_parts_of_runs(PAIRED_RUN.sub(" ", text).split()), _figures(text), _signs(text))
+    text = _OTHER_DIGIT.sub(lambda other: str(unicodedata.decimal(other[0])), unicodedata.normalize("NFKC", text))
+    # Emoji and other symbols, and currencies.
+    signs = (f"u{ord(each):x}" for each in _SIGN.findall(text) if unicodedata.category(each) in ("So", "Sc"))
+    spellings = chain(_parts_of_runs(PAIRED_RUN.sub(" ", text).split()), _figures(text), signs)
     return _SIGN_OF_NUMBER.sub(" ", _for_parser(text)), _for_parser(" ".join(dict.fromkeys(spellings)))
 
 
@@ -494,7 +492,7 @@ def _plain_figures(figures: str, *, before: str) -> Iterator[str]:
     if not days and not before[-1:].isalnum():
         for number in _PHONE.finditer(before[before.find("+") :] + figures if "+" in before else before[-1:] + figures):
             digits = _NO_DIGIT.sub("", number[0])
-            if FEWEST_DIGITS <= len(digits) <= MOST_DIGITS:
+            if 7 <= len(digits) <= 15:
                 yield digits
 
 
@@ -517,19 +515,9 @@ def _days(found: Iterable[re.Match[str]]) -> Iterator[str]:
 def _day(year: int, month: int, day: int) -> Iterator[str]:
     """As 20260301; nothing if there is no such day."""
     try:
-        yield f"{date(year if year >= FIRST_YEAR else CENTURY + year, month, day):%Y%m%d}"
+        yield f"{date(year if year >= 1900 else 2000 + year, month, day):%Y%m%d}"
     except ValueError:
         return
-
-
-def _signs(text: str) -> Iterator[str]:
-    for sign in dict.fromkeys(_SIGN.findall(text)):
-        if unicodedata.category(sign) in _CATEGORIES_OF_SIGNS:
-            yield f"u{ord(sign):x}"
-
-
-def _as_digit(other: re.Match[str]) -> str:
-    return str(unicodedata.decimal(other[0]))
 
 
 def _with_plain_form(word: re.Match[str]) -> str:

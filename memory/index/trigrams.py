@@ -94,11 +94,10 @@ def written(text: str) -> str:
 
 def without_accents(text: str) -> str:
     """For scripts with accents; marks after letters of other scripts stay."""
-    return _HAS_ACCENT.sub(_without_accents, text)
-
-
-def _without_accents(word: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", word[0]))))
+    return _HAS_ACCENT.sub(
+        lambda word: unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", word[0])))),
+        text,
+    )
 
 
 def _plain_characters(decomposed: str) -> list[str]:
@@ -122,7 +121,9 @@ def trigram_filter(*texts: str) -> str:
         as_written = "\0".join(map(written, texts))
         folded = folded if as_written == folded else f"{folded}\0{as_written}"
     occurs = _occurring(folded)
-    return _as_bits(occurs, _length(int(np.count_nonzero(occurs))))
+    stretches = int(np.count_nonzero(occurs))
+    # With 3.5 bits a stretch, one of four texts without a stretch has its bit by chance, and one of 64 three bits.
+    return _as_bits(occurs, next((length for length in LENGTHS if length >= 3.5 * stretches), LENGTHS[-1]))
 
 
 def masks(piece: str) -> dict[int, str]:
@@ -131,11 +132,6 @@ def masks(piece: str) -> dict[int, str]:
     """
     occurs = _occurring(piece)
     return {length: _as_bits(occurs, length) for length in LENGTHS} if occurs.any() else {}
-
-
-def _length(stretches: int) -> int:
-    # With 3.5 bits a stretch, one of four texts without a stretch has its bit by chance, and one of 64 three bits.
-    return next((length for length in LENGTHS if length >= 3.5 * stretches), LENGTHS[-1])
 
 
 def _occurring(folded: str) -> NDArray[np.bool_]:

@@ -320,20 +320,15 @@ def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
         "slots": slots_for(vectors.shape[1]),
     }
     if is_cluster(connection):
-        _store_on_nodes(rows, parameters)
+        # The work of `_STORE`, each user's rows on their node: first the vectors, then the packing.
+        for user_id in sorted({row.user_id for row in rows}):
+            with transaction.atomic():
+                for corpus, model_id, is_further in fetch(_STORE_OF_ONE, parameters | {"user_id": user_id}):
+                    owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
+                    _pack_on_node(owner, slots=parameters["slots"])
         return
     with connection.cursor() as cursor:
         cursor.execute(_STORE, parameters)
-
-
-def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> None:
-    """Does the work of `_STORE`, each user's rows on their node: first the vectors, then the packing."""
-    for user_id in sorted({row.user_id for row in rows}):
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_STORE_OF_ONE, parameters | {"user_id": user_id})
-            for corpus, model_id, is_further in cursor.fetchall():
-                owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
-                _pack_on_node(owner, slots=parameters["slots"])
 
 
 def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
@@ -342,9 +337,7 @@ def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
 
     Must run in a transaction.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_UNPACKED, owner)
-        rows = cursor.fetchall()
+    rows = fetch(_UNPACKED, owner)
     full = [rows[place : place + slots] for place in range(0, len(rows) - slots + 1, slots)]
     if not full:
         return 0
@@ -369,9 +362,7 @@ def slots_for(dimensions: int) -> int:
 
 def pack_all(*, until: datetime | None = None) -> int:
     """Pack all unpacked vectors, or until the time is up; returns their number."""
-    with connection.cursor() as cursor:
-        cursor.execute(_UNPACKED_BY_OWNER)
-        owners = cursor.fetchall()
+    owners = fetch(_UNPACKED_BY_OWNER, {})
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
     packed: list[int] = []
 
@@ -423,9 +414,8 @@ def sweep(user_id: int) -> int:
         "models": list(dimensions),
         "slots": [slots_for(each) for each in dimensions.values()],
     }
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_WITH_GAPS, parameters)
-        blocks = cursor.fetchall()
+    with transaction.atomic():
+        blocks = fetch(_WITH_GAPS, parameters)
         _delete_blocks(blocks)
     return len(blocks)
 

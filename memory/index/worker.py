@@ -107,7 +107,9 @@ def embed_pending(*, until: datetime | None = None) -> int:
         made = beside.submit(_embed, batch, embedder)
         while batch:
             is_time_up = until is not None and timezone.now() >= until
-            upcoming = {} if is_time_up or _is_suspect(batch) else _next_batch(embedder)
+            # The attempts are those before the present one was counted.
+            is_suspect = any(row.attempts for row in batch)
+            upcoming = {} if is_time_up or is_suspect else _next_batch(embedder)
             outcome = made.result()
             hold(upcoming, now=timezone.now())
             made = beside.submit(_embed, upcoming, embedder)
@@ -171,11 +173,6 @@ def _next_batch(embedder: Embedder) -> Batch:
     return {}
 
 
-def _is_suspect(batch: Batch) -> bool:
-    """The attempts are those before the present one was counted."""
-    return any(row.attempts for row in batch)
-
-
 def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
     """Runs in a thread without a database: returns the vectors in the batch's order, or the error."""
     began = time.monotonic()
@@ -217,7 +214,13 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
         of_text = by_key.pop(text.key)
         # Each row stores its passage's position, so that a long text is not cut again for each of its many batches.
         passages = zip(of_text, passages_of(text, (row.span for row in of_text), embedder), strict=True)
-        current = {row: passage for row, passage in passages if _is_current(row, text.user_id, passage)}
+        rules = READERS[text.key.corpus].cutting_rules
+        current = {
+            row: passage
+            for row, passage in passages
+            if (row.user_id, row.cutting_rules) == (text.user_id, rules)
+            and bytes(row.content_hash) == content_hash(passage)
+        }
         if len(current) < len(of_text):
             try:
                 with about(text.user_id):
@@ -230,14 +233,6 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
     for some in _by_node(Embedding.objects.all(), gone) if gone else ():
         some.delete()
     return batch
-
-
-def _is_current(row: Embedding, user_id: int, passage: str) -> bool:
-    return (
-        row.user_id == user_id
-        and row.cutting_rules == READERS[Corpus(row.corpus)].cutting_rules
-        and bytes(row.content_hash) == content_hash(passage)
-    )
 
 
 def has_pending(*, now: datetime) -> bool:

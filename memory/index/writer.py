@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -57,17 +57,13 @@ class Waker:
         self._request_id = ""
 
     def wake_worker(self) -> None:
-        self._ensure_started()
+        if self._started_in != os.getpid():
+            with self._lock:
+                if self._started_in != os.getpid():
+                    threading.Thread(target=self._run, name="waker", daemon=True).start()
+                    self._started_in = os.getpid()
         self._request_id = request_id.get()
         self._requested.set()
-
-    def _ensure_started(self) -> None:
-        if self._started_in == os.getpid():
-            return
-        with self._lock:
-            if self._started_in != os.getpid():
-                threading.Thread(target=self._run, name="waker", daemon=True).start()
-                self._started_in = os.getpid()
 
     def _run(self) -> None:
         while self._requested.wait():
@@ -100,15 +96,6 @@ class Passage:
     def place(self) -> tuple[int, int]:
         return self.text.key.chunk_index, self.number
 
-    @property
-    def cutting_rules(self) -> int:
-        return READERS[self.text.key.corpus].cutting_rules
-
-    def is_that_of(self, row: Embedding) -> bool:
-        """Whether the row belongs to this passage; a passage that moved within its text gets a new row."""
-        is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
-        return is_same and row.cutting_rules == self.cutting_rules
-
     def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
         return {
             **self.text.columns(),
@@ -117,7 +104,7 @@ class Passage:
             "start": self.span.start,
             "length": self.span.end - self.span.start,
             "is_further": self.span.is_further,
-            "cutting_rules": self.cutting_rules,
+            "cutting_rules": READERS[self.text.key.corpus].cutting_rules,
             "model": model,
             "content_hash": self.content_hash,
             "next_attempt_at": now,
@@ -215,8 +202,14 @@ def enqueue_missing(*, now: datetime) -> int:
 
 
 def _enqueue_missing(reader: Reader, *, embedder: Embedder, now: datetime) -> int:
+    place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
+    of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
+    embedded = of_model.filter(cutting_rules=reader.cutting_rules, **place)
+    of_rules = IndexedText.objects.in_corpus(reader.corpus).made_by(RULES)
+    with_terms = of_rules.filter(configuration__in=configurations(), **place)
+    unknown = reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
     indexed = 0
-    for user_id, pk in _unknown(reader, embedder).values_list("user_id", "pk").iterator(chunk_size=500):
+    for user_id, pk in unknown.values_list("user_id", "pk").iterator(chunk_size=500):
         try:
             with transaction.atomic(), about(user_id):
                 for row in _locked(reader.rows().filter(pk=pk)):
@@ -226,15 +219,6 @@ def _enqueue_missing(reader: Reader, *, embedder: Embedder, now: datetime) -> in
         except Exception as error:  # a text that cannot be indexed must not stop the others
             logger.error("The text %s cannot be indexed", pk, exc_info=error)
     return indexed
-
-
-def _unknown(reader: Reader, embedder: Embedder) -> QuerySet[Any]:
-    place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
-    of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
-    embedded = of_model.filter(cutting_rules=reader.cutting_rules, **place)
-    of_rules = IndexedText.objects.in_corpus(reader.corpus).made_by(RULES)
-    with_terms = of_rules.filter(configuration__in=configurations(), **place)
-    return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
 
 
 def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -262,9 +246,16 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
         passage.place: passage
         for chunk_index, text in texts.items()
         if chunk_index not in left_alone
-        for passage in _passages(text, embedder)
+        for number, (span, passage_text) in enumerate(cut(text, embedder))
+        for passage in [Passage(text, number, span, content_hash(passage_text))]
     }
-    fitting = {place for place, one in requested.items() if place in known and one.is_that_of(known[place])}
+    # A passage that moved within its text gets a new row.
+    fitting = {
+        place
+        for place, passage in requested.items()
+        if (row := known.get(place)) is not None
+        and (bytes(row.content_hash), row.span, row.cutting_rules) == (passage.content_hash, passage.span, rules)
+    }
     stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
     missing = [passage for place, passage in requested.items() if place not in fitting]
     _replace(rows, stale, missing, _twins(entry.place, model), model=model, now=now)
@@ -327,8 +318,3 @@ def _vectors(rows: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
         bytes(row.content_hash): {"vector": row.vector, "embedded_at": row.embedded_at, "attempts": row.attempts}
         for row in embedded
     }
-
-
-def _passages(text: Text, embedder: Embedder) -> Iterator[Passage]:
-    for number, (span, passage) in enumerate(cut(text, embedder)):
-        yield Passage(text, number, span, content_hash(passage))

@@ -3,9 +3,10 @@
 The texts that users or their agents save: MEMORY.md, daily logs, and records.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from django.conf import settings
@@ -77,24 +78,22 @@ SELECT closed.id FROM ({CLOSED_SOURCES}) AS closed(id) WHERE %(hides_closed)s
 """  # noqa: S608 - only constants of ours
 
 
+def _subquery(statement: str, **values: object) -> RawSQL:
+    """A statement with named parameters, as a part of a query of Django's."""
+    names = re.findall(r"%\((\w+)\)s", statement)
+    return RawSQL(re.sub(r"%\(\w+\)s", "%s", statement), [values[name] for name in names])  # noqa: S611 - constants
+
+
 def past_records(user: User, *, today: date) -> RawSQL:
-    """`PAST_RECORDS` as a part of a query of Django's."""
-    statement = PAST_RECORDS.replace("%(user_id)s", "%s").replace("%(today)s", "%s")
-    return RawSQL(statement, [user.pk, today, user.pk, today])  # noqa: S611 - a constant
+    return _subquery(PAST_RECORDS, user_id=user.pk, today=today)
 
 
 def closed_sources(user: User) -> RawSQL:
-    """`CLOSED_SOURCES` as a part of a query of Django's."""
-    statement, count = CLOSED_SOURCES.replace("%(user_id)s", "%s"), CLOSED_SOURCES.count("%(user_id)s")
-    return RawSQL(statement, [user.pk] * count)  # noqa: S611 - a constant
+    return _subquery(CLOSED_SOURCES, user_id=user.pk)
 
 
 def project_sources(user: User, name: str) -> RawSQL:
-    """`PROJECT_SOURCES` as a part of a query of Django's."""
-    statement, count = PROJECT_SOURCES, PROJECT_SOURCES.count("%(project)s")
-    for value in ("%(user_id)s", "%(project)s"):
-        statement = statement.replace(value, "%s")
-    return RawSQL(statement, [user.pk, name] * count)  # noqa: S611 - a constant
+    return _subquery(PROJECT_SOURCES, user_id=user.pk, project=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +117,6 @@ class Scope:
     @property
     def is_dated(self) -> bool:
         return self.since is not None or self.until is not None
-
-    def has_day_of(self, at: datetime) -> bool:
-        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
     @property
     def today(self) -> date:
@@ -212,6 +208,20 @@ class Place:
     corpus: Corpus
     source_id: UUID
     chunk_index: int | None = None
+
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+class IndexQuerySet(OwnedQuerySet[Row]):
+    """The rows of the index that describe texts."""
+
+    def in_corpus(self, corpus: Corpus) -> Self:
+        return self.filter(corpus=corpus)
+
+    def at(self, place: Place) -> Self:
+        rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
+        return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
 
 # Limits the cost of an append, which reads the whole text, and fits a request's body in any script.

@@ -19,9 +19,8 @@ from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
-from intake.models.conversations import OwnedQuerySet
 from memory.chunking import CUTTING_RULES, PassageSpan, Side
-from memory.models.documents import Corpus, Place
+from memory.models.documents import Corpus, IndexQuerySet
 
 SLOTS = 10
 SIDES = [(Side.WHOLE, "Both sides"), (Side.USER, "The user's"), (Side.ASSISTANT, "The assistant's")]
@@ -54,17 +53,10 @@ class EmbeddingModel(models.Model):
         return cls.objects.order_by(F("activated_at").desc(nulls_last=True), "pk")[:1]
 
 
-class EmbeddingQuerySet(OwnedQuerySet["Embedding"]):
-    def in_corpus(self, corpus: Corpus) -> Self:
-        return self.filter(corpus=corpus)
-
+class EmbeddingQuerySet(IndexQuerySet["Embedding"]):
     def of_model(self, name: str) -> Self:
         """By the model's name; a subquery and not a join, so that a scan needs only its index."""
         return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
-
-    def at(self, place: Place) -> Self:
-        rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
-        return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def waiting(self) -> Self:
         """Without a vector, and not quarantined."""

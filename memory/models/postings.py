@@ -12,8 +12,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from intake.models.conversations import OwnedQuerySet
-from memory.models.documents import Corpus, Place, Scope, closed_sources, past_records
+from memory.models.documents import Corpus, IndexQuerySet, Scope, closed_sources, past_records
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -23,10 +22,7 @@ class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable i
         return "varbit"
 
 
-class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
-    def in_corpus(self, corpus: Corpus) -> Self:
-        return self.filter(corpus=corpus)
-
+class IndexedTextQuerySet(IndexQuerySet["IndexedText"]):
     def in_scope(self, scope: Scope) -> Self:
         rows = self.for_user(scope.user).filter(corpus__in=scope.corpora)
         rows = rows if scope.only is None else rows.filter(source_id__in=scope.only)
@@ -37,10 +33,6 @@ class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
             rows = rows.exclude(source_id__in=closed_sources(scope.user))
         rows = rows if scope.since is None else rows.filter(said_at__gte=scope.since)
         return rows if scope.until is None else rows.filter(said_at__lt=scope.until)
-
-    def at(self, place: Place) -> Self:
-        rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
-        return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def made_by(self, rules: bytes) -> Self:
         """Rows of texts whose terms were found by these rules, whose number is the beginning of the hash."""

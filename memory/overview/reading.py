@@ -31,7 +31,7 @@ from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryM
 from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
 from memory.models.embeddings import NAMED, SIDE
 from memory.search.history import HistoryRequest, search_history
-from memory.search.sources import UNTITLED, Kind, Reference
+from memory.search.sources import UNTITLED, Kind, Reference, document_reference
 from memory.search.time_windows import moments_of
 
 SNIPPET = 220
@@ -123,7 +123,10 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
     ids = by_corpus[Corpus.MEMORY] + by_corpus[Corpus.DAILY_LOG]
     for document in MemoryDocument.objects.for_user(user).filter(pk__in=ids).defer("content"):
         source = (document.corpus, document.pk)
-        found[source] = document.corpus, *_of_document(document, source, day_of)
+        place = document_reference(document, day_of[source])
+        of_project = f" · {place.project}" if place.project and not place.is_note else ""
+        title = place.day.isoformat() if place.document is None else f"{place.document}{of_project}"
+        found[source] = document.corpus, title, place
     records = MemoryRecord.objects.for_user(user).filter(pk__in=by_corpus[Corpus.RECORD])
     for pk, beginning in records.values_list("pk", Left("content", SNIPPET)):
         source = (Corpus.RECORD, pk)
@@ -133,24 +136,6 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
             Reference(kind=Kind.MEMORY, day=day_of[source], record_id=pk),
         )
     return found
-
-
-def _of_document(document: MemoryDocument, source: Source, day_of: Mapping[Source, date]) -> tuple[str, Reference]:
-    if document.date is not None:
-        day = document.date
-        place = Reference(kind=Kind.DAILY_LOG, day=day, document_id=document.pk, project=document.project)
-        return day.isoformat(), place
-    is_note = document.kind == MemoryDocument.Kind.NOTE
-    name = document.title or UNTITLED if is_note else str(document.get_kind_display())
-    place = Reference(
-        kind=Kind.MEMORY,
-        day=day_of[source],
-        document_id=document.pk,
-        document=name,
-        is_note=is_note,
-        project=document.project,
-    )
-    return f"{name} · {document.project}" if document.project and not is_note else name, place
 
 
 def _beginning(text: str) -> str:

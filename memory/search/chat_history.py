@@ -6,7 +6,7 @@ Also what any search looks into: its scope, narrowed to days and to a project, w
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -127,9 +127,11 @@ def search_chat_history(
         if mode is not SearchMode.SEMANTIC:
             return _ranked(scope, parse_query(query), limit, mode, deadline, now=now, rerank=rerank)
         embedder, vector = embedded(query, needs_vector=True)
-        by_meaning = partial(_by_meaning, scope, embedder, vector, limit=limit)
-        nearest = searching(user, by_meaning, seconds=deadline.left)
-        return replace(nearest, matches=_with_later(nearest.matches, query))
+        if vector is None or not vector.any():
+            return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
+        nearest = partial(vectors.nearest, scope, model=embedder.name, vector=vector, further=further_of(embedder))
+        hits, pending = searching(user, partial(nearest, limit=limit, snippet_length=READ), seconds=deadline.left)
+        return ChatHistory(_with_later([hit for hit in hits if hit.snippet is not None], query), pending)
     except OutOfTime as error:
         raise SearchFailed(_("Search failed: it took too long.")) from error
 
@@ -315,7 +317,8 @@ def in_window(scope: Scope, query: Query, *, now: datetime) -> tuple[Scope, Time
 def in_order_of_time(hits: Sequence[Hit], scope: Scope, *, newest_first: bool) -> list[Hit]:
     """Those outside the days of the scope, which only contain the query as it was sent, come last."""
     in_order = sorted(hits, key=lambda hit: hit.at, reverse=newest_first)
-    return sorted(in_order, key=lambda hit: not scope.has_day_of(hit.at))
+    since, until = scope.since or datetime.min.replace(tzinfo=UTC), scope.until or datetime.max.replace(tzinfo=UTC)
+    return sorted(in_order, key=lambda hit: not since <= hit.at < until)
 
 
 def dated(scope: Scope, query: Query) -> Scope:
@@ -381,20 +384,6 @@ def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
     """The projects of those of these conversations that have one."""
     rows = Conversation.objects.for_user(user).filter(pk__in=conversations).exclude(project="")
     return dict(rows.values_list("pk", "project"))
-
-
-def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector | None, *, limit: int) -> ChatHistory:
-    if vector is None or not vector.any():
-        return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
-    hits, pending = vectors.nearest(
-        scope,
-        model=embedder.name,
-        vector=vector,
-        limit=limit,
-        further=further_of(embedder),
-        snippet_length=READ,
-    )
-    return ChatHistory([hit for hit in hits if hit.snippet is not None], pending)
 
 
 def _with_later(hits: Sequence[Hit], query: str) -> list[Hit]:

@@ -7,7 +7,7 @@ anyway, and counts a little less too.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import islice, pairwise
 
@@ -95,7 +95,20 @@ def is_question(message: str) -> bool:
 
 def answers_alone(hits: Iterable[Hit], echoes: Echoes, *, unrelated: float) -> list[Hit]:
     """The hits, of echoes without what their question adds."""
-    return [_without_question(hit, echoes[hit.key], unrelated) if hit.key in echoes else hit for hit in hits]
+    alone = []
+    for hit in hits:
+        if hit.key not in echoes:
+            alone.append(hit)
+            continue
+        # A vector of both sides is mostly the longer one's: of an answer as long as the question, nothing is known.
+        question = len(telling_words(echoes[hit.key]))
+        answer = max(0, hit.length - question)
+        part = max(0, answer - question) / (answer + question) if answer else 0.0
+        distance = None if hit.distance is None else unrelated - part * max(0.0, unrelated - hit.distance)
+        user_distance = None if distance is None else unrelated
+        measured = hit._replace(distance=distance, user_distance=user_distance)
+        alone.append(measured._replace(lexical=hit.assistant_lexical, user_lexical=0.0))
+    return alone
 
 
 def with_question(alone: Hit, whole: Hit) -> Hit:
@@ -128,22 +141,6 @@ def discounted(hits: Collection[Hit], echoes: Echoes, searched: Collection[Key])
 def telling_sides(hit: Hit, segments: list[Segment]) -> list[Segment]:
     """The sides of a turn that are read and shown: of an echo the answer, if that has any of the query's terms."""
     return segments[1:] if hit.is_echo and hit.lexical > 0 and len(segments) > 1 else segments
-
-
-def _without_question(hit: Hit, message: str, unrelated: float) -> Hit:
-    """A vector of both sides is mostly the longer one's: of an answer as long as the question, nothing is known."""
-    question = len(telling_words(message))
-    answer = max(0, hit.length - question)
-    part = max(0, answer - question) / (answer + question) if answer else 0.0
-    distance = hit.distance
-    if distance is not None:
-        distance = unrelated - part * max(0.0, unrelated - distance)
-    return hit._replace(
-        lexical=hit.assistant_lexical,
-        user_lexical=0.0,
-        distance=distance,
-        user_distance=None if distance is None else unrelated,
-    )
 
 
 def telling_words(text: str) -> list[str]:
@@ -262,7 +259,10 @@ def restated(query: str, turns: Sequence[tuple[Key, datetime, str]]) -> dict[Key
     of_query = telling_words(query[:LONGEST_QUESTION])
     read = []
     for key, at, message in sorted(turns, key=lambda turn: (turn[1], turn[0][1])):
-        clauses = list(islice(_clauses(message), MOST_CLAUSES))
+        # No questions, and nothing that others wrote.
+        parts = _BETWEEN_CLAUSES.split(_NOT_OWN.sub(" ", message))
+        stating = (part for part in parts if part.strip() and not is_question(part))
+        clauses = [_clause(_TOKEN.findall(part)) for part in islice(stating, MOST_CLAUSES)]
         read.append((key, at, clauses, [named for clause in clauses if (named := _never_done(clause))]))
     later: dict[Key, tuple[Key, datetime]] = {}
     for place, (key, _, earlier, earlier_never) in enumerate(read):
@@ -297,12 +297,8 @@ def _states_another_number(one: Clause, other: Clause, of_query: Sequence[str], 
         for number, units in one[3]
         for another, others in other[3]
         # The later clause may name the earlier number too: "from 240 to 265".
-        if not _is_among(another, others, one)
+        if not any(another == each and any(_has(unit, beside) for unit in others) for each, beside in one[3])
     )
-
-
-def _is_among(number: str, units: set[str], clause: Clause) -> bool:
-    return any(number == other and any(_has(unit, others) for unit in units) for other, others in clause[3])
 
 
 def _never_done(clause: Clause) -> list[str]:
@@ -333,13 +329,6 @@ def _names_its_person(words: Sequence[str]) -> bool:
     return bool(_DID & set(words)) or any(
         one == "he" and other.endswith(("ado", "ido")) for one, other in pairwise(words)
     )
-
-
-def _clauses(message: str) -> Iterator[Clause]:
-    """Those of a message that state something: no questions, and nothing that others wrote."""
-    for text in _BETWEEN_CLAUSES.split(_NOT_OWN.sub(" ", message)):
-        if text.strip() and not is_question(text):
-            yield _clause(_TOKEN.findall(text))
 
 
 def _clause(tokens: Sequence[str]) -> Clause:

@@ -56,9 +56,12 @@ class Matcher:
         # No excerpt is longer, so neither is a literal match.
         query = query[:500].strip()
         pieces = sorted({query, *exact, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
-        either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
+        # A line break in the text matches the spaces of a piece.
+        either = "|".join(r"\s+".join(map(re.escape, piece.split())) for piece in pieces[:MAX_WORDS] if piece)
         literal = re.compile(either or _NEVER, re.IGNORECASE)
-        beginnings = list(dict.fromkeys(_beginning(word) for word in _WORD.findall(query)))[:MAX_WORDS]
+        beginnings = list(
+            dict.fromkeys(word[: max(1, min(STEM_LENGTH, len(word) - 1))] for word in _WORD.findall(query))
+        )[:MAX_WORDS]
         either = "|".join(re.escape(beginning) for beginning in beginnings)
         return cls(literal, re.compile(rf"\b(?:{either})\w*", re.IGNORECASE) if beginnings else None)
 
@@ -83,7 +86,13 @@ class Matcher:
             literals = [match.span() for match in self.literal.finditer(text)]
             likely = self.likely.finditer(text) if self.likely is not None and self.words else ()
             inflected = [match.span() for match in likely if match.group().lower() in self.words]
-            self.seen[text] = literals, _united(literals + inflected)
+            united: list[Highlight] = []
+            for start, end in sorted(literals + inflected):
+                if united and start <= united[-1][1]:
+                    united[-1] = (united[-1][0], max(united[-1][1], end))
+                else:
+                    united.append((start, end))
+            self.seen[text] = literals, united
         return self.seen[text]
 
 
@@ -104,9 +113,6 @@ class Segment:
     @property
     def frame(self) -> int:
         return len(self.before) + len(self.after) + (len(self.headings) + len(HEADING_END) if self.headings else 0)
-
-    def headings_missing_in(self, excerpt: str) -> str:
-        return "" if self.headings.split(HEADING_JOINT)[-1] in excerpt else self.headings
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,12 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     A short segment leaves its rest to others.
     """
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
-    sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
+    wishes = [len(segment.text.strip()) for segment in segments]
+    sizes = [0] * len(wishes)
+    # The smallest first, each at most an equal share of the rest.
+    for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
+        sizes[index] = min(wishes[index], room // (len(wishes) - place))
+        room -= sizes[index]
     cuts = [
         cut(segment.text, matcher, length=size, passage=segment.passage)
         for segment, size in zip(segments, sizes, strict=True)
@@ -140,7 +151,11 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     text = ""
     highlights: list[Highlight] = []
     pieces = [
-        Piece(segment.before, excerpt, segment.headings_missing_in(excerpt.text))
+        Piece(
+            segment.before,
+            excerpt,
+            "" if segment.headings.split(HEADING_JOINT)[-1] in excerpt.text else segment.headings,
+        )
         for segment, excerpt in zip(segments, cuts, strict=True)
     ]
     for segment, piece in zip(segments, pieces, strict=True):
@@ -300,31 +315,3 @@ def _pieces(query: str) -> Iterator[str]:
         for length in range(4, 1, -1):
             yield from (stretch[place : place + length] for place in range(len(stretch) - length + 1))
     yield from _NUMBERED.findall(query)
-
-
-def _beginning(word: str) -> str:
-    return word[: max(1, min(STEM_LENGTH, len(word) - 1))]
-
-
-def _with_any_space(piece: str) -> str:
-    """A pattern for the piece; a line break in the text matches its spaces."""
-    return r"\s+".join(re.escape(word) for word in piece.split())
-
-
-def _united(spans: Iterable[Highlight]) -> list[Highlight]:
-    united: list[Highlight] = []
-    for start, end in sorted(spans):
-        if united and start <= united[-1][1]:
-            united[-1] = (united[-1][0], max(united[-1][1], end))
-        else:
-            united.append((start, end))
-    return united
-
-
-def _dealt(wishes: Sequence[int], room: int) -> list[int]:
-    """The length for each: the smallest first, each at most an equal share of the rest."""
-    sizes = [0] * len(wishes)
-    for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
-        sizes[index] = min(wishes[index], room // (len(wishes) - place))
-        room -= sizes[index]
-    return sizes

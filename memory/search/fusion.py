@@ -193,7 +193,10 @@ def rank(hits: "Iterable[Hit]", *, weights: Mapping[str, float], rate: float, no
     `printed` is the specification's product: the share of the source's best, the weight and the decay.
     """
     hits = list(hits)
-    bests = _bests(hits)
+    best = max((hit.relevance for hit in hits), default=0.0)
+    bests: dict[str, float] = defaultdict(lambda: RELEVANT * best or 1.0)
+    for hit in hits:
+        bests[hit.source] = max(bests[hit.source], hit.relevance)
     is_any_common = any(not (hit.is_exact or hit.has_only) for hit in hits)
     scored = []
     for hit in hits:
@@ -215,15 +218,6 @@ def with_exact_first(hits: "Iterable[Hit]") -> "list[Hit]":
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
     """1 for a text of the present, or with a future date."""
     return exp(-rate * max(0.0, (now - at) / timedelta(days=1)))
-
-
-def _bests(hits: "list[Hit]") -> dict[str, float]:
-    """The divisor of each source's scores."""
-    best = max((hit.relevance for hit in hits), default=0.0)
-    bests: dict[str, float] = defaultdict(lambda: RELEVANT * best or 1.0)
-    for hit in hits:
-        bests[hit.source] = max(bests[hit.source], hit.relevance)
-    return bests
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     asked, window = _asked(request, user, now, deadline)
     sources = SOURCES[request.scope]
-    found = dict(_searched(sources, asked, deadline))
+    found = _searched(sources, asked, deadline)
     unfinished = [name for name, those in found.items() if those is None]
     files = asked.of_files if found.get(ATTACHMENTS.name) is not None else None
     hits = _quoting(found, asked, files)
@@ -225,7 +225,12 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             and all(found.relevance < RELATED for found in results)
             and (files is None or (files.has_nothing_near and not files.literal.hits))
         )
-        listed = ranked if len(results) == request.max_results else _shown_of(ranked, results)
+        listed = ranked
+        if len(results) < request.max_results:
+            # Without those that only repeat a better one.
+            places = [each.reference for each in results]
+            ids = {each.attachment_id or each.conversation_id or each.document_id or each.record_id for each in places}
+            listed = [hit for hit in ranked if hit.key[0] in ids]
         relevant = ([], set()) if has_nothing_relevant else (listed, _cut_scopes(found, asked))
         return History(
             results,
@@ -249,18 +254,14 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     return _reading(user, deadline, read)
 
 
-def _shown_of(ranked: Sequence[Hit], results: Sequence[HistoryMatch]) -> list[Hit]:
-    """Those of the chats, notes, logs and files that are shown: not of those that only repeat a better one."""
-    references = [each.reference for each in results]
-    shown = {each.attachment_id or each.conversation_id or each.document_id or each.record_id for each in references}
-    return [hit for hit in ranked if hit.key[0] in shown]
-
-
 def _counts(scope: HistoryScope, hits: Sequence[Hit], cut: Collection[HistoryScope]) -> Counts:
     """The number of things, not of hits: a chat with ten messages is one."""
     things: dict[HistoryScope, set[UUID]] = defaultdict(set)
+    of_source = {ATTACHMENTS.name: HistoryScope.FILES, MEMORIES.name: HistoryScope.NOTES}
     for hit in hits:
-        things[_scope_of(hit)].add(hit.key[0])
+        is_log = hit.corpus == Corpus.DAILY_LOG
+        part = HistoryScope.DAILY_LOG if is_log else of_source.get(hit.source, HistoryScope.SESSIONS)
+        things[part].add(hit.key[0])
     counts = {part: (len(things[part]), part in cut) for part in PARTS.get(scope, (scope,))}
     if scope in PARTS:
         counts[scope] = sum(count for count, _ in counts.values()), any(is_cut for _, is_cut in counts.values())
@@ -275,12 +276,6 @@ def _cut_scopes(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion) -
     if ATTACHMENTS.name in found and (found[ATTACHMENTS.name] is None or asked.of_files.is_cut):
         cut.add(HistoryScope.FILES)
     return cut
-
-
-def _scope_of(hit: Hit) -> HistoryScope:
-    if hit.source == MEMORIES.name:
-        return HistoryScope.DAILY_LOG if hit.corpus == Corpus.DAILY_LOG else HistoryScope.NOTES
-    return HistoryScope.FILES if hit.source == ATTACHMENTS.name else HistoryScope.SESSIONS
 
 
 def _labelled(user: User, results: list[HistoryMatch]) -> list[HistoryMatch]:
@@ -410,24 +405,23 @@ def _asked(
 
 def _searched(
     sources: Sequence[HistorySource], asked: HistoryQuestion, deadline: Deadline
-) -> Iterator[tuple[str, list[Hit] | None]]:
+) -> dict[str, list[Hit] | None]:
     """One after the other, because each takes a connection; None for a source that was not done in time.
 
     The remaining time is divided evenly: a slow source takes nothing from the later ones, and a fast one leaves them
     its share.
     """
+    found: dict[str, list[Hit] | None] = {}
     for index, source in enumerate(sources):
         if source.is_searched(asked):
-            yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
-
-
-def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> list[Hit] | None:
-    try:
-        with _failing_as(f"{source.name} could not be searched"):
-            return searching(asked.user, lambda: source.find(asked), seconds=seconds)
-    except OutOfTime:
-        logger.warning("search_history: %s could not be searched in time", source.name)
-        return None
+            seconds = deadline.left / (len(sources) - index)
+            try:
+                with _failing_as(f"{source.name} could not be searched"):
+                    found[source.name] = searching(asked.user, partial(source.find, asked), seconds=seconds)
+            except OutOfTime:
+                logger.warning("search_history: %s could not be searched in time", source.name)
+                found[source.name] = None
+    return found
 
 
 @contextmanager

@@ -90,7 +90,24 @@ def search_memory(
     itself, so it needs no request.
     """
     with _failing_as_search():
-        return _search(query, user=user, embedder=embedder or get_embedder())
+        embedder = embedder or get_embedder()
+        if query.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, not {query.top_k}.")
+        if query.top_k > MAX_TOP_K:
+            logger.warning("search_memory: top_k is %d; it is taken for %d, the most there is.", query.top_k, MAX_TOP_K)
+        vector = embedder.embed_query(query.text)
+        with acting_as(user):
+            nearest = _nearest(query, user=user, embedder=embedder, vector=vector, limit=min(query.top_k, MAX_TOP_K))
+            # A cosine distance is in 0..2. This assumes vectors of length 1, as every Embedder promises. Related texts
+            # are in 0..1; a larger distance is a similarity below 0, and so below any threshold. Rounding to half
+            # precision can make a distance slightly less than 0.
+            similarities = {pk: min(1.0, 1.0 - distance) for pk, distance in nearest.items()}
+            good = {pk: each for pk, each in similarities.items() if each >= max(0.0, query.min_similarity)}
+            # A record that was deleted meanwhile is no result.
+            records = MemoryRecord.objects.for_user(user).with_replacement(user).in_bulk(good)
+            return [
+                MemorySearchResult(RecordOutput.model_validate(records[pk]), good[pk]) for pk in good if pk in records
+            ]
 
 
 def floor_of_relevance() -> float | None:
@@ -130,68 +147,23 @@ def _failing_as_search() -> Iterator[None]:
         raise MemorySearchError("The memory records could not be searched.", error) from error
 
 
-def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list[MemorySearchResult]:
-    top_k = _top_k(query)
-    vector = embedder.embed_query(query.text)
-    with acting_as(user):
-        nearest = _nearest(query, user=user, embedder=embedder, vector=vector, limit=top_k)
-        similarities = {source_id: _similarity(distance) for source_id, distance in nearest.items()}
-        floor = max(0.0, query.min_similarity)
-        good = {pk: similarity for pk, similarity in similarities.items() if similarity >= floor}
-        # A record that was deleted meanwhile is no result.
-        records = MemoryRecord.objects.for_user(user).with_replacement(user).in_bulk(good)
-        return [MemorySearchResult(RecordOutput.model_validate(records[pk]), good[pk]) for pk in good if pk in records]
-
-
 def _nearest(
     query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
 ) -> dict[UUID, float]:
+    """The distances of the nearest records, the nearest first."""
     query = replace(query, project_id=project_for(user, query.project_id or ""))
     named = (query.project_id or "").removeprefix("-")
     condition = build_filter(query, labels=labels_of(user, named) if named else ())
     scope = Scope(user, (Corpus.RECORD,), includes_replaced=query.include_replaced)
     if condition is None:
-        return _nearest_of_all(scope, embedder, vector, limit=limit)
-    return _nearest_fitting(
-        condition,
-        query=query,
-        scope=scope,
-        embedder=embedder,
-        vector=vector,
-        limit=limit,
-    )
-
-
-def _nearest_of_all(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
-    """The distances of the nearest records, the nearest first."""
-    # All passages of a record rank in full.
-    hits, _ = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
-    return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}
-
-
-def _nearest_fitting(
-    condition: Q, *, query: MemorySearchQuery, scope: Scope, embedder: Embedder, vector: Vector, limit: int
-) -> dict[UUID, float]:
-    """The same for matching records, however many other records are nearer."""
-    mine, user = MemoryRecord.objects, scope.user
+        # All passages of a record rank in full.
+        hits, _ = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
+        return {hit.key[0]: hit.distance for hit in hits if hit.distance is not None}
+    # Matching records are found however many others are nearer.
+    mine = MemoryRecord.objects
     fitting = mine.for_user(user) if scope.includes_replaced else mine.current(user, today=scope.today)
     fitting = fitting.filter(condition)
     if not query.project_id or query.project_id.startswith("-"):
         fitting = fitting.exclude(pk__in=closed_sources(user))
     rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
     return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
-
-
-def _top_k(query: MemorySearchQuery) -> int:
-    if query.top_k < 1:
-        raise ValueError(f"top_k must be at least 1, not {query.top_k}.")
-    if query.top_k > MAX_TOP_K:
-        logger.warning("search_memory: top_k is %d; it is taken for %d, the most there is.", query.top_k, MAX_TOP_K)
-    return min(query.top_k, MAX_TOP_K)
-
-
-def _similarity(distance: float) -> float:
-    # A cosine distance is in 0..2. This assumes vectors of length 1, as every Embedder promises. Related texts are in
-    # 0..1; a larger distance is a similarity below 0, and so below any threshold. Rounding to half precision can make a
-    # distance slightly less than 0.
-    return min(1.0, 1.0 - distance)

@@ -96,11 +96,6 @@ class HistoryQuestion:
         return self.parsed.text
 
     @property
-    def sought(self) -> str:
-        """The piece of a text that is shown first: a quotation, or the whole query."""
-        return next(iter(self.exact), self.query)
-
-    @property
     def exact(self) -> Sequence[str]:
         """The pieces that are marked in a text as they stand: its quotations, or the query as it was sent."""
         literal = self._done.get("literal")
@@ -137,8 +132,7 @@ class HistoryQuestion:
         """Whether the user has files, which are searched apart: a file of a thousand parts must neither take the places
         of what was said nor change how rare its words are. True if that is not known, because the time was up.
         """
-        found = self._done.get("found")
-        return not isinstance(found, Found) or found.has_files
+        return (found := self._found_in_time) is None or found.has_files
 
     @cached_property
     def of_files(self) -> "HistoryQuestion":
@@ -157,14 +151,14 @@ class HistoryQuestion:
 
     def is_far(self, hit: Hit) -> bool:
         """Whether its meaning is beyond the model's `Calibration.near`; False if that is not known."""
-        found = self._done.get("found")
-        return isinstance(found, Found) and hit.distance is not None and hit.distance > found.calibration.near
+        found = self._found_in_time
+        return found is not None and hit.distance is not None and hit.distance > found.calibration.near
 
     @property
     def is_cut(self) -> bool:
         """Whether more texts than those that were found may be relevant, or the time was up."""
-        found, literal = self._done.get("found"), self._done.get("literal")
-        if not (isinstance(found, Found) and isinstance(literal, LiteralHits)):
+        found, literal = self._found_in_time, self._done.get("literal")
+        if found is None or not isinstance(literal, LiteralHits):
             return True
         # If every one of so many texts is relevant, there may be others behind the last.
         is_near_to_the_last = len(self.related) == len(found.hits) >= 50
@@ -173,30 +167,33 @@ class HistoryQuestion:
     @property
     def lacking(self) -> list[str]:
         """Sentences about operators that no text fulfils; empty if the time was up."""
-        found = self._done.get("found")
-        return lacking(self.parsed, found) if isinstance(found, Found) else []
+        return [] if (found := self._found_in_time) is None else lacking(self.parsed, found)
 
     @property
     def lacks_quotation(self) -> bool:
-        found = self._done.get("found")
-        return isinstance(found, Found) and found.lacks_quotation
+        return (found := self._found_in_time) is not None and found.lacks_quotation
 
     @property
     def lacks_title(self) -> bool:
+        return (found := self._found_in_time) is not None and found.lacks_title
+
+    @property
+    def _found_in_time(self) -> Found | None:
+        """What `_found` returned, if it was called and its time was not up."""
         found = self._done.get("found")
-        return isinstance(found, Found) and found.lacks_title
+        return found if isinstance(found, Found) else None
 
     @property
     def _found(self) -> Found:
-        return self._once("found", self._find)
-
-    def _find(self) -> Found:
-        return find_related(
-            self.scope,
-            query=self.parsed.about(self.query[:SEARCHED_LENGTH]),
-            vector=self.vector,
-            embedder=self.embedder,
-            literal=self.literal if self.parsed.narrows else LiteralHits(),
+        return self._once(
+            "found",
+            lambda: find_related(
+                self.scope,
+                query=self.parsed.about(self.query[:SEARCHED_LENGTH]),
+                vector=self.vector,
+                embedder=self.embedder,
+                literal=self.literal if self.parsed.narrows else LiteralHits(),
+            ),
         )
 
     @cached_property
@@ -215,9 +212,8 @@ class HistoryQuestion:
     @property
     def answering(self) -> LiteralHits:
         """The same without questions that were asked before."""
-        found = self._done.get("found")
-        echoes = {hit.key for hit in found.hits if hit.is_echo} if isinstance(found, Found) else set()
-        return self.literal.without(echoes)
+        found = self._found_in_time
+        return self.literal.without({hit.key for hit in found.hits if hit.is_echo} if found else set())
 
     @property
     def literal_in_time(self) -> LiteralHits | None:
@@ -316,48 +312,38 @@ class HistorySource:
     """Whether it can have anything."""
 
 
-def _find_notes(asked: HistoryQuestion) -> list[Hit]:
-    return [hit._replace(source=MEMORIES.name) for hit in asked.hits if hit.corpus != Corpus.CHAT]
-
-
 def _read_notes(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
     ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
     texts = _documents(ids, asked) | _records(ids, asked)
-    return {
-        key: (reference, [_segment(text, passages.get(key))]) for key, (reference, text) in texts.items() if key in keys
-    }
-
-
-def _segment(text: Text, passage: PassageSpan | None) -> Segment:
-    """A short text is shown whole, with its headings; a longer one around the passage, after the last two of its
-    headings.
-    """
-    headings = "" if passage is None or len(text.said) <= EXCERPT_LENGTH else headings_of(text, passage)
-    # The two innermost headings are shown.
-    shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-2:])
-    return Segment(text.said, passage=passage_in(text.said, passage), headings=shown)
+    found: dict[Key, HitText] = {}
+    for key in (key for key in texts if key in keys):
+        (reference, text), passage = texts[key], passages.get(key)
+        # A short text is shown whole, with its headings; a longer one around the passage, after its two innermost ones.
+        headings = "" if passage is None or len(text.said) <= EXCERPT_LENGTH else headings_of(text, passage)
+        shown = HEADING_JOINT.join(headings.split(HEADING_JOINT)[-2:])
+        found[key] = reference, [Segment(text.said, passage=passage_in(text.said, passage), headings=shown)]
+    return found
 
 
 def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Reference, Text]]:
     documents = MemoryDocument.objects.for_user(asked.user).filter(pk__in=ids).select_related("user")
-    return {
-        (document.pk, text.key.chunk_index): (_reference_of(document, asked), text)
-        for document in documents
-        for text in document_entry(document).texts
-    }
+    found: dict[Key, tuple[Reference, Text]] = {}
+    for document in documents:
+        reference = document_reference(document, asked.user.local_time(document.updated_at).date())
+        found |= {(document.pk, text.key.chunk_index): (reference, text) for text in document_entry(document).texts}
+    return found
 
 
-def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
+def document_reference(document: MemoryDocument, day: date) -> Reference:
+    """`day`: that of its last change; a log has its own."""
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk, project=document.project)
-    day = asked.user.local_time(document.updated_at).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
-    name = document.title or UNTITLED if is_note else str(document.get_kind_display())
     return Reference(
         kind=Kind.MEMORY,
         day=day,
         document_id=document.pk,
-        document=name,
+        document=document.title or UNTITLED if is_note else str(document.get_kind_display()),
         is_note=is_note,
         project=document.project,
     )
@@ -381,28 +367,25 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, tuple[Referenc
     return found
 
 
-def _find_messages(asked: HistoryQuestion) -> list[Hit]:
-    return [hit._replace(source=MESSAGES.name) for hit in asked.hits if hit.corpus == Corpus.CHAT]
-
-
 def _read_messages(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
-    turns = read_turns(asked.user, keys, query=asked.sought, passages=asked.nearest_passages(keys))
+    # The piece of a text that is shown first: a quotation, or the whole query.
+    sought = next(iter(asked.exact), asked.query)
+    turns = read_turns(asked.user, keys, query=sought, passages=asked.nearest_passages(keys))
     # Of the user's message and the answer.
     sides = {None: slice(2), "me": slice(0, 1), "assistant": slice(1, 2)}[asked.parsed.speaker]
     return {
-        key: (_reference_of_turn(key, asked.user.local_time(at).date(), title), segments[sides])
+        key: (
+            Reference(
+                kind=Kind.MESSAGE,
+                day=asked.user.local_time(at).date(),
+                conversation_id=key[0],
+                turn_number=key[1],
+                session=" ".join(title.split()) or UNTITLED,
+            ),
+            segments[sides],
+        )
         for key, at, title, segments in turns
     }
-
-
-def _reference_of_turn(key: Key, day: date, title: str) -> Reference:
-    session = " ".join(title.split()) or UNTITLED
-    return Reference(kind=Kind.MESSAGE, day=day, conversation_id=key[0], turn_number=key[1], session=session)
-
-
-def _find_files(asked: HistoryQuestion) -> list[Hit]:
-    """The parts of files, ranked among themselves as messages and notes are."""
-    return [hit._replace(source=ATTACHMENTS.name) for hit in asked.of_files.hits]
 
 
 def _read_files(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
@@ -412,29 +395,23 @@ def _read_files(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, Hit
     chats = Conversation.objects.for_user(asked.user).filter(pk__in={f.conversation_id for f in files.values()})
     titles = dict(chats.values_list("pk", "title"))
     parts = AttachmentText.objects.for_user(asked.user).filter(with_pairs("attachment_id", "number", keys))
-    return {
-        (part.attachment_id, part.number): (
-            _reference_of_file(files[part.attachment_id], part, titles, asked.user),
-            [Segment(part.text, passage=passage_in(part.text, passages.get((part.attachment_id, part.number))))],
+    found: dict[Key, HitText] = {}
+    for part in (part for part in parts if part.attachment_id in files):
+        file, key = files[part.attachment_id], (part.attachment_id, part.number)
+        title = titles.get(file.conversation_id, "") if file.conversation_id else ""
+        reference = Reference(
+            kind=Kind.ATTACHMENT,
+            day=asked.user.local_time(time_of_id(file.pk)).date(),
+            conversation_id=file.conversation_id,
+            turn_number=file.turn_number,
+            session=" ".join(title.split()) or UNTITLED,
+            file=file.name,
+            attachment_id=file.pk,
+            part=part.number,
+            place=part.place or None,
         )
-        for part in parts
-        if part.attachment_id in files
-    }
-
-
-def _reference_of_file(file: Attachment, part: AttachmentText, titles: Mapping[UUID, str], user: User) -> Reference:
-    title = titles.get(file.conversation_id, "") if file.conversation_id else ""
-    return Reference(
-        kind=Kind.ATTACHMENT,
-        day=user.local_time(time_of_id(file.pk)).date(),
-        conversation_id=file.conversation_id,
-        turn_number=file.turn_number,
-        session=" ".join(title.split()) or UNTITLED,
-        file=file.name,
-        attachment_id=file.pk,
-        part=part.number,
-        place=part.place or None,
-    )
+        found[key] = reference, [Segment(part.text, passage=passage_in(part.text, passages.get(key)))]
+    return found
 
 
 # The score of a session, out of 3: 1 if the title contains the query, plus the share of its words in the title, plus
@@ -446,8 +423,6 @@ TITLES = 20_000
 PREVIEWS = 1_000
 BEST = 100
 PREVIEW_LENGTH = 200
-# With the query in the title and in the last message; and in the title alone.
-HIGHEST, HAS_THE_QUERY = 3.0, 2.0
 
 _PREVIEW = """
 left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END, %(preview_length)s)
@@ -510,7 +485,8 @@ def _find_sessions(asked: HistoryQuestion) -> list[Hit]:
         known = {row[0] for row in rows}
         as_sent = _rows_like(asked.parsed.sent, asked.everywhere, has_it_whole=True)
         rows += [row for row in as_sent if row[0] not in known]
-    titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
+    # With 2, the title has the query.
+    titled = [id_ for id_, raw, _ in rows if raw >= 2.0]
     literal = asked.literal_in_time
     is_rare = literal is not None and len(titled) + len(literal.hits) <= FEW
     return [
@@ -555,8 +531,25 @@ def _rows_like(query: str, scope: Scope, *, has_it_whole: bool = False) -> list[
 
 def _read_sessions(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, HitText]:
     """A conversation without any answer is the one that asks."""
-    rows = _rows([id_ for id_, _ in keys], asked)
-    return {(row[0], 0): _session_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+    found: dict[Key, HitText] = {}
+    for id_, title, last_active_at, preview, messages in _rows([id_ for id_, _ in keys], asked):
+        if preview is None and messages:
+            continue
+        day = asked.user.local_time(last_active_at).date()
+        named = " ".join(title.split()) or UNTITLED
+        count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
+        # One line; a word that was cut off in the middle is removed.
+        words = " ".join((preview or "").split())
+        if len(preview or "") >= PREVIEW_LENGTH:
+            words = shortened(words + ELLIPSIS, len(words))
+        found[id_, 0] = (
+            Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=named),
+            [
+                Segment(named, before='Session: "', after=f'" ({count}, last active: {day})'),
+                Segment(words, before="Preview: "),
+            ],
+        )
+    return found
 
 
 def _fitting(rows: list[tuple[UUID, float, datetime]], asked: HistoryQuestion) -> list[tuple[UUID, float, datetime]]:
@@ -573,7 +566,8 @@ def _fitting(rows: list[tuple[UUID, float, datetime]], asked: HistoryQuestion) -
 
 def _relevance(raw: float) -> float:
     """A few of the query's words count less than their share: one of five, in a last message, is chance."""
-    return raw * min(1.0, raw) / HIGHEST
+    # 3 is the highest: the query is in the title and in the last message.
+    return raw * min(1.0, raw) / 3.0
 
 
 def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
@@ -593,25 +587,21 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
     return conversations.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
 
 
-def _session_text(
-    asked: HistoryQuestion, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
-) -> HitText:
-    day = asked.user.local_time(last_active_at).date()
-    title = " ".join(title.split()) or UNTITLED
-    count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
-    return Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title), [
-        Segment(title, before='Session: "', after=f'" ({count}, last active: {day})'),
-        Segment(_whole_words(preview or ""), before="Preview: "),
-    ]
-
-
-def _whole_words(preview: str) -> str:
-    """One line; a word that was cut off in the middle is removed."""
-    words = " ".join(preview.split())
-    return words if len(preview) < PREVIEW_LENGTH else shortened(words + ELLIPSIS, len(words))
-
-
-MEMORIES = HistorySource("memory", _find_notes, _read_notes)
-MESSAGES = HistorySource("messages", _find_messages, _read_messages)
+MEMORIES = HistorySource(
+    "memory",
+    lambda asked: [hit._replace(source="memory") for hit in asked.hits if hit.corpus != Corpus.CHAT],
+    _read_notes,
+)
+MESSAGES = HistorySource(
+    "messages",
+    lambda asked: [hit._replace(source="messages") for hit in asked.hits if hit.corpus == Corpus.CHAT],
+    _read_messages,
+)
 SESSIONS = HistorySource("sessions", _find_sessions, _read_sessions)
-ATTACHMENTS = HistorySource("attachments", _find_files, _read_files, lambda asked: asked.has_files)
+# The parts of files are ranked among themselves.
+ATTACHMENTS = HistorySource(
+    "attachments",
+    lambda asked: [hit._replace(source="attachments") for hit in asked.of_files.hits],
+    _read_files,
+    lambda asked: asked.has_files,
+)

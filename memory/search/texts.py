@@ -1,6 +1,5 @@
-"""Reads the texts of hits for excerpts, and reranks the best of them.
-
-Reads the texts for excerpts: both sides of a turn, and the inflected forms of the query's words.
+"""Reads the texts of hits for excerpts, both sides of a turn and the inflected forms of the query's words, and reranks
+the best of them.
 """
 
 import logging
@@ -169,18 +168,15 @@ def second_scores(query: str, texts: Sequence[str]) -> list[float]:
         reranker = get_reranker()
         if reranker is None or not texts:
             return []
-        if reranker.reads_english_alone and not _is_english(query):
+        # A query whose language cannot be told is English too, if most of its letters are in English words.
+        letters = [character for character in query if character.isalpha()]
+        is_english = 2 * sum(map(str.isascii, letters)) >= len(letters) and language_of(query) == ENGLISH
+        if reranker.reads_english_alone and not is_english:
             return []
         return reranker.scores(query, texts, seconds=settings.RERANK_SECONDS)
     except RerankerError as error:
         logger.warning("The results are not reranked: %s", error)
         return []
-
-
-def _is_english(query: str) -> bool:
-    """Also a query whose language cannot be told, if most of its letters are in English words."""
-    letters = [character for character in query if character.isalpha()]
-    return 2 * sum(map(str.isascii, letters)) >= len(letters) and language_of(query) == ENGLISH
 
 
 def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:

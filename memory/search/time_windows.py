@@ -37,7 +37,6 @@ WEEK = timedelta(weeks=1)
 MOST = 200
 # What happened in March may be told in April. But "yesterday" is when something was told, and counts twice.
 SURELY = 2.0
-MONTHS_OF_YEAR, LONGEST_MONTH = 12, 31
 
 
 class Days(NamedTuple):
@@ -155,7 +154,7 @@ def preferred_times(query: str, window: TimeWindow | None = None) -> PreferredTi
             month = int(parts["m"]) if parts.get("m") else MONTHS[parts["month"]]
             number = parts["day"]
             day = int(number) if number.isdigit() else ORDINAL_DAYS[number]
-            if 1 <= month <= MONTHS_OF_YEAR and 1 <= day <= LONGEST_MONTH:
+            if 1 <= month <= 12 and 1 <= day <= 31:
                 days.append((year, month, day))
                 words.append(query[match.start() : match.end()].strip())
         folded = pattern.sub(lambda found: " " * len(found[0]), folded)
@@ -276,10 +275,6 @@ def _month(match: re.Match[str], today: date) -> Days | None:
 def _since_month(match: re.Match[str], today: date) -> Days | None:
     month = _month(match, today)
     return month and Days(month.first, today)
-
-
-def _since_weekday(match: re.Match[str], today: date) -> Days:
-    return Days(_weekday(match, today).first, today)
 
 
 def _months(match: re.Match[str], today: date) -> Days | None:
@@ -476,7 +471,7 @@ RULES = (
     ),
     _rule(
         rf"(?:(?:since|seit|desde|depuis) )(?:(?:last|letztem|letzten|el|le) )?(?P<weekday>{_either(WEEKDAYS)})",
-        _since_weekday,
+        lambda match, today: Days(_weekday(match, today).first, today),
     ),
     _rule(rf"(?:since|seit|desde|depuis) {_MONTH}{_YEAR}", _since_month),
     _rule(

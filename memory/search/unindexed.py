@@ -11,8 +11,6 @@ from math import log1p
 from intake.models import Turn
 from memory.search.echoes import ECHO, LONGEST_QUESTION, STEM, are_forms, repeats, telling_words
 
-# The characters that are compared: of each side of a turn, and of all turns together, which takes a second or two.
-READ, READ_OF_ALL = 8_000, 4_000_000
 # A word of the answer alone counts so much of one that the user wrote.
 ASSISTANT_SHARE = 0.5
 
@@ -28,7 +26,8 @@ def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]
     """
     asked = telling_words(question[:LONGEST_QUESTION])
     are_echoes = [repeats(question, turn.user_message) for turn in turns]
-    read = min(READ, READ_OF_ALL // max(1, 2 * len(turns)))
+    # The characters of each side that are compared: of all turns together, which takes a second or two.
+    read = min(8_000, 4_000_000 // max(1, 2 * len(turns)))
     sides = [
         tuple(
             frozenset(telling_words(text[:read]))
