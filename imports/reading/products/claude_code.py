@@ -395,10 +395,4 @@ def _title(sessions: _Sessions, ids: list[str], nodes: list[str]) -> str | None:
     return next((title for node in reversed(nodes) if (title := sessions.summaries.get(node))), None)
 
 
-READER = ExportReader(
-    product=PRODUCT,
-    label="Claude Code",
-    recognises=_recognises,
-    read=_read,
-    looks_for=_("sessions (.jsonl) of projects and memory files"),
-)
+READER = ExportReader(product=PRODUCT, label="Claude Code", recognises=_recognises, read=_read)

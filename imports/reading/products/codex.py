@@ -267,6 +267,4 @@ def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout)
     rollout.messages.append(with_pasted(message, rollout.prompts))
 
 
-READER = ExportReader(
-    product=PRODUCT, label="Codex", recognises=_recognises, read=_read, looks_for=_("sessions (rollout-….jsonl)")
-)
+READER = ExportReader(product=PRODUCT, label="Codex", recognises=_recognises, read=_read)

@@ -236,10 +236,4 @@ def _answers_a_prompt(tree: SessionTree, node: str) -> bool:
     return not tree.prompts.isdisjoint(tree.hidden_above(node))
 
 
-READER = ExportReader(
-    product=PRODUCT,
-    label="OpenClaw",
-    recognises=_recognises,
-    read=_read,
-    looks_for=_("sessions (.jsonl) of agents and the workspace's memory"),
-)
+READER = ExportReader(product=PRODUCT, label="OpenClaw", recognises=_recognises, read=_read)

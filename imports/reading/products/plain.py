@@ -15,7 +15,7 @@ from typing import Any
 from core.text import gettext_noop as _
 from imports.reading.attached import embedded
 from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import (
     LOOKED_AT,
     BrokenJSON,
@@ -114,9 +114,7 @@ def _records(value: Any) -> list[dict[str, Any]]:
     return [fields] if "messages" in fields or not listed else listed
 
 
-def _conversation(
-    where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]
-) -> ImportedConversation | Skipped:
+def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]) -> Item:
     draft = ConversationDraft(
         product="plain",
         where=where,
