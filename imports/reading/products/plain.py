@@ -213,7 +213,9 @@ def _of_a_table(text: str) -> list[dict[str, Any]]:
         fields = {field: row[number] for field, number in columns.items() if number < len(row)}
         named = fields.get("conversation", "")
         chat = found.setdefault(
-            named or fields.get("title", ""), {"id": named, "title": fields.get("title"), "messages": []}
+            named or fields.get("title", ""),
+            # Microsoft's Copilot has titles in its column of conversations.
+            {"id": named, "title": fields.get("title") or (named if " " in named else ""), "messages": []},
         )
         chat["messages"].append(fields)
     return list(found.values())
