@@ -107,7 +107,11 @@ HISTORIES: dict[str, dict[str, str]] = {
     "openclaw": as_openclaw(["Why?"]),
     "gemini-cli": {
         "tmp/mill/chats/session-1.json": json.dumps(
-            {"sessionId": "s", "messages": [{"id": "a", "type": "user", "content": "Why?", "timestamp": SAID_AT}]}
+            {
+                "sessionId": "s",
+                "startTime": SAID_AT,
+                "messages": [{"id": "a", "type": "user", "content": "Why?", "timestamp": SAID_AT}],
+            }
         )
     },
     "cursor": {
