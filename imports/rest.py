@@ -28,7 +28,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.isolation.acting import acting_as
 from core.isolation.views import ActsAsCaller
 from core.responses import KEEP_ALIVE, as_recollect_error, event_stream, problems, streaming, user_by_token
-from core.text import page_language
+from core.text import page_language, pg_value
 from core.validation import LONGEST_REFERENCE, position_in_address, validate, validate_query
 from imports import services
 from imports.models import BEGUN_BY_LENGTH, ENTRY_KINDS, Import, ImportEntry
@@ -115,7 +115,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
         responses={201: ImportOutput, **problems(400, 401, 409, 413, 415, 503, 507)},
     )
     def create(self, request: Request) -> Response:
-        requested = validate(ImportWanted, request.data)
+        requested = validate(ImportWanted, pg_value(request.data))
         batch = services.begin(
             user=person_of(request),
             filename=requested.filename,

@@ -105,6 +105,29 @@ HISTORIES: dict[str, dict[str, str]] = {
     "claude-code": as_claude_code(["Why?"]),
     "codex": as_codex(["Why?"]),
     "openclaw": as_openclaw(["Why?"]),
+    "gemini-cli": {
+        "tmp/mill/chats/session-1.json": json.dumps(
+            {
+                "sessionId": "s",
+                "startTime": SAID_AT,
+                "messages": [{"id": "a", "type": "user", "content": "Why?", "timestamp": SAID_AT}],
+            }
+        )
+    },
+    "cursor": {
+        "agent-transcripts/c/c.jsonl": json.dumps(
+            {"role": "user", "message": {"content": [{"type": "text", "text": "<user_query>\nWhy?\n</user_query>"}]}}
+        )
+    },
+    "vscode": {
+        "chat.json": json.dumps(
+            {
+                "version": 3,
+                "sessionId": "v",
+                "requests": [{"requestId": "r", "message": {"text": "Why?"}, "response": []}],
+            }
+        )
+    },
     "markdown": {"note.md": "# Mill\n\nIt turns."},
     "plain": {"chats.jsonl": json.dumps(plain()) + "\n"},
     "recollect": {"recollect.json": json.dumps(recollect())},

@@ -314,6 +314,18 @@ def test_the_plain_form_tells_conversations_that_begin_alike_apart(reading):
     assert [each.external_id for each in first] == [each.external_id for each in again]
 
 
+def test_a_table_of_copilot_has_a_chat_for_each_of_its_conversations(reading):
+    rows = [
+        "Conversation,Time,Author,Message",
+        'Rye bread,2026-09-11T10:00:00,Human,"How damp, at most?"',
+        "Rye bread,2026-09-11T10:00:05,AI,Fourteen percent.",
+        "The dam,2026-09-12T10:00:00,Human,And clay?",
+    ]
+    rye, dam = reading("\r\n".join(rows), "copilot.csv").conversations
+    assert (rye.title, said(rye)) == ("Rye bread", [("user", "How damp, at most?"), ("assistant", "Fourteen percent.")])
+    assert (dam.title, said(dam)) == ("The dam", [("user", "And clay?")])
+
+
 def test_a_broken_line_of_the_plain_form_is_listed_and_the_others_are_read(reading):
     line = json.dumps(histories.plain())
     found = reading(f'{line}\n{{broken\n{line[:-1]}, "id": "two"}}\n', "a.jsonl")

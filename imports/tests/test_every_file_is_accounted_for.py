@@ -60,7 +60,7 @@ def test_a_named_product_that_finds_nothing_says_what_it_looked_for_and_what_is_
     with pytest.raises(UnreadableExport) as raised:
         list(read(export(STRANGERS), product))
     sentence = str(raised.value)
-    assert reader.looks_for and reader.looks_for in sentence
+    assert f"Looked for: {reader.looks_for}. Found: " in sentence
     assert reader.label in sentence and all(name in sentence for name in STRANGERS)
 
 
@@ -81,4 +81,15 @@ def test_the_preview_lists_unread_files_and_a_wrong_product_fails(client):
     assert {each["where"] for each in shown["skipped"]} == set(STRANGERS)
     failed = importer.get(f"{importer.upload(data, product='codex')}/").json()
     assert failed["state"] == "failed"
-    assert failed["error"].startswith("There is no history of Codex in this. Looked for: sessions (rollout-….jsonl).")
+    assert failed["error"].startswith("There is no history of Codex in this. Looked for: ")
+    for name in STRANGERS:
+        assert name in failed["error"]
+
+
+@pytest.mark.django_db
+def test_half_a_surrogate_pair_in_a_files_name_is_replaced_and_not_refused(client):
+    client.force_login(a_person())
+    importer = Importer(client)
+    id_ = importer.begin(b"x", filename="mill \ud800.zip")
+    shown = importer.get(f"{id_}/").json()
+    assert shown["filename"] == "mill \ufffd.zip"

@@ -103,6 +103,11 @@ def test_what_was_thrown_away_is_listed_and_settings_are_counted(notes):
     assert [each.where for each in reading.skipped] == [".trash/b.md", "scan.pdf"]
 
 
+def test_notes_within_a_hidden_folder_that_was_chosen_are_read(notes):
+    found = only(notes({".vault/mine/a.md": "words", ".vault/mine/.obsidian/app.json": "{}"}))
+    assert found.external_id == "mine/a.md"
+
+
 def bring(user, *items):
     with acting_as(user):
         made = Import.objects.create(user=user, filename="x.zip", bytes=1)

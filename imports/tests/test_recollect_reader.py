@@ -15,7 +15,14 @@ from chat import exporting
 from core.ids import uuid7
 from evals.expectations import as_expectation, differences, read_all
 from imports.reading.exported import project_of, record_of
-from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Skipped, UnreadableExport
+from imports.reading.items import (
+    ImportedConversation,
+    ImportedDocument,
+    ImportedRecord,
+    Notice,
+    Skipped,
+    UnreadableExport,
+)
 from imports.reading.products import read
 from imports.reading.products.recollect import read_head, read_sections
 from imports.tests.test_kept_exports import MARKDOWN
@@ -99,7 +106,11 @@ def alice():
 def read_back(tmp_path, user: User, name: str):
     path = tmp_path / name
     path.write_bytes(b"".join(FORMS[name](user=user, now=NOW)))
-    return list(read(path))
+    return items_in(path)
+
+
+def items_in(path):
+    return [item for item in read(path) if not isinstance(item, Notice)]
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
@@ -99,6 +98,6 @@ READER = ExportReader(
     label="Grok",
     recognises=_recognises,
     read=_read,
-    looks_for=_("prod-grok-backend.json"),
+    looks_for="prod-grok-backend.json",
     wordless=r"(?:^|/)prod-mc-auth-mgmt-api\.json\Z",
 )

@@ -24,11 +24,13 @@ _NOTES = (".md", ".markdown")
 
 
 def _recognises(files: Files) -> int:
-    return 30 if any(_is_note(name) for name in files.names()) else 0
+    return 30 if _notes(files) else 0
 
 
-def _is_note(name: str) -> bool:
-    return name.lower().endswith(_NOTES) and not _is_hidden(name)
+def _notes(files: Files) -> set[str]:
+    """Without those in hidden folders, unless all of them are in one that somebody chose."""
+    notes = {name for name in files.names() if name.lower().endswith(_NOTES)}
+    return {name for name in notes if not _is_hidden(name)} or {name for name in notes if ".trash/" not in name}
 
 
 def _is_hidden(name: str) -> bool:
@@ -36,11 +38,11 @@ def _is_hidden(name: str) -> bool:
 
 
 def _read(files: Files) -> Items:
-    names = files.names()
+    names, notes = files.names(), _notes(files)
     root = _common_folder(names)
     for name in names:
         path = name.removeprefix(root)
-        if _is_note(name):
+        if name in notes:
             yield _note(files, name, path)
         elif name.lower().endswith((".canvas", ".excalidraw")) and not _is_hidden(name):
             yield from _canvas(files, name, path)

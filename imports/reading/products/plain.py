@@ -15,7 +15,7 @@ from typing import Any
 from core.text import gettext_noop as _
 from imports.reading.attached import embedded
 from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import (
     LOOKED_AT,
     BrokenJSON,
@@ -114,9 +114,7 @@ def _records(value: Any) -> list[dict[str, Any]]:
     return [fields] if "messages" in fields or not listed else listed
 
 
-def _conversation(
-    where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]
-) -> ImportedConversation | Skipped:
+def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files: Files, taken: set[str]) -> Item:
     draft = ConversationDraft(
         product="plain",
         where=where,
@@ -215,7 +213,9 @@ def _of_a_table(text: str) -> list[dict[str, Any]]:
         fields = {field: row[number] for field, number in columns.items() if number < len(row)}
         named = fields.get("conversation", "")
         chat = found.setdefault(
-            named or fields.get("title", ""), {"id": named, "title": fields.get("title"), "messages": []}
+            named or fields.get("title", ""),
+            # Microsoft's Copilot has titles in its column of conversations.
+            {"id": named, "title": fields.get("title") or (named if " " in named else ""), "messages": []},
         )
         chat["messages"].append(fields)
     return list(found.values())
