@@ -72,7 +72,9 @@ CLAUDE_CODE = [
     queue("remove", 11),
     claude("a4", "n1", "assistant", [text("Painted.")], 12),
     claude("q5", "a4", "user", "Thanks", 13),
-    claude("a5", "q5", "assistant", [text("Gladly.")], 14),
+    claude("a5", "q5", "assistant", [{"type": "tool_use", "name": "AskUserQuestion", "input": QUESTIONS[0]}], 14),
+    claude("q6", "a5", "user", result('User has answered your questions: "Which hinge?"="iron".'), 15),
+    claude("a6", "q6", "assistant", [text("Gladly.")], 16),
 ]
 
 
@@ -144,7 +146,8 @@ SAID = {
         ("1. gunmetal\n2. linseed", "Noted."),
         ("And paint it.", "Painted."),
         ("Ochre, please.", ""),
-        ("Thanks", "Gladly."),
+        ("Thanks", "Which hinge?"),
+        ("iron", "Gladly."),
     ],
     "codex": [
         ("Set the gate.", "It is set."),

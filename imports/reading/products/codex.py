@@ -374,6 +374,8 @@ def _take_from_call(text: str, role: Role, number: int, at: Any, rollout: _Rollo
     if text:
         _take_message({"role": role, "content": text}, number, at, rollout)
         rollout.in_calls.add(str(number))
+        if rollout.messages and rollout.messages[-1].id == str(number):
+            rollout.messages[-1] = replace(rollout.messages[-1], only_asks=role == "assistant")
 
 
 def _short(arguments: Any) -> str:
