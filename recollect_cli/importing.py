@@ -57,7 +57,6 @@ INNER = {
 }
 # Folders that begin with a dot and are looked into, wherever they are.
 _AGENTS = (".claude", ".codex", ".openclaw", ".gemini", ".cursor")
-_SHOWN = 5
 _PIECE = 1024 * 1024
 _ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
 # The keys before the kind of a line are short, whatever their order.
@@ -90,10 +89,11 @@ def requested_files(folder: Path, product: str | None, *, is_whole: bool = False
             return found
     found = [] if is_whole else _matching(ANY, _files(folder, ""))
     if not found:
-        there = sorted(path.name for path in folder.iterdir())
-        shown = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
-        looked = f" Looked for what {product} has." if product else " Looked for exports, logs of sessions and notes."
-        raise Failure(f"There is nothing in {folder} that can be imported.{looked} Found: {shown or 'nothing'}.")
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+        looked = f"what {product} has" if product else "exports, logs of sessions and notes"
+        raise Failure(
+            f"There is nothing in {folder} that can be imported. Looked for {looked}. Found: {there or 'nothing'}."
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect_cli.redaction import redacted
-from recollect_cli.said import answers_in_output, asked, questions_in, said_in_results
+from recollect_cli.replies import answers_in_output, asked, questions_in, replies_in_results
 
 Turn = dict[str, Any]
 """`{uuid, parent?, saidAt, user, answer, model?, tools}`, as the server takes it."""
@@ -119,7 +119,7 @@ def _take_message(
     if kind == "attachment" and attachment.get("type") == "queued_command":
         kind, content = "user", attachment.get("prompt")
     words = _text(content, "text")
-    if kind == "user" and (text := "\n\n".join(filter(None, [words, said_in_results(line)]))):
+    if kind == "user" and (text := "\n\n".join(filter(None, [words, replies_in_results(line)]))):
         transcript.ask(node, above_turn, text, str(line.get("timestamp", "")), place)
     elif kind == "assistant" and message.get("model") != "<synthetic>":
         blocks = content if isinstance(content, list) else []
@@ -325,10 +325,10 @@ def new_turns(
     is_known = _digest(transcript.turns[0]) == known.get("last")
     after = {"at": transcript.at, "number": transcript.number, "parent": last["parent"] or ""}
     after |= {"queued": transcript.queued, "model": transcript.model, "last": _digest(last)}
-    return [*transcript.turns[is_known:], *_said_in_queue(transcript)], after
+    return [*transcript.turns[is_known:], *_sent_from_queue(transcript)], after
 
 
-def _said_in_queue(transcript: Transcript) -> Iterator[Turn]:
+def _sent_from_queue(transcript: Transcript) -> Iterator[Turn]:
     """Prompts that were sent and stand in no message: the user said them all the same."""
     lines = (line for turn in transcript.turns for line in [turn["user"], *turn["user"].splitlines()])
     seen = {" ".join(line.split()) for line in lines} if transcript.queue else set()

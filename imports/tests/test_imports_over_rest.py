@@ -680,7 +680,7 @@ def test_importing_again_adds_the_replies_that_an_earlier_reader_left_out(import
         reader = f"imports.reading.products.{product.replace('-', '_')}"
         earlier.setattr(f"{reader}.asked", lambda *_: "")
         earlier.setattr(
-            f"{reader}.{'said_in_results' if product == 'claude-code' else 'answers_in_output'}", lambda *_: ""
+            f"{reader}.{'replies_in_results' if product == 'claude-code' else 'answers_in_output'}", lambda *_: ""
         )
         importer.bring(log)
     first = said(alice)

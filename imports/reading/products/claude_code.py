@@ -47,7 +47,7 @@ from imports.reading.trees import (
     unknown_kinds,
     with_missing_links,
 )
-from recollect_cli.said import asked, questions_in, said_in_results
+from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/[^/]+\.jsonl\Z")
@@ -291,7 +291,7 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
         sessions.not_shown.note(kind, where)
     asker: Role = "user" if role == "user" else "assistant"
     had_words = any(texts_of(content))
-    if said := said_in_results({**line, "message": message}) if role == "user" else _asked(content):
+    if said := replies_in_results({**line, "message": message}) if role == "user" else _asked(content):
         content = [*list_of(content), {"type": "text", "text": said}]
         sessions.tree.replies.add(node)
     shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)

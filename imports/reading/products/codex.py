@@ -33,7 +33,7 @@ from imports.reading.trees import (
     unknown_kinds,
     with_inferred_times,
 )
-from recollect_cli.said import answers_in_output, asked, questions_in
+from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(
