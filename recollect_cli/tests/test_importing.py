@@ -178,6 +178,16 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     assert said(alice) == ["How do I rebase?"]
 
 
+def test_a_session_comes_in_once_whatever_folder_or_file_is_named(recollect, alice, tmp_path):
+    path = claude_code(tmp_path / "home" / ".claude")
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", path.parent)
+    for named in (path, path.parent, path.parents[1], path.parents[2], tmp_path / "home", packed):
+        status, _, err = recollect("import", named)
+        assert status == 0, err
+        assert said(alice) == ["How do I rebase?"]
+    assert Conversation.objects.for_user(alice).count() == 1
+
+
 def test_sessions_are_packed_from_any_folder_that_holds_them(tmp_path):
     names = [
         "agents/main/agent/openclaw-agent.sqlite",
