@@ -292,7 +292,8 @@ def _status_text(answer: Answer) -> str:
     for name, words in (("succeeded", "Last success of a hook"), ("failing_since", "Hooks have failed since")):
         if name in state:
             lines.append(f"{words}: {strftime('%Y-%m-%d %H:%M', localtime(state[name]))}")
-    return "\n".join([*lines, *([f"Because: {state['reason']}"] if "reason" in state else [])])
+    lines += [f"Because: {state['reason']}"] if "reason" in state else []
+    return "\n".join([*lines, *(f"A hook could not read a session: {why}" for why in state.get("unread", {}).values())])
 
 
 def _mcp(options: argparse.Namespace) -> Iterator[Answer]:

@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recollect_cli import capturing
-from recollect_cli.capturing import CONTEXT_TAG, redacted
+from recollect_cli import capturing, transcripts
 from recollect_cli.client import Failure, Server, read, write
 from recollect_cli.connecting import LACKS_SCOPE, project_of, read_config, server_of
+from recollect_cli.redaction import CONTEXT_TAG, redacted
 
 SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
 # Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
@@ -144,10 +144,18 @@ def _send(server: Server, product: str, kind: str, folder: str, payload: Payload
     project, branch = project_of(folder)
     named = {"product": product, "session": _session(payload), "project": project, "branch": branch, "cwd": folder}
     about = {name: value for name, value in named.items() if value}
-    path = payload.get("transcript_path")
-    if product in capturing.READERS and isinstance(path, str):
+    session = _session(payload)
+    path = transcripts.transcript_of(product, session, payload.get("transcript_path"))
+    if product in transcripts.READERS and path is not None and (product not in PRODUCTS.values() or path.is_file()):
         ending = str(payload.get("last_assistant_message") or "")
-        capturing.capture_transcript(server, about, Path(path), ending)
+        try:
+            capturing.capture_transcript(server, about, path, ending)
+        except OSError as error:
+            # A session that ends before anything was said has no log.
+            if kind == TURNS:
+                note_unread(session, f"{path}: {error.strerror or error}")
+            return
+        note_unread(session, "")
     elif kind == TURNS:
         capturing.capture(server, about, _own_turns(payload))
         capturing.flush(server)
@@ -156,7 +164,7 @@ def _send(server: Server, product: str, kind: str, folder: str, payload: Payload
     note_success()
 
 
-def _own_turns(payload: Payload) -> list[capturing.Turn]:
+def _own_turns(payload: Payload) -> list[transcripts.Turn]:
     """Of a client that sends the turns themselves, or the prompt and its answer."""
     if isinstance(payload.get("turns"), list):
         return [each for each in payload["turns"] if isinstance(each, dict)]
@@ -188,7 +196,7 @@ def output_of(client: str, event: str, text: str, notice: str) -> list[str]:
 # --- After failures: a pause, and one notice ---
 
 FAILURES_BEFORE_PAUSE, PAUSE_SECONDS, DAY_SECONDS = 3, 60, 86_400
-_STATE = "hooks"
+_STATE, _UNREAD = "hooks", "unread"
 
 
 def is_paused() -> bool:
@@ -203,6 +211,15 @@ def note_failure(reason: str) -> None:
         state["paused_until"] = now + PAUSE_SECONDS
     with suppress(OSError):
         write(_STATE, state)
+
+
+def note_unread(session: str, reason: str) -> None:
+    """That a session's log could not be read, or that it has been read since."""
+    unread = read(_UNREAD)
+    if reason or session in unread:
+        kept = {name: why for name, why in unread.items() if name != session}
+        with suppress(OSError):
+            write(_UNREAD, {**dict(list(kept.items())[-19:]), **({session: reason[:300]} if reason else {})})
 
 
 def note_success() -> None:
@@ -228,4 +245,5 @@ def due_notice() -> str:
 
 def hook_state() -> dict[str, Any]:
     """For `recollect status`."""
-    return read(_STATE)
+    unread = read(_UNREAD)
+    return {**read(_STATE), **({"unread": unread} if unread else {})}

@@ -18,30 +18,45 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode
 
-from recollect_cli import capturing, client
+from recollect_cli import capturing, client, transcripts
 from recollect_cli.client import Failure, Server, Shows
 from recollect_cli.connecting import LACKS_SCOPE
 
 # --- A folder as one zip in a temporary file: only the files that the readers of exports want, without links ---
 
-# By product: what is wanted of its folder, by the path within it.
+# By product: what is wanted of its folder, by the path within it. Its settings and keys stay here.
 WANTED = {
-    "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)|history\.jsonl",
+    "claude-code": (
+        r"((.+/)?\.claude/)?projects/[^/]+/([^/]+/subagents/)?([^/]+\.jsonl|memory/.+\.md)|history\.jsonl"
+        r"|(.+/)?local_[^/]+\.json"
+    ),
     "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl(\.zst)?|(session_index|history)\.jsonl",
-    "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER|memory)|memory/.+)\.md",
+    "openclaw": (
+        r"agents/[^/]+/sessions/((?!.+\.trajectory\.jsonl)[^/]+\.jsonl(\.(reset|deleted)\.[^/]+)?|sessions\.json)"
+        r"|agents/[^/]+/agent/[^/]+\.sqlite(-wal)?|workspace/((MEMORY|USER|memory)|memory/.+)\.md"
+    ),
+    "gemini-cli": r"tmp/[^/]+/(chats/.+\.jsonl?|\.project_root)",
+    "cursor": r"projects/[^/]+/agent-transcripts/.+\.jsonl",
 }
 # An agent's prompts with marks in the place of pasted blocks: the blocks are found in the sessions by them.
 PROMPTS = "history.jsonl"
 # Of Codex.
 TITLES = "session_index.jsonl"
-# Of any other folder: what exports and notes are made of, and the files of messages in ChatGPT's export and in
-# Recollect's. Pictures of notes are named in the texts, and stay here.
+# Of any other folder: what exports, sessions and notes are made of, and the files of messages in ChatGPT's export and
+# in Recollect's. Pictures of notes are named in the texts, and stay here.
 ANY = (
-    r".+\.(json|jsonl|html|md|markdown|zip)|(.*/)?file[-_][0-9A-Za-z]{6,64}([^0-9A-Za-z/][^/]*)?"
-    r"|(.*/)?attachments/[0-9a-f]{12} [^/]+"
+    r".+\.(json|jsonl(\.[^/]+)?|ndjson|html|md|markdown|canvas|txt|csv|zip|db|sqlite(-wal)?)"
+    r"|(.*/)?file[-_][0-9A-Za-z]{6,64}([^0-9A-Za-z/][^/]*)?|(.*/)?attachments/[0-9a-f]{12} [^/]+"
 )
 # The folder that the product calls its own, where somebody names one within it.
-INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"), "openclaw": ("agents", "workspace")}
+INNER = {
+    "claude-code": ("projects",),
+    "codex": ("sessions", "archived_sessions"),
+    "openclaw": ("agents", "workspace"),
+    "gemini-cli": ("tmp",),
+}
+# Folders that begin with a dot and are looked into, wherever they are.
+_AGENTS = (".claude", ".codex", ".openclaw", ".gemini", ".cursor")
 _PIECE = 1024 * 1024
 _ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
 # The keys before the kind of a line are short, whatever their order.
@@ -61,16 +76,24 @@ class FoundFile:
     changed_ns: int
 
 
-def requested_files(folder: Path, product: str | None) -> list[FoundFile]:
-    """By name. Raises `Failure` for a folder that cannot be read or has none."""
+def requested_files(folder: Path, product: str | None, *, is_whole: bool = False) -> list[FoundFile]:
+    """By name. Raises `Failure` for a folder that cannot be read or has none.
+
+    `is_whole`: it is the product's own folder, of which nothing else may leave. The server recognises any other folder
+    by its content.
+    """
     for each in [product] if product in WANTED else WANTED if product is None else ():
-        prefix = f"{folder.name}/" if folder.name in INNER[each] else ""
+        prefix = f"{folder.name}/" if folder.name in INNER.get(each, ()) else ""
         found = _matching(WANTED[each], _files(folder, prefix))
         if any(file.name != PROMPTS for file in found):
             return found
-    found = [] if product in WANTED else _matching(ANY, _files(folder, ""))
+    found = [] if is_whole else _matching(ANY, _files(folder, ""))
     if not found:
-        raise Failure(f"There is nothing in {folder} that can be imported.")
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+        looked = f"what {product} has" if product else "exports, logs of sessions and notes"
+        raise Failure(
+            f"There is nothing in {folder} that can be imported. Looked for {looked}. Found: {there or 'nothing'}."
+        )
     return found
 
 
@@ -82,7 +105,7 @@ def _matching(pattern: str, files: Iterable[FoundFile]) -> list[FoundFile]:
 def _files(folder: Path, prefix: str) -> Iterator[FoundFile]:
     for here, folders, names in os.walk(folder, onerror=_refuse):
         # Of another program: `.git`, `.obsidian`. A product's own folder is named by the caller.
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") or name in _AGENTS)
         for name in names:
             path = Path(here, name)
             if path.is_symlink() or not path.is_file():
@@ -292,12 +315,6 @@ def _key_of(server: Server, path: Path) -> str:
 
 # --- `recollect sync`: the sessions of agents on this machine, as far as they changed since the last time ---
 
-# The variable that moves a product's folder, and its place in the home directory on every platform.
-PLACES = {
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
-    "codex": ("CODEX_HOME", ".codex"),
-    "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
-}
 # Watching has begun by then.
 FIRST_LOOK_MS = 1_000
 QUIET_SECONDS = 5
@@ -315,17 +332,12 @@ def folders(product: str | None, path: Path | None) -> list[SyncedFolder]:
         if not path.is_dir():
             raise Failure(f"There is no folder {path}.")
         return [(product, path)]
-    found = [(each, default_place(each)) for each in ([product] if product else PLACES)]
+    found = [(each, transcripts.default_place(each)) for each in ([product] if product else transcripts.PLACES)]
     there = [each for each in found if each[1].is_dir()]
     if not there:
         looked = ", ".join(str(path) for _, path in found)
         raise Failure(f"Nothing to sync is here. Looked for {looked}.")
     return there
-
-
-def default_place(product: str) -> Path:
-    variable, name = PLACES[product]
-    return Path(os.environ.get(variable) or Path.home() / name)
 
 
 def sync(server: Server, folder: SyncedFolder, show: Shows, *, appends: bool = False) -> dict[str, Any] | None:
@@ -335,14 +347,14 @@ def sync(server: Server, folder: SyncedFolder, show: Shows, *, appends: bool = F
     """
     product, path = folder
     key = f"{server.address} {product} {path.resolve()}"
-    found = requested_files(path, product)
+    found = requested_files(path, product, is_whole=True)
     before = client.read("sync").get(key) or {}
     prompts = [each for each in found if each.name == PROMPTS]
     changed = [each for each in found if each not in prompts and before.get(each.name) != [each.size, each.changed_ns]]
     if not changed:
         return None
     turns = 0
-    if appends and before and product in capturing.READERS:
+    if appends and before and product in transcripts.READERS:
         changed, turns = _appended(server, product, changed)
     done: dict[str, Any] | None = {"stored": {"turns": turns}} if turns else None
     if changed:
@@ -389,7 +401,7 @@ def _with_their_folders(found: list[FoundFile], changed: list[FoundFile]) -> Ite
 
 
 def _folder(file: FoundFile) -> str:
-    return file.name.rpartition("/")[0]
+    return re.sub(r"/[^/]+/subagents\Z", "", file.name.rpartition("/")[0])
 
 
 def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:

@@ -8,16 +8,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from imports.reading.files import Budget, Files
+from imports.reading.json_streams import LONGEST_LINE
 
 _MAGIC = b"SQLite format 3\0"
-_BEGINNING = 256 * 1024
-_LONGEST_VALUE = 64 * 1024 * 1024
 
 
 def has_table(files: Files, name: str, table: str) -> bool:
     """Whether it is a database whose first pages name the table."""
     with files.look(name) as stream:
-        beginning = stream.read(_BEGINNING)
+        beginning = stream.read(256 * 1024)
     return beginning.startswith(_MAGIC) and table.encode() in beginning
 
 
@@ -34,7 +33,7 @@ def opened_database(files: Files, name: str) -> Iterator[sqlite3.Connection]:
         address = f"{Path(folder, 'copy').as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as connection:
             connection.text_factory = lambda data: data.decode(errors="replace")
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
             connection.execute("PRAGMA trusted_schema = OFF")
             yield connection
 

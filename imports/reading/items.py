@@ -58,6 +58,8 @@ class ImportedMessage:
     tool_calls: tuple[dict[str, Any], ...] = ()
     # An answer to a program's own prompt, which is hidden: it does not belong to the message before it.
     is_unasked: bool = False
+    # Nothing but the questions of a call. A reply ends its turn, which is named as one without an answer.
+    only_asks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

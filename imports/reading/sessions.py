@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.exported import LONGEST_SUMMARY
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Skipped
 from imports.reading.json_streams import LOOKED_AT, first_lines
 
 # Also packed, reset or deleted ones, whose time follows the name.
 _LOG = re.compile(r"\.jsonl(?:\.[^/]*)?\Z", re.IGNORECASE)
-_LONGEST_CHILD = 4_000
 NO_PARENT = _("the work of a subagent, whose session is not in this export")
 
 
@@ -62,9 +62,9 @@ def with_children(
         after = (place for place in answers if end and (at := found[place].at) and at >= end)
         place = next(after, answers[-1] if answers else len(found) - 1)
         text = "\n\n".join(f"> {each.text}" if each.role == "user" else each.text for each in child.messages)
-        if len(text) > _LONGEST_CHILD:
+        if len(text) > LONGEST_SUMMARY:
             # It ends with its report.
-            text = f"{text[: _LONGEST_CHILD // 4]}\n\n…\n\n{text[10 - _LONGEST_CHILD * 3 // 4 :]}"
+            text = f"{text[: LONGEST_SUMMARY // 4]}\n\n…\n\n{text[10 - LONGEST_SUMMARY * 3 // 4 :]}"
         call = {"name": child.name, "summary": text}
         found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
     return tuple(found)

@@ -246,7 +246,7 @@ def _begun(message: ImportedMessage, parent: GatheredTurn | None, *, is_current:
 
 def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
     exchange.answers.append(message)
-    exchange.answer_id = exchange.answer_id or message.id
+    exchange.answer_id = exchange.answer_id or ("" if message.only_asks else message.id)
 
 
 def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:

@@ -165,8 +165,6 @@ def _is_mended(planned: PlannedTurn, turn: Turn) -> bool:
 
 def _is_of_several(planned: PlannedTurn, answer: str) -> bool:
     """Whether the answer is that of this turn and of the next ones, whose questions were hidden before."""
-    if not answer.startswith(planned.assistant_message):
-        return False
     pieces = planned.assistant_message.split(BETWEEN_ANSWERS) if planned.assistant_message else []
     following = planned.following
     while following is not None and len(pieces) <= answer.count(BETWEEN_ANSWERS) * 4 + 4:

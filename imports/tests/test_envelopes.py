@@ -64,6 +64,8 @@ EXAMPLES = {
         "<skill>\n<name>a</name>\n</skill>": "",
         "<send_user_message_question_reply>Yes, do</send_user_message_question_reply>": "Yes, do",
         '<image name="dam.png">\n</image>': "",
+        "<image name=[Image #1]>": "",
+        "Warning: apply_patch was requested via exec_command. Use the apply_patch tool instead.": "",
         "<user_shell_command>\n<command>\nls\n</command>\n<result>\na\n</result>\n</user_shell_command>": "! ls",
         "<realtime_delegation><input>Read it aloud</input></realtime_delegation>": "Read it aloud",
         "# Context from my IDE setup:\n\n## Active file: a.rs\n\n## My request for Codex:\n": "",
@@ -114,6 +116,14 @@ def test_no_word_around_an_envelope_is_lost_and_none_of_it_stays(product, envelo
     for text, expected in places.items():
         found = opened([text], product)
         assert letters(found.text).replace("  ", " ") == letters(expected), text
+
+
+@pytest.mark.parametrize(
+    "block", ["Base directory for this skill: /a/mill\n\n# Mill\nGrind.", "Stop hook feedback:\n[lint.sh]: two errors"]
+)
+def test_a_block_that_begins_like_a_programs_own_is_hidden_whole(block):
+    found = opened([block, WORDS], "claude-code")
+    assert (found.text, found.is_prompt) == (WORDS, True)
 
 
 def test_every_tag_of_the_tables_is_opened_between_words():

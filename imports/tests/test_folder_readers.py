@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sqlite3
 import time
 from datetime import date
 from operator import attrgetter
@@ -273,3 +274,213 @@ def test_no_damage_raises_anything_but_a_sentence(folder, product):
                     data[chance.randrange(len(data))] = chance.randrange(256)
             files[name] = bytes(data[: chance.randint(0, len(data))]) if chance.random() < 0.2 else bytes(data)
         assert read_all(folder(files), chance.choice([None, product])).outcome in ("imported", "partial", "refused")
+
+
+# --- The same sessions in other shapes, and the words that stand elsewhere in them ---
+
+DELETED, RESET = ".jsonl.deleted.2026-09-06T12-10-11.000Z", ".jsonl.reset.2026-09-08T04-00-00.000Z"
+GEMINI = [
+    line(sessionId="g-1", projectHash="ab", startTime=AT.format(0), kind="main"),
+    line(
+        id="u0",
+        type="user",
+        timestamp=AT.format(0),
+        content=[{"text": "<session_context>\nSunday\n</session_context>"}],
+    ),
+    line(id="u1", type="user", timestamp=AT.format(1), content=[{"text": "Why does it hang?"}]),
+    line(id="a1", type="gemini", timestamp=AT.format(2), content="It waits"),
+    line(id="a1", type="gemini", timestamp=AT.format(2), content="It waits for a lock.", model="gemini-3-pro"),
+    line(id="u2", type="user", timestamp=AT.format(3), content=[{"text": "Kill it."}]),
+    line(**{"$rewindTo": "u2"}),
+    line(id="u3", type="user", timestamp=AT.format(4), content=[{"text": "Free it."}]),
+    line(**{"$set": {"summary": "A lock"}}),
+]
+CURSOR = [
+    line(role="user", message={"content": [{"type": "text", "text": "<user_query>\nFix the gate\n</user_query>"}]}),
+    line(role="assistant", message={"content": [{"type": "text", "text": "Fixed."}]}),
+]
+COPILOT = [
+    line(kind=0, v={"version": 3, "sessionId": "v-1", "requests": []}),
+    line(kind=2, k=["requests"], v=[{"requestId": "r1", "message": {"text": "How many?"}, "response": []}]),
+    line(kind=2, k=["requests", 0, "response"], v=[{"value": "See "}, {"kind": "inlineReference", "name": "a.py"}]),
+    line(kind=1, k=["customTitle"], v="Paddles"),
+]
+LOGS = {
+    "claude-code": CLAUDE_CODE,
+    "codex": CODEX,
+    "openclaw": OPENCLAW,
+    "gemini-cli": GEMINI,
+    "cursor": CURSOR,
+    "vscode": COPILOT,
+}
+
+
+@pytest.mark.parametrize("product", LOGS)
+@pytest.mark.parametrize("name", ["any name", "s.jsonl", "2026/09/s.jsonl", "a/.hidden/sessions/s.jsonl"])
+def test_a_session_is_recognised_by_its_lines_wherever_it_lies(folder, tmp_path, product, name):
+    root = folder({name: "\n".join(LOGS[product])})
+    packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", root))
+    alone = root / name
+
+    for path in (root, packed, alone):
+        reading = read_all(path)
+        assert [each.product for each in reading.conversations] == [product], reading.refusal
+        assert reading.conversations[0].messages[0].role == "user"
+
+
+def test_gemini_cli_reads_the_last_writing_and_keeps_what_was_rewound_as_a_version(folder):
+    (conversation,) = read_all(folder({"chats/session-1.jsonl": "\n".join(GEMINI)})).conversations
+
+    assert texts(conversation) == [
+        ("user", "Why does it hang?"),
+        ("assistant", "It waits for a lock."),
+        ("user", "Free it."),
+    ]
+    assert [message.text for message in conversation.other_branches] == ["Kill it."]
+    assert conversation.title == "A lock"
+
+
+def test_gemini_cli_reads_the_object_of_an_older_version(folder):
+    messages = [{"id": "a", "type": "user", "content": "Rename it."}, {"id": "b", "type": "gemini", "content": "Done."}]
+    old = {"sessionId": "g-0", "projectHash": "ab", "startTime": AT.format(0), "messages": messages}
+
+    (conversation,) = read_all(folder({"tmp/x/chats/session-0.json": json.dumps(old)})).conversations
+
+    assert texts(conversation) == [("user", "Rename it."), ("assistant", "Done.")]
+
+
+def test_copilot_and_cursor_show_what_was_said_alone(folder):
+    (copilot,) = read_all(folder({"chatSessions/v.jsonl": "\n".join(COPILOT)})).conversations
+    (cursor,) = read_all(folder({"agent-transcripts/c/c.jsonl": "\n".join(CURSOR)})).conversations
+
+    assert (copilot.title, texts(copilot)) == ("Paddles", [("user", "How many?"), ("assistant", "See `a.py`")])
+    assert (cursor.external_id, texts(cursor)) == ("c", [("user", "Fix the gate"), ("assistant", "Fixed.")])
+
+
+def test_openclaw_reads_reset_sessions_and_lists_deleted_ones_without_choosing_them(folder):
+    def of(session):
+        text = "\n".join(OPENCLAW).replace('"o1"', f'"{session}"')
+        return text.replace('"e1"', f'"{session}1"').replace('"e2"', f'"{session}2"')
+
+    sessions = "agents/main/sessions"
+    files = {f"{sessions}/o1.jsonl": of("o1"), f"{sessions}/o2{RESET}": of("o2"), f"{sessions}/o3{DELETED}": of("o3")}
+    reading = read_all(folder({**files, f"{sessions}/o1.trajectory.jsonl": of("o4")}))
+
+    assert {each.external_id: each.is_deleted for each in reading.conversations} == {
+        "o1": False,
+        "o2": False,
+        "o3": True,
+    }
+
+
+def test_openclaw_joins_a_rotated_copy_that_ends_with_a_leaf_to_its_session(folder):
+    rotated = "\n".join([*OPENCLAW, line(type="leaf", id="l1", parentId="e2", targetId="e2")])
+    more = {"role": "user", "content": [{"type": "text", "text": "And now?"}]}
+    live = [
+        line(type="session", version=3, id="o9", timestamp=AT.format(4)),
+        OPENCLAW[2],
+        line(type="message", id="e3", parentId="e2", timestamp=AT.format(5), message=more),
+    ]
+
+    (conversation,) = read_all(
+        folder({"sessions/o1.jsonl": rotated, "sessions/o9.jsonl": "\n".join(live)})
+    ).conversations
+
+    assert (conversation.external_id, conversation.also_ids) == ("o9", ("o1",))
+    assert [text for _role, text in texts(conversation)] == ["Good morning", "Good morning to you.", "And now?"]
+
+
+def openclaw_database(path, *, with_log=False):
+    database = sqlite3.connect(path)
+    if with_log:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+    database.executescript(
+        "CREATE TABLE session_nodes (session_key, current_session_id, entry_json, display_name);"
+        "CREATE TABLE transcript_events (session_id, seq, event_json, created_at);"
+    )
+    nodes = [
+        ("agent:main:main", "o1", "{}", "Mill talk"),
+        ("agent:main:subagent:x", "o2", '{"spawnedBy": "agent:main:main"}', None),
+    ]
+    database.executemany("INSERT INTO session_nodes VALUES (?, ?, ?, ?)", nodes)
+    for session in ("o1", "o2"):
+        lines = [each.replace('"o1"', f'"{session}"').replace('"e', f'"{session}e') for each in OPENCLAW]
+        rows = [(session, place, each, 0) for place, each in enumerate(lines)]
+        database.executemany("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", rows)
+    database.commit()
+    return database
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_openclaw_reads_its_database_with_the_log_beside_it(folder, tmp_path, with_log):
+    database = openclaw_database(tmp_path / "live.sqlite", with_log=with_log)
+    files = {"agents/main/agent/openclaw-agent.sqlite": (tmp_path / "live.sqlite").read_bytes()}
+    if with_log:
+        files["agents/main/agent/openclaw-agent.sqlite-wal"] = (tmp_path / "live.sqlite-wal").read_bytes()
+    database.close()
+
+    reading = read_all(folder(files))
+
+    (conversation,) = reading.conversations
+    assert conversation.title == "Mill talk"
+    assert texts(conversation) == [("user", "Good morning"), ("assistant", "Good morning to you.")]
+    # A subagent's chat in the same store is folded.
+    (child,) = [call for call in conversation.messages[-1].tool_calls if call["name"] == "subagent"]
+    assert child["summary"] == "> Good morning\n\nGood morning to you."
+
+
+def test_a_damaged_database_is_reported(folder):
+    reading = read_all(folder({"openclaw-agent.sqlite": b"SQLite format 3\0 transcript_events" + b"x" * 200}))
+
+    assert [each.reason for each in reading.skipped] == ["this database is damaged or incomplete"]
+
+
+def test_claude_desktop_names_the_sessions_of_its_folders(folder):
+    about = json.dumps({"sessionId": "local_1", "cliSessionId": "s1", "title": "Sort the invoices"})
+    session = "\n".join(CLAUDE_CODE[:-1])
+
+    (conversation,) = read_all(
+        folder({"o/w/local_1.json": about, "o/w/local_1/.claude/projects/-x/s1.jsonl": session})
+    ).conversations
+
+    assert conversation.title == "Sort the invoices"
+
+
+def test_a_subagent_of_claude_code_is_folded_below_the_answer(folder):
+    def child(uuid, parent, kind, text):
+        content = [{"type": "text", "text": text}]
+        return claude_code(uuid, parent, kind, content, 2, isSidechain=True, agentId="scout")
+
+    lines = [child("x1", None, "user", "Scan it"), child("x2", "x1", "assistant", "Scanned.")]
+    files = {
+        "projects/-src/s1.jsonl": "\n".join(CLAUDE_CODE),
+        "projects/-src/s1/subagents/agent-scout.jsonl": "\n".join(lines),
+    }
+
+    (conversation,) = read_all(folder(files)).conversations
+
+    assert [text for _role, text in texts(conversation)][:2] == ["How do I run the tests?", "With make test."]
+    assert conversation.messages[1].tool_calls[-1] == {"name": "subagent", "summary": "> Scan it\n\nScanned."}
+    (skipped,) = read_all(folder({"agent-scout.jsonl": "\n".join(lines)})).skipped
+    assert skipped.reason == "the work of a subagent, whose session is not in this export"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"source": {"subagent": {"thread_spawn": {"parent_thread_id": "c1", "agent_nickname": "Scout"}}}},
+        {"source": {"subagent": "review"}, "cwd": "/src"},
+        {"thread_source": "subagent", "parent_thread_id": "c1"},
+    ],
+)
+def test_subagents_and_reviews_of_codex_are_folded_below_their_parent(folder, source):
+    head = {"id": "c2", "timestamp": AT.format(2), **source}
+    child = [line(type="session_meta", payload=head), *CODEX[1:]]
+    name = "sessions/2025/11/20/rollout-2025-11-20T06-0{}-00-c{}.jsonl"
+    files = {name.format(1, 1): "\n".join(CODEX), name.format(2, 2): "\n".join(child)}
+
+    (conversation,) = read_all(folder(files)).conversations
+
+    assert texts(conversation) == [("user", "Rename it."), ("assistant", "Renamed.")]
+    assert conversation.messages[1].tool_calls[-1]["summary"] == "> Rename it.\n\nRenamed."

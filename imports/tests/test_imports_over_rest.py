@@ -21,6 +21,7 @@ from intake.tests.factories import a_person, a_turn
 from memory import documents, projects
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import MAX_DOCUMENT_LENGTH
+from recollect_cli.tests.test_transcripts import LOGS, SAID
 
 # Those that commit themselves look at what the product does after a commit, or does in another transaction.
 pytestmark = pytest.mark.django_db
@@ -669,6 +670,46 @@ def test_mending_parts_an_answer_that_was_glued_to_that_of_a_hidden_prompt(impor
     assert (again["account"]["changed"]["turns"], again["account"]["stored"]["turns"]) == (1, 1)
     answers = Turn.objects.for_user(alice).order_by("turn_number").values_list("assistant_message", flat=True)
     assert list(answers) == ["Answer 0.", "Answer 1."]
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex"])
+def test_importing_again_adds_the_replies_that_an_earlier_reader_left_out(importer, alice, monkeypatch, product):
+    name, lines = LOGS[product]
+    log = zipped({name: "\n".join(map(json.dumps, lines)) + "\n"})
+    with monkeypatch.context() as earlier:
+        reader = f"imports.reading.products.{product.replace('-', '_')}"
+        earlier.setattr(f"{reader}.asked", lambda *_: "")
+        earlier.setattr(
+            f"{reader}.{'replies_in_results' if product == 'claude-code' else 'answers_in_output'}", lambda *_: ""
+        )
+        importer.bring(log)
+    first = said(alice)
+    assert len(first) < len(SAID[product])
+
+    importer.bring(log)
+
+    turns = Turn.objects.for_user(alice)
+    assert sorted(turns.values_list("user_message", "assistant_message")) == sorted(SAID[product])
+    assert importer.bring(log)["account"]["changed"]["turns"] == 0
+
+
+def test_what_was_deleted_in_its_product_comes_in_only_if_it_is_asked_for(importer, alice):
+    at = "2026-09-05T08:01:00Z"
+    lines = [
+        {"type": "session", "id": "o1", "timestamp": at, "cwd": "/home/me"},
+        {
+            "type": "message",
+            "id": "m1",
+            "parentId": None,
+            "timestamp": at,
+            "message": {"role": "user", "content": "Why?"},
+        },
+    ]
+    log = zipped({"sessions/o1.jsonl.deleted.2026-09-06T12-10-11.000Z": "\n".join(map(json.dumps, lines))})
+    assert importer.bring(log)["account"]["not_chosen"]["turns"] == 1
+    assert said(alice) == []
+    importer.bring(log, only=["o1"])
+    assert said(alice) == ["Why?"]
 
 
 def test_the_account_adds_up_after_every_import(importer, alice):

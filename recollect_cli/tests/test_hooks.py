@@ -280,6 +280,44 @@ def test_gemini_and_opencode_send_what_they_are_told(machine, fake):
     assert [(each["user"], each["answer"]) for each in fake.turns] == [("How?", "So."), ("Then?", "That.")]
 
 
+def test_a_session_of_a_work_tree_is_found_by_its_id_in_another_folder(machine, fake):
+    elsewhere = machine.folder / ".claude" / "projects" / "-home-me-tree" / "5c1f-0001.jsonl"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text(json.dumps(asked("q1", "How?")) + "\n")
+    machine.output("claude-code", "Stop", {"session_id": "5c1f-0001", "transcript_path": "/nowhere/5c1f-0001.jsonl"})
+    assert [each["user"] for each in fake.turns] == ["How?"]
+
+
+def test_a_session_that_cannot_be_read_is_shown_until_it_is_read(machine, fake):
+    missing = {"session_id": "5c1f-0002", "transcript_path": str(machine.folder / "session.jsonl")}
+    machine.output("claude-code", "SessionEnd", missing)
+    assert not (machine.state / "unread.json").exists()
+    machine.output("claude-code", "Stop", missing)
+    machine.output("claude-code", "UserPromptSubmit", {"prompt": "Why?"})
+    status = subprocess.run(
+        [*COMMAND[:-1], "status"],
+        env=machine.environment,
+        cwd=machine.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "A hook could not read a session: " in status.stdout
+    assert "session.jsonl: No such file or directory" in status.stdout
+    machine.output("claude-code", "Stop", {**missing, **machine.transcript(asked("q1", "How?"))})
+    assert json.loads((machine.state / "unread.json").read_text()) == {}
+
+
+def test_a_gemini_session_is_read_from_its_log_with_the_names_of_an_import(machine, fake):
+    path = machine.transcript(
+        {"sessionId": "s-1", "projectHash": "ab", "startTime": "2026-03-01T12:00:00Z"},
+        {"id": "u1", "type": "user", "content": [{"text": "How?"}], "timestamp": "2026-03-01T12:00:01Z"},
+        {"id": "g1", "type": "gemini", "content": "So.", "timestamp": "2026-03-01T12:00:02Z"},
+    )
+    machine.output("gemini", "AfterAgent", {**path, "prompt": "How?", "prompt_response": "So."})
+    assert [(each["uuid"], each["answer"]) for each in fake.turns] == [("u1", "So.")]
+
+
 # --- Privacy ---
 
 

@@ -178,6 +178,44 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     assert said(alice) == ["How do I rebase?"]
 
 
+def test_a_session_comes_in_once_whatever_folder_or_file_is_named(recollect, alice, tmp_path):
+    path = claude_code(tmp_path / "home" / ".claude")
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", path.parent)
+    for named in (path, path.parent, path.parents[1], path.parents[2], tmp_path / "home", packed):
+        status, _, err = recollect("import", named)
+        assert status == 0, err
+        assert said(alice) == ["How do I rebase?"]
+    assert Conversation.objects.for_user(alice).count() == 1
+
+
+def test_sessions_are_packed_from_any_folder_that_holds_them(tmp_path):
+    names = [
+        "agents/main/agent/openclaw-agent.sqlite",
+        "agents/main/agent/openclaw-agent.sqlite-wal",
+        "agents/main/sessions/b.jsonl.reset.2026-09-08T04-00-00.000Z",
+        "agents/main/sessions/a.jsonl",
+    ]
+    hidden = "desk/w/local_1/.claude/projects/-x/s.jsonl"
+    others = ("agents/main/sessions/a.trajectory.jsonl", "openclaw.json", "credentials/oauth.json")
+    for name in (*names, *others):
+        path = tmp_path / "openclaw" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    for name in (hidden, "desk/w/local_1.json", "desk/.cache/x.json", "desk/w/local_1/.claude/settings.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+
+    assert [each.name for each in importing.requested_files(tmp_path / "openclaw", None)] == sorted(names)
+    inside = importing.requested_files(tmp_path / "openclaw" / "agents" / "main" / "sessions", "openclaw")
+    assert {each.name for each in inside} == {"a.jsonl", "a.trajectory.jsonl", names[2].rpartition("/")[2]}
+    desk = importing.requested_files(tmp_path / "desk", None)
+    assert [each.name for each in desk] == ["w/local_1.json", hidden.removeprefix("desk/")]
+    with pytest.raises(client.Failure, match=r"Looked for what codex has\. Found: .*empty"):
+        (tmp_path / "none" / "empty").mkdir(parents=True)
+        importing.requested_files(tmp_path / "none", "codex")
+
+
 def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path):
     for name in ("a.md", "b/c.markdown", "b/picture.png", ".obsidian/app.json", "conversations.json"):
         path = tmp_path / "vault" / name

@@ -47,7 +47,7 @@ from imports.reading.trees import (
     unknown_kinds,
     with_missing_links,
 )
-from recollect_cli.said import asked, questions_in, said_in_results
+from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/[^/]+\.jsonl\Z")
@@ -290,13 +290,17 @@ def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> 
     for kind in unknown_kinds(content):
         sessions.not_shown.note(kind, where)
     asker: Role = "user" if role == "user" else "assistant"
-    if said := said_in_results({**line, "message": message}) if role == "user" else _asked(content):
+    had_words = any(texts_of(content))
+    if said := replies_in_results({**line, "message": message}) if role == "user" else _asked(content):
         content = [*list_of(content), {"type": "text", "text": said}]
         sessions.tree.replies.add(node)
     shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
     if not (shown.text or shown.attachments):
         return _hidden(node, shown, words, content, sessions)
-    return with_pasted(replace(shown, files=embedded(sessions.export, content)), sessions.prompts)
+    shown = replace(
+        shown, files=embedded(sessions.export, content), only_asks=asker == "assistant" and bool(said) and not had_words
+    )
+    return with_pasted(shown, sessions.prompts)
 
 
 def _asked(content: Any) -> str:

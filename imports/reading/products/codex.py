@@ -33,7 +33,7 @@ from imports.reading.trees import (
     unknown_kinds,
     with_inferred_times,
 )
-from recollect_cli.said import answers_in_output, asked, questions_in
+from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(
@@ -374,6 +374,8 @@ def _take_from_call(text: str, role: Role, number: int, at: Any, rollout: _Rollo
     if text:
         _take_message({"role": role, "content": text}, number, at, rollout)
         rollout.in_calls.add(str(number))
+        if rollout.messages and rollout.messages[-1].id == str(number):
+            rollout.messages[-1] = replace(rollout.messages[-1], only_asks=role == "assistant")
 
 
 def _short(arguments: Any) -> str:

@@ -29,7 +29,7 @@ from imports.reading.json_streams import (
 from imports.reading.products import ExportReader
 from imports.reading.sessions import ChildSession, has_logs, logs, with_children, without_parent
 from imports.reading.trees import ConversationDraft, NotShown, message_of, unknown_kinds
-from recollect_cli.said import answers_in_output, asked, questions_in
+from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "gemini-cli"
 _CHAT = re.compile(r"(?:^|.*/)chats/(?:.*/)?session-[^/]+\.jsonl\Z")

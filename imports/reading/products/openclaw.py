@@ -47,9 +47,7 @@ from imports.reading.trees import (
 )
 
 PRODUCT = "openclaw"
-_SESSION = re.compile(
-    r"(?:^|.*/)agents/[^/]+/sessions/(?!.*\.trajectory\.jsonl)[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z"
-)
+_SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z")
 _INDEX = re.compile(r"(?:^|.*/)sessions\.json\Z")
 _DATABASE = re.compile(r"(?:^|.*/)openclaw[^/]*\.sqlite\Z")
 _DELETED = re.compile(r"\.jsonl\.deleted\.[^/]*\Z")
@@ -74,7 +72,9 @@ def _recognises(files: Files) -> int:
 
 
 def _is_of_openclaw(line: dict[str, Any]) -> bool:
-    return line.get("type") == "session" and ("version" in line or "cwd" in line)
+    if line.get("type") == "message":
+        return "parentId" in line and "role" in object_of(line.get("message"))
+    return line.get("type") == "session" and "id" in line and "sessionId" not in line
 
 
 def _databases(files: Files) -> Iterator[str]:
@@ -119,7 +119,8 @@ def _read(files: Files) -> Items:
 
 def _of_logs(files: Files, reading: "_Reading") -> Items:
     """Subagents' sessions before their parents', and what may repeat others after them."""
-    waiting = [_source(files, name) for name in logs(files, _is_of_openclaw, _SESSION)]
+    names = (name for name in logs(files, _is_of_openclaw, _SESSION) if not name.endswith(".trajectory.jsonl"))
+    waiting = [_source(files, name) for name in names]
     reading.rotated = {source.name: list(source.lines) for source in waiting if source.is_rotated}
     for source in sorted(waiting, key=lambda each: (not reading.is_child(each.id), each.is_branch, each.is_rotated)):
         if not source.is_rotated:

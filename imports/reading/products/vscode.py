@@ -33,7 +33,6 @@ _KNOWN = {
     "undoStop", "inlineReference", "progressMessage", "progressTaskSerialized", "mcpServersStarting", "confirmation",
     "elicitation", "notebookEditGroup", "command", "extensions", "warning", "markdownContent", "treeData",
 }  # fmt: skip
-_SET, _PUSH, _DELETE = 1, 2, 3
 
 
 def _recognises(files: Files) -> int:
@@ -68,12 +67,13 @@ def _changed(chat: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
     try:
         for key in above:
             target = target[key]
-        if line.get("kind") == _SET:
-            target[last] = line.get("v")
-        elif line.get("kind") == _PUSH:
-            target[last] = [*list_of(target[last])[: line.get("i")], *list_of(line.get("v"))]
-        elif line.get("kind") == _DELETE:
-            del target[last]
+        match line.get("kind"):
+            case 1:
+                target[last] = line.get("v")
+            case 2:
+                target[last] = [*list_of(target[last])[: line.get("i")], *list_of(line.get("v"))]
+            case 3:
+                del target[last]
     except (KeyError, IndexError, TypeError):
         pass  # It changes what an earlier line, now cut off, would have made.
     return chat

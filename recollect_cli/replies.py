@@ -15,7 +15,7 @@ _REFUSED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _FOR_THE_MODEL = re.compile(r"\n\s{0,20}Note: The user's next message may contain.*", re.DOTALL)
-_ANSWERED = re.compile(r"\s{0,20}(?:User has answered|Your questions have been answered)")
+_REPLIED = re.compile(r"\s{0,20}(?:User has answered|Your questions have been answered)")
 _PAIR = re.compile(r"\"((?:[^\"\\]|\\.){1,2000})\"=\"((?:[^\"\\]|\\.){0,20000})\"", re.DOTALL)
 _NO_WORDS = {"id", "type", "kind", "questionId", "question_id", "question", "header", "preview"}
 
@@ -36,7 +36,7 @@ def asked(questions: list[dict[str, Any]]) -> str:
     return "\n".join(_numbered(place, text, len(texts)) for place, text in enumerate(texts, start=1))
 
 
-def answered(questions: list[dict[str, Any]], answers: Any, notes: Any = None) -> str:
+def replied(questions: list[dict[str, Any]], answers: Any, notes: Any = None) -> str:
     """The answers in the order of the questions, by whose text, id, heading or place they are named.
 
     Every answer stays: one that names no question stands at the end.
@@ -60,29 +60,29 @@ def answers_in_output(questions: list[dict[str, Any]], output: Any) -> str:
     for key in ("output", "content"):
         if isinstance(found, dict) and "answers" not in found and key in found:
             found = _parsed(found[key])
-    return answered(questions, found["answers"]) if isinstance(found, dict) and "answers" in found else ""
+    return replied(questions, found["answers"]) if isinstance(found, dict) and "answers" in found else ""
 
 
-def said_in_results(line: dict[str, Any]) -> str:
+def replies_in_results(line: dict[str, Any]) -> str:
     """Of a line of Claude Code that has results of tools."""
     structured = line.get("toolUseResult")
     if isinstance(structured, dict) and isinstance(structured.get("answers"), dict):
         questions = questions_in("AskUserQuestion", structured)
-        return answered(questions, structured["answers"], structured.get("annotations"))
+        return replied(questions, structured["answers"], structured.get("annotations"))
     message = line.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     results = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     texts = (_text(each) for each in results if each.get("type") == "tool_result")
-    return "\n\n".join(filter(None, map(_said, texts)))
+    return "\n\n".join(filter(None, map(_reply_in, texts)))
 
 
-def _said(text: str) -> str:
+def _reply_in(text: str) -> str:
     if refused := _REFUSED.match(text):
         return _FOR_THE_MODEL.sub("", text[refused.end() :]).strip()
-    if not _ANSWERED.match(text):
+    if not _REPLIED.match(text):
         return ""
     pairs = dict(_PAIR.findall(text))
-    return answered([{"question": each} for each in pairs], pairs)
+    return replied([{"question": each} for each in pairs], pairs)
 
 
 def _text(block: dict[str, Any]) -> str:
