@@ -12,11 +12,11 @@ from django import template
 from django.conf import settings
 from django.http import HttpRequest
 from django.template.defaulttags import CsrfTokenNode
-from django.template.loader import get_template
+from django.template.loader import get_template, render_to_string
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html, strip_tags
+from django.utils.html import escape, format_html, strip_tags
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -31,7 +31,9 @@ from intake.chats.usage import Usage
 from intake.llm import language_models
 from intake.llm.language_models import LanguageModel
 from intake.markdown import render, render_summary
+from intake.markdown.later import later
 from intake.models import Attachment, Turn
+from memory import documents
 from memory.addresses import project_key
 
 register = template.Library()
@@ -41,7 +43,22 @@ READABLE = re.compile(r"text/|application/(json|xml|x-yaml|toml|javascript)")
 
 @register.filter
 def markdown(text: str) -> SafeString:
-    return render(text)
+    return later(lambda: render(text))
+
+
+@register.simple_tag
+def difference(before: str, after: str) -> SafeString:
+    """The changed lines between two texts; both side by side if too much has changed to compare them line by line."""
+
+    def draw() -> str:
+        shown: dict[str, Any]
+        try:
+            shown = {"lines": [*documents.difference(before, after)]}
+        except TimeoutError:
+            shown = {"before": before, "after": after}
+        return render_to_string("memory/_difference.html", shown)
+
+    return later(draw)
 
 
 # A page has a hundred of them, and looking up the file's hashed name takes longer than anything else.
@@ -248,15 +265,16 @@ def _step(call: dict[str, Any], turn: Turn) -> dict[str, Any]:
     `stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone.
     """
     is_kept, is_error = bool(call.get("place")), bool(call.get("is_error"))
-    summary = render_summary(in_page_language(restored(call, "summary"))) if call.get("summary") else None
+    summary = in_page_language(restored(call, "summary")) if call.get("summary") else ""
+    is_brief = summary and (is_error or not call.get("stored"))
     undo_path = None
     if is_kept:
         undo_path = tree.undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"])
     return {
         "what": in_words(call),
-        "brief": "" if call.get("stored") and not is_error else in_brief(summary or "", is_error=is_error),
+        "brief": later(lambda: escape(in_brief(render_summary(summary), is_error=is_error))) if is_brief else "",
         "called": as_called(call),
-        "summary": summary,
+        "summary": summary and later(lambda: render_summary(summary)),
         "stored": call.get("stored"),
         "found": call.get("found"),
         "undo_path": undo_path,
