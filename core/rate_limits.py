@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -89,22 +89,27 @@ def take_all(*requested: tuple[object, ...]) -> None:
     counted = [
         (parse_rate(rate), _key(*each)) for each in requested if (rate := settings.RATE_LIMITS.get(str(each[0])))
     ]
-    if not counted:
-        return
+    if counted:
+        _count(counted)
+
+
+def _count(counted: Sequence[tuple[limits.RateLimitItem, str]], cost: int = 1) -> None:
     if not bypass.is_open():
         try:
-            _take(_limiter(settings.REDIS_URL), counted)
+            _take(_limiter(settings.REDIS_URL), counted, cost)
             return
         except RedisError as error:
             bypass.open()
             logger.warning("Each process counts requests for itself: Redis is away (%s)", type(error).__name__)
-    _take(_limiter_of_this_process(), counted)
+    _take(_limiter_of_this_process(), counted, cost)
 
 
-def _take(limiter: SlidingWindowCounterRateLimiter, counted: list[tuple[limits.RateLimitItem, str]]) -> None:
+def _take(
+    limiter: SlidingWindowCounterRateLimiter, counted: Sequence[tuple[limits.RateLimitItem, str]], cost: int
+) -> None:
     # Another request may be counted between this check and the count; the later one is then refused after all.
-    refused = next((each for each in counted[1:] if not limiter.test(*each)), None)
-    refused = refused or next((each for each in counted if not limiter.hit(*each)), None)
+    refused = next((each for each in counted[1:] if not limiter.test(*each, cost=cost)), None)
+    refused = refused or next((each for each in counted if not limiter.hit(*each, cost=cost)), None)
     if refused:
         wait = limiter.get_window_stats(*refused).reset_time - time.time()
         raise RateLimited(retry_after=max(1, math.ceil(wait)))
@@ -113,6 +118,18 @@ def _take(limiter: SlidingWindowCounterRateLimiter, counted: list[tuple[limits.R
 def take_for(name: str, *, user_id: int | None, address: str) -> None:
     """Count a request against its user (without one, its address), and against its address in total."""
     take_all((name, address if user_id is None else user_id), (f"{name}_address", address))
+
+
+def take_bytes_of_visitor(size: int, *, address: str) -> None:
+    """Count the bytes of a file that a visitor uploads: in an hour 50 MB of one address, and 1 GB of all of them.
+
+    Their files without a message are removed after an hour, so this bounds what strangers store.
+    """
+    if settings.RATE_LIMITS.get("attachment"):
+        kilobytes = size // 1024 + 1
+        lids = (("visitor_bytes", address), 50 * 1024), (("visitor_bytes",), 1024**2)
+        counted = [(limits.RateLimitItemPerHour(most), _key(*key)) for key, most in lids]
+        _count(counted, kilobytes)
 
 
 def take_for_page(session_key: str | None, *, address: str) -> None:

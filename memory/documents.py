@@ -10,7 +10,7 @@ no state, because appends never conflict.
 
 from collections.abc import Collection, Iterator
 from datetime import date, datetime
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from core.text import Sentence, first_line
 from core.text import gettext_noop as _
 from core.validation import ListPage, Position, Shape, checked, page_of
 from intake.accounts import activity
+from intake.markdown.safety import check
 from intake.models import Activity, User
 from memory import index, quotas
 from memory.index.sources import document_entry, document_place
@@ -36,6 +37,8 @@ M = TypeVar("M", bound=Model)
 
 # The limit per document; the oldest are deleted first.
 KEPT = 50
+# Of two versions together; a longer list of changes is not readable either.
+MOST_COMPARED = 2_000
 
 
 # What happened to a line of a comparison; a gap stands for unchanged lines, and has no text.
@@ -68,22 +71,40 @@ def read_version(*, user: User, document_id: UUID, version: int) -> MemoryDocume
     return _found(MemoryDocumentVersion.objects.for_user(user).filter(document_id=document_id, version=version))
 
 
+class _Matcher(SequenceMatcher[str]):
+    def find_longest_match(self, *where: Any, **choices: Any) -> Match:
+        check()
+        return super().find_longest_match(*where, **choices)
+
+
 def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
-    """The removed and added lines, each with some lines around it; empty if both are equal."""
+    """The removed and added lines, each with some lines around it; empty if both are equal.
+
+    Raises `TimeoutError` if more than `MOST_COMPARED` lines are between the common beginning and end, or if they take
+    longer than the page's budget: the comparison is cubic in them.
+    """
     old, new = before.splitlines(), after.splitlines()
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
+    if len(old) + len(new) - 2 * (head + tail) > MOST_COMPARED:
+        raise TimeoutError
+    # The lines around the changes are compared too, so that they are shown.
+    first, tail = max(0, head - 3), max(0, tail - 3)
     end = 0
     # Two unchanged lines are shown around a change.
-    for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(2):
+    for group in _Matcher(a=old[first : len(old) - tail], b=new[first : len(new) - tail]).get_grouped_opcodes(2):
         if group[0][1] > end:
             yield ("gap", "")
         end = group[-1][2]
         for tag, old_start, old_stop, new_start, new_stop in group:
+            of_old = old[first + old_start : first + old_stop]
             if tag == "equal":
-                yield from (("kept", line) for line in old[old_start:old_stop])
+                yield from (("kept", line) for line in of_old)
                 continue
-            yield from (("removed", line) for line in old[old_start:old_stop])
-            yield from (("added", line) for line in new[new_start:new_stop])
-    if 0 < end < len(old):
+            yield from (("removed", line) for line in of_old)
+            yield from (("added", line) for line in new[first + new_start : first + new_stop])
+    if 0 < end < len(old) - first:
         yield ("gap", "")
 
 

@@ -27,7 +27,8 @@ MEASURED_EVERY_SECONDS = 60.0
 _STORED = """
 SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
      + (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_document_versions WHERE user_id = %(user_id)s)
-     + (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_records WHERE user_id = %(user_id)s),
+     + (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_records WHERE user_id = %(user_id)s)
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM attachment_texts WHERE user_id = %(user_id)s),
        (SELECT count(*) FROM embeddings
          WHERE user_id = %(user_id)s AND vector IS NULL AND quarantined_at IS NULL)
 """
@@ -83,7 +84,8 @@ def quota_of_files(caller: Caller) -> int:
 
 
 def take_file(caller: Caller, size: int) -> None:
-    """Check the quota before the bytes of a file are added. Raises `QuotaExceeded`."""
+    """Check the quotas before the bytes of a file are added, from which text will be read. Raises `QuotaExceeded`."""
+    take(caller.user_id)
     if most := quota_of_files(caller):
         _take(caller.user_id, Holdings(file_bytes=size), most_of_files=most)
 
@@ -164,7 +166,7 @@ def files(user_id: int) -> Holdings:
 
 
 def memory(user_id: int) -> Holdings:
-    """Documents with their earlier versions, records, and waiting vectors."""
+    """Documents with their earlier versions, records, texts of files, and waiting vectors."""
     with connection.cursor() as cursor:
         cursor.execute(_STORED, {"user_id": user_id})
         size, waiting = cursor.fetchone()

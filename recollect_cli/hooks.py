@@ -12,6 +12,7 @@ Each client's contract was read from its package: Claude Code 2.1.197, Codex 0.1
 
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from typing import Any
 from recollect_cli import capturing, transcripts
 from recollect_cli.client import Failure, Server, read, write
 from recollect_cli.connecting import LACKS_SCOPE, project_of, read_config, server_of
-from recollect_cli.redaction import CONTEXT_TAG, redacted
+from recollect_cli.redaction import CONTEXT_TAG, PROGRAM_TAGS, redacted
 
 SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
 # Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
@@ -133,6 +134,8 @@ def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
     found = server.post_briefly("/api/v1/tools/get_context/", asked)
     note_success()
     text = str(found.get("text") or "").strip()
+    # No stored text ends the frame, or speaks as the program that reads it.
+    text = re.sub(rf"(?i)<(?=/?\s*(?:{'|'.join((*PROGRAM_TAGS, CONTEXT_TAG))})\b)", "\u2039", text)
     return f"<{CONTEXT_TAG}>\n{text}\n</{CONTEXT_TAG}>" if text else ""
 
 

@@ -6,7 +6,7 @@ import re
 CONTEXT_TAG = "recollect-context"
 PRIVATE, KEY = "[private]", "[key]"
 # The programs put in them what is not the user's words: context of hooks, instructions, files, output of commands.
-_PROGRAM_TAGS = (
+PROGRAM_TAGS = (
     "hook_context", "system-reminder", "user-prompt-submit-hook", "session-start-hook", "environment_context",
     "user_instructions", "INSTRUCTIONS", "permissions", "skill", "ide_selection", "ide_opened_file", "ide_diagnostics",
     "new-diagnostics", "local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr", "persisted-output",
@@ -34,7 +34,7 @@ _IN_ADDRESS = re.compile(r"(?P<name>[a-z][a-z0-9+.-]{1,20}://)[^\s:/@]{0,100}:[^
 
 def redacted(text: str) -> str:
     """Without what was recalled or added by a program, without what is marked as private, and without keys."""
-    for tag in (*_PROGRAM_TAGS, CONTEXT_TAG):
+    for tag in (*PROGRAM_TAGS, CONTEXT_TAG):
         text = _between(text, f"<{tag}>", f"</{tag}>", "", needs_end=True)
     text = _INSTRUCTIONS.sub("", text)
     text = _between(text, "<private>", "</private>", PRIVATE)

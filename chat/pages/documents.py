@@ -7,7 +7,6 @@ An edit carries the state that was read, so that no other change is overwritten.
 
 from datetime import date
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 from django.contrib import messages
@@ -300,8 +299,6 @@ def _memories_beside(request: HttpRequest, day: DocumentDay) -> dict[str, Any]:
 
 # --- Earlier versions of a document: lists, compares and restores them ---
 
-# A longer page of differences is not readable.
-MAX_LINES = 2_000
 LONGEST_NUMBER = 9
 
 
@@ -350,10 +347,8 @@ def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
         else:
             messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
             return HttpResponseRedirect(document_path(day, project=project))
-    lines = [*islice(documents.difference(earlier.content, document.content), MAX_LINES + 1)]
-    context |= {"earlier": earlier, "lines": lines[:MAX_LINES], "is_cut": len(lines) > MAX_LINES}
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
-    return show(request, "memory/version.html", status=status, has_changed=has_changed, **context)
+    return show(request, "memory/version.html", status=status, has_changed=has_changed, earlier=earlier, **context)
 
 
 def _number(text: str) -> int:

@@ -19,6 +19,7 @@ from chat.pages.staff import note_action, staff_page
 from core.text import pg_text
 from intake.accounts import registration
 from intake.accounts.registration import Registration
+from intake.accounts.sessions import requires_recent_proof
 from intake.llm.language_models import MAX_INSTRUCTIONS
 from intake.models import User
 from intake.models.users import (
@@ -170,6 +171,7 @@ def is_fixed(name: str) -> bool:
 
 
 @staff_page
+@requires_recent_proof(methods=("POST",))
 @require_http_methods(["GET", "HEAD", "POST"])
 def staff_settings(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":

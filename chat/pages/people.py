@@ -69,6 +69,7 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 
 @staff_page
+@requires_recent_proof(methods=("POST",))
 @require_POST
 def invite(request: HttpRequest) -> HttpResponse:
     """The link is shown once: only a digest of its secret is kept. It is mailed to an address, if mail is set up."""

@@ -31,6 +31,7 @@ from chat.rest.chat import admit
 from chat.rest.shapes import AttachmentOutput
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
+from core.rate_limits import client_address, take_bytes_of_visitor
 from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.text import gettext_noop as _
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
@@ -102,6 +103,8 @@ class AttachmentsViewSet(ViewSet):
         removed."""
         file, kind = _file_of(request)
         caller = caller_of(request)
+        if not caller.is_registered:
+            take_bytes_of_visitor(file.size or 0, address=client_address(request))
         if caller.user_id is not None:
             with acting_as(caller):
                 stored = _stored(request, caller, file, kind)

@@ -9,7 +9,7 @@ from django import template
 from django.conf import settings
 from django.http import HttpRequest
 from django.template.defaulttags import CsrfTokenNode
-from django.template.loader import get_template
+from django.template.loader import get_template, render_to_string
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -17,7 +17,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from chat.answers.tool_call_view import draw
+from chat.answers import tool_call_view
 from chat.pages.chats import PART, sidebar_of
 from core.isolation.acting import acting_as
 from core.text import in_page_language, restored
@@ -29,7 +29,9 @@ from intake.chats.usage import Usage
 from intake.llm import language_models
 from intake.llm.language_models import LanguageModel
 from intake.markdown import render
+from intake.markdown.later import later
 from intake.models import Attachment, Turn
+from memory import documents
 from memory.addresses import project_key
 
 register = template.Library()
@@ -39,7 +41,22 @@ READABLE = re.compile(r"text/|application/(json|xml|x-yaml|toml|javascript)")
 
 @register.filter
 def markdown(text: str) -> SafeString:
-    return render(text)
+    return later(lambda: render(text))
+
+
+@register.simple_tag
+def difference(before: str, after: str) -> SafeString:
+    """The changed lines between two texts; both side by side if too much has changed to compare them line by line."""
+
+    def draw() -> str:
+        shown: dict[str, Any]
+        try:
+            shown = {"lines": [*documents.difference(before, after)]}
+        except TimeoutError:
+            shown = {"before": before, "after": after}
+        return render_to_string("memory/_difference.html", shown)
+
+    return later(draw)
 
 
 # A page has a hundred of them, and looking up the file's hashed name takes longer than anything else.
@@ -149,7 +166,11 @@ def detail(error: dict[str, Any]) -> str:
     return in_page_language(restored(error, "detail"))
 
 
-register.filter("step", draw)
+@register.filter
+def step(call: dict[str, Any], turn: Turn) -> SafeString:
+    return later(lambda: tool_call_view.draw(call, turn))
+
+
 register.filter(project_key)
 register.filter("in_page_language", in_page_language)
 register.filter("device", activity.in_page_language)

@@ -111,7 +111,7 @@ def _may_look(request: HttpRequest) -> bool:
     if settings.METRICS_TOKEN:
         header = request.headers.get("Authorization", "")
         return hmac.compare_digest(header.encode(), f"Bearer {settings.METRICS_TOKEN}".encode())
-    if "X-Forwarded-For" in request.headers:
+    if any(name in request.headers for name in ("X-Forwarded-For", "Forwarded", "Via")):
         return False
     try:
         address = ipaddress.ip_address(request.META.get("REMOTE_ADDR", ""))

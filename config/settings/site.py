@@ -111,6 +111,7 @@ MIDDLEWARE = [
     "intake.accounts.login_header.login_by_header",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "intake.middleware.FailureMiddleware",
+    "intake.markdown.later.drawn_later",
 ]
 
 ROOT_URLCONF = "config.urls"

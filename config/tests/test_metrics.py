@@ -76,6 +76,12 @@ def test_it_is_for_a_token_or_without_one_for_the_house(settings, token, given, 
     assert Client(REMOTE_ADDR=address).get("/metrics", headers=headers).status_code == status
 
 
+@pytest.mark.parametrize("name", ["Forwarded", "Via"])
+def test_it_is_closed_behind_a_proxy_of_any_kind(settings, name):
+    settings.METRICS_TOKEN = ""
+    assert Client(REMOTE_ADDR="127.0.0.1").get("/metrics", headers={name: "for=198.51.100.7"}).status_code == 404
+
+
 def test_no_label_names_a_person(log_in, person):
     client = log_in(person)
     client.get("/search/", params={"q": "kwyjibo"})

@@ -11,7 +11,8 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from core.errors import QuotaExceeded
+from core import rate_limits
+from core.errors import QuotaExceeded, RateLimited, Unavailable
 from core.isolation.acting import Caller, acting_as
 from intake.chats import deleting, services
 from intake.models import Turn
@@ -20,6 +21,9 @@ from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor
 from memory import documents, quotas, records
 from memory.models import MemoryDocument
+from memory.tests.attached import read_all
+from memory.tests.attached import say as say_with
+from testing import files
 
 pytestmark = pytest.mark.django_db
 
@@ -184,3 +188,39 @@ def test_a_visitor_has_a_small_quota_of_files(settings):
     a_file(visitor, b"a" * 900, **counted)
     with pytest.raises(QuotaExceeded):
         a_file(visitor, b"b" * 200, **counted)
+
+
+def test_the_texts_of_files_count_as_text_and_then_no_further_file_is_taken(alice, settings):
+    settings.QUOTA_BYTES = 100_000
+    counted = {"take_room": partial(quotas.take_file, Caller(user_id=alice.pk))}
+    a_file(alice, files.docx(files.docx_paragraph("The same words. " * 20_000)), "words.docx", **counted)
+    read_all()
+    assert quotas.measure(alice.pk).bytes > 150_000
+    with pytest.raises(QuotaExceeded, match="of text"):
+        a_file(alice, b"one more", **counted)
+
+
+def test_before_the_first_message_a_visitor_holds_one_small_file():
+    visitor = a_visitor()
+    with pytest.raises(QuotaExceeded, match="one file of at most 5"):
+        a_file(visitor, b"a" * (5 * 1024**2 + 1))
+    first = a_file(visitor, b"first")
+    with pytest.raises(QuotaExceeded, match="Send it, and attach others to the next"):
+        a_file(visitor, b"second")
+    say_with(visitor, first)
+    assert a_file(visitor, b"a" * 6_000_000).pk
+
+
+def test_no_file_is_taken_that_would_fill_the_disk(alice, settings, tmp_path):
+    settings.DATABASE_FOLDER, settings.IMPORTS_FREE_BYTES = str(tmp_path), 2**60
+    with pytest.raises(Unavailable, match="The disk is full"):
+        a_file(alice)
+
+
+def test_what_strangers_upload_has_a_lid_for_each_address(settings):
+    settings.RATE_LIMITS = {"attachment": "120/minute"}
+    for _ in range(10):
+        rate_limits.take_bytes_of_visitor(5_000_000, address="192.0.2.7")
+    with pytest.raises(RateLimited):
+        rate_limits.take_bytes_of_visitor(5_000_000, address="192.0.2.7")
+    rate_limits.take_bytes_of_visitor(5_000_000, address="192.0.2.8")

@@ -384,3 +384,11 @@ def test_everybody_who_is_logged_in_reads_the_version_what_is_new_and_the_licenc
     assert heading == "Security" and entries[0] in page.replace("&#x27;", "'")
     assert "](" not in page
     assert '/about/"' in client.get("/").content.decode()
+
+
+@pytest.mark.parametrize("path", [SETTINGS, INVITE])
+def test_an_unattended_browser_changes_nothing_without_a_new_proof(staff, settings, path):
+    settings.PROOF_SECONDS = 0
+    answer = staff.post(path, {"retention_days": 1, "uses": 1})
+    assert answer["Location"].startswith(reverse("account_reauthenticate"))
+    assert not Invitation.objects.exists()

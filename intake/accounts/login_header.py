@@ -50,12 +50,14 @@ NOT_ACTIVE = "The header %s names a person whose account is switched off"
 def login_by_header(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """The middleware, which is none without `LOGIN_HEADER`. A request with a token of its own is not a browser's."""
+    """The middleware, which is none without `LOGIN_HEADER`. A call of the API with a token is not a browser's."""
     if not settings.LOGIN_HEADER:
         raise MiddlewareNotUsed
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        if "Authorization" not in request.headers:
+        scheme = request.headers.get("Authorization", "").strip().partition(" ")[0].lower()
+        has_token = scheme in ("bearer", "token") and request.path_info.startswith(("/api/", "/mcp"))
+        if not has_token:
             _follow(request, email_in_header(request))
         return get_response(request)
 

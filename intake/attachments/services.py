@@ -12,6 +12,7 @@ The bytes are the person's own rows, once for each content. These rules hold und
 import hashlib
 import mimetypes
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -23,17 +24,18 @@ from uuid import UUID
 from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.dispatch import Signal
 from django.template.defaultfilters import filesizeformat
 
-from core.errors import InsufficientScope, InvalidInput, NotFound, TooLarge
+from core.errors import InsufficientScope, InvalidInput, NotFound, QuotaExceeded, TooLarge, Unavailable
 from core.ids import parse_id, uuid7
 from core.isolation.acting import Caller, binding_of
+from core.responses import DISK_FULL
 from core.text import cut, pg_text, restored
 from core.text import gettext_noop as _
 from intake.attachments.reading.pictures import PICTURES
-from intake.models import Attachment, AttachmentPiece, AttachmentText, Turn, User
+from intake.models import Attachment, AttachmentPiece, AttachmentText, Conversation, Turn, User
 from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTES
 
 # Sent after a commit: files wait to be read, or have got their message. A receiver must not wait itself.
@@ -42,6 +44,11 @@ MOST_OF_A_MESSAGE = 10
 # How long a file may wait for its message. A policy keeps a worker from removing anything newer.
 UNCLAIMED_FOR = timedelta(days=1)
 UNCLAIMED_AT_ONCE = 1_000
+# Of a visitor before their first message.
+FIRST_FILE_BYTES = 5 * 1024**2
+FIRST_FILE = _(
+    "Before your first message you can attach one file of at most %(size)s. Send it, and attach others to the next."
+)
 # Everything else is only ever downloaded.
 SHOWN = {*PICTURES, "application/pdf"}
 UNKNOWN = "application/octet-stream"
@@ -100,6 +107,7 @@ def store(
     """
     assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
     size, content, head = measured(file)
+    _refuse_without_room(caller, size)
     with transaction.atomic():
         _store_content(caller.user_id, file, content, size, take_room)
         attachment = Attachment.objects.create(
@@ -114,6 +122,18 @@ def store(
         )
     transaction.on_commit(partial(files_waiting.send, Attachment), robust=True)
     return attachment
+
+
+def _refuse_without_room(caller: Caller, size: int) -> None:
+    """Raises `Unavailable` when the disk is full, and `QuotaExceeded` for more of a visitor who has said nothing."""
+    folder = settings.DATABASE_FOLDER
+    if folder and shutil.disk_usage(folder).free - size < settings.IMPORTS_FREE_BYTES:
+        raise Unavailable(DISK_FULL)
+    # Who has a chat is bounded by the quota of visitors, and chats are bounded by their rate.
+    if not caller.is_visitor or Conversation.objects.for_caller(caller).exists():
+        return
+    if size > FIRST_FILE_BYTES or Attachment.objects.for_caller(caller).exists():
+        raise QuotaExceeded(FIRST_FILE, size=filesizeformat(FIRST_FILE_BYTES).replace("\xa0", " "))
 
 
 def get(*, caller: Caller, attachment_id: str) -> Attachment:
@@ -288,8 +308,9 @@ def release(user_id: int | None, contents: Collection[str]) -> None:
 
 
 def remove_forgotten(*, now: datetime) -> int:
-    """Remove files that no message named within a day, as a worker; returns their number."""
-    forgotten = Attachment.objects.filter(conversation_id=None, created_at__lt=now - UNCLAIMED_FOR)
+    """Remove files that no message named within a day, or an hour for a visitor, as a worker; returns their number."""
+    of_visitor = Q(user__in=User.objects.filter(is_visitor=True).values("pk"), created_at__lt=now - timedelta(hours=1))
+    forgotten = Attachment.objects.filter(of_visitor | Q(created_at__lt=now - UNCLAIMED_FOR), conversation_id=None)
     contents: dict[int, dict[UUID, str]] = defaultdict(dict)
     rows = forgotten.order_by("created_at").values_list("user_id", "id", "sha256")[:UNCLAIMED_AT_ONCE]
     for user_id, attachment_id, content in rows:

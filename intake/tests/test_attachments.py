@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound, TooLarge
 from core.isolation.acting import acting_as
@@ -222,6 +223,16 @@ def test_a_worker_removes_what_no_message_names_within_a_day_and_nothing_else(al
         attachments.attachments_of([turn])[turn.pk][0].pk,
     }
     assert not AttachmentPiece.objects.filter(sha256=old.sha256).exists()
+
+
+def test_a_visitors_unsent_file_is_removed_after_an_hour(alice):
+    hers = a_file(alice, b"hers", now=timezone.now() - timedelta(minutes=61))
+    for minutes in (59, 61):
+        a_file(a_visitor(), b"theirs", now=timezone.now() - timedelta(minutes=minutes))
+    with as_a_worker():
+        assert attachments.remove_forgotten(now=timezone.now()) == 1
+    assert Attachment.objects.count() == 2
+    assert Attachment.objects.filter(pk=hers.pk).exists()
 
 
 def test_one_file_of_a_message_is_deleted_and_the_message_stays(alice):

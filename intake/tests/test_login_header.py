@@ -193,6 +193,15 @@ def test_a_proved_account_keeps_its_password_and_its_sessions():
     assert alice.has_usable_password()
 
 
+@pytest.mark.parametrize("header", ["Basic YTpi", "Bearer x", "x"])
+def test_a_session_by_header_ends_without_it_whatever_else_is_sent(header):
+    proved(ALICE)
+    client = Client()
+    assert ask(client, ALICE).status_code == 200
+    ask(client, Authorization=header)
+    assert person_in(client) is None
+
+
 def test_a_request_with_a_token_begins_no_session():
     proved(ALICE)
     client = Client()

@@ -44,6 +44,13 @@ def test_a_text_without_headings_has_its_lines_as_places():
     assert list(lines_of("short")) == [Part("", "short")]
 
 
+def test_a_packed_file_yields_at_most_twenty_times_its_bytes():
+    packed = files.docx(files.docx_paragraph("The same words. " * 100_000))
+    reading = read(packed, "words.docx")
+    assert reading.is_cut
+    assert sum(len(part.text) for part in reading.parts) <= 200_000 < 20 * 100_000
+
+
 def test_no_part_is_longer_than_the_limit_and_nothing_is_lost_between_them():
     text = " ".join(f"word{number}" for number in range(5_000))
     reading = read(text.encode())

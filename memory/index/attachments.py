@@ -20,7 +20,7 @@ from core.errors import NotFound
 from core.ids import first_id_of
 from core.text import Sentence, kept
 from core.text import gettext_noop as _
-from intake.attachments.reading.parts import FAILED, MOST_TEXT, Part, Reading, Unreadable
+from intake.attachments.reading.parts import FAILED, Part, Reading, Unreadable
 from intake.attachments.reading.process import SECONDS, read_safely
 from intake.attachments.services import TEXTS_AT_ONCE, bytes_of, keep_pictures
 from intake.models import Attachment, AttachmentText
@@ -112,6 +112,7 @@ def store(attachment: Attachment, reading: Reading, *, now: datetime) -> None:
             return
         old = AttachmentText.objects.filter(user=attachment.user_id, attachment=attachment.pk)
         old.delete()
+        length = sum(len(each.text) for each in reading.parts)
         texts = [
             AttachmentText(user_id=attachment.user_id, attachment=attachment, number=number, place=place, text=text)
             for number, (place, text) in enumerate(reading.parts)
@@ -122,7 +123,7 @@ def store(attachment: Attachment, reading: Reading, *, now: datetime) -> None:
             state=Attachment.State.READ,
             parts=len(texts),
             places=list(outline(reading.parts)),
-            error=_in_words(Sentence(_ONLY_BEGINNING, count=MOST_TEXT)) if reading.is_cut else None,
+            error=_in_words(Sentence(_ONLY_BEGINNING, count=length)) if reading.is_cut else None,
             read_at=now,
         )
         _index(attachment, now=now)

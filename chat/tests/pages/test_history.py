@@ -1,11 +1,13 @@
 """Earlier versions of documents in the browser: rendered, compared, gone back to; and logs that move to another day."""
 
+import time
 from datetime import date
 
 import pytest
 from django.urls import reverse
 
 from chat.tests.pages.pages import DAY, EDIT_MEMORY, LOG, MEMORY, content_of, page_of, send, state_on
+from intake.markdown.safety import budget
 from intake.tests.factories import NOW
 from memory import documents
 from memory.documents import KEPT, difference
@@ -77,6 +79,32 @@ def test_a_difference_shows_what_changed_and_little_around_it():
         ("gap", ""),
     ]
     assert [*difference(before, before)] == []
+    # Cutting off what both have in common changes nothing that is shown.
+    assert [*difference("same\n" * 9_000 + before, "same\n" * 9_000 + before.replace("f", "F"))] == lines
+
+
+def hostile_versions(lines):
+    """Each match that is found is one line at the beginning, and looking for it goes over all lines."""
+    words = [str(number % 100) for number in range(lines)]
+    return ["\n".join(f"{word}\n{sign}{at}" for at, word in enumerate(words)) for sign in "ab"]
+
+
+def test_versions_whose_comparison_would_take_minutes_stand_side_by_side(client, alice):
+    before, after = hostile_versions(3_000)
+    documents.create(user=alice, day=None, content=before, now=NOW)
+    documents.replace(user=alice, day=None, content=after, expected=None, now=NOW)
+    begun = time.thread_time()
+    page = page_of(client, f"{HISTORY}?version=1")
+    assert "Too much has changed to compare it line by line" in page
+    assert page.count('<pre class="diff"') == 2
+    assert time.thread_time() - begun < 3
+
+
+def test_a_comparison_ends_with_the_budget_of_its_page():
+    before, after = hostile_versions(499)
+    assert [*difference(before, after)]
+    with budget(0.01), pytest.raises(TimeoutError):
+        [*difference(before, after)]
 
 
 def test_a_log_moves_to_another_day_and_is_found_there(client, alice):

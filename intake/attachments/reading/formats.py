@@ -96,7 +96,7 @@ def read_file(data: bytes, name: str, media_type: str) -> Reading:
     if not text.strip():
         raise Unreadable(NO_TEXT)
     try:
-        reading = reading_of(_READERS[_kind(text, name, media_type)](text))
+        reading = reading_of(_READERS[_kind(text, name, media_type)](text), size=len(data))
     except (RecursionError, csv.Error, LookupError) as error:
         raise Unreadable(DAMAGED) from error
     if not reading.parts:
@@ -198,7 +198,7 @@ def read_pdf(data: bytes) -> Reading:
         pages = len(document)
     except pypdfium2.PdfiumError as error:
         raise Unreadable(ENCRYPTED if "password" in str(error).lower() else DAMAGED) from error
-    reading = reading_of(_pages(document, pages), pages=pages)
+    reading = reading_of(_pages(document, pages), pages=pages, size=len(data))
     if not reading.parts:
         raise Unreadable(_SCAN if pages else DAMAGED)
     return reading

@@ -143,12 +143,12 @@ def read_package(data: bytes) -> Reading:
     """Raises `Unreadable` for a zip that is none of these documents."""
     package = Package(data)
     if "META-INF/container.xml" in package:
-        return _not_empty(reading_of(_chapters(package)))
+        return _not_empty(reading_of(_chapters(package), size=len(data)))
     main = package.main()
     reader = READERS.get(main.split("/")[0])
     if reader is None or main not in package:
         raise Unreadable(UNKNOWN)
-    return _not_empty(reading_of(reader(package, main)))
+    return _not_empty(reading_of(reader(package, main), size=len(data)))
 
 
 def _not_empty(reading: Reading) -> Reading:

@@ -13,6 +13,8 @@ LONGEST_PART = 4_000
 LONGEST_PLACE = 200
 # The text of one file: some five books. What is beyond it is not read, and the file says so.
 MOST_TEXT = 5_000_000
+# A file that is packed may hold twenty times its bytes, and a small one so much.
+LEAST_TEXT = 200_000
 # A header that is longer is not repeated above every group of rows.
 LONGEST_HEADER = 1_000
 # Empty cells before a cell, for a sheet whose cells are far apart.
@@ -62,10 +64,10 @@ class Reading:
     pictures: Sequence[bytes] = ()
 
 
-def reading_of(parts: Iterable[Part], *, pages: int | None = None) -> Reading:
-    """As much as is read of a file. Takes no part from the iterator after that."""
+def reading_of(parts: Iterable[Part], *, pages: int | None = None, size: int | None = None) -> Reading:
+    """As much as is read of a file of so many bytes. Takes no part from the iterator after that."""
     taken: list[Part] = []
-    left = MOST_TEXT
+    left = MOST_TEXT if size is None else min(MOST_TEXT, max(LEAST_TEXT, 20 * size))
     for place, text in parts:
         for piece in pieces(pg_text(text)):
             if len(piece) > left:
