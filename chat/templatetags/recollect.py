@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from chat.pages.chats import PART, sidebar_of
 from core.isolation.acting import acting_as
 from core.text import gettext_noop, in_page_language, restored
-from intake.accounts import activity
+from intake.accounts import devices
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.services import PICTURES
 from intake.chats import tree
@@ -153,7 +153,7 @@ def detail(error: dict[str, Any]) -> str:
 
 register.filter(project_key)
 register.filter("in_page_language", in_page_language)
-register.filter("device", activity.in_page_language)
+register.filter("device", devices.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")
 register.simple_tag(tree.branch_path, name="branch_path")
 
