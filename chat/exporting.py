@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
 
-from core.text import ArchiveFile, zipped
+from core.zip_stream import ArchiveFile, zipped
 from imports.reading.products.recollect import FOR_READING
 from intake.chats import exporting
 from intake.chats.markdown_files import conversation_files, section

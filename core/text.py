@@ -1,6 +1,4 @@
-"""Texts at the border: what PostgreSQL can store, where a text may be cut, zips, and translated sentences.
-
-Cleans text and JSON from outside so that PostgreSQL can store them, and cuts text between signs.
+"""Texts at the border: what PostgreSQL can store, where a text may be cut, and sentences that can be translated.
 
 A sign is what a reader sees as one (a grapheme cluster, https://unicode.org/reports/tr29/): a letter with its accents,
 a flag, a family.
@@ -9,13 +7,12 @@ a flag, a family.
 import math
 import re
 import secrets
-import unicodedata
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
+import regex
 from django.conf import settings
 from django.utils.formats import date_format, number_format
 from django.utils.translation import get_language, gettext, override
@@ -78,10 +75,7 @@ ELLIPSIS = "…"
 WORD_LEEWAY = 30
 # The longest sign that is kept whole: a family has a dozen code points, and a text may have thousands of accents.
 LONGEST_SIGN = 32
-_ZERO_WIDTH_JOINER = "\u200d"
-_VIRAMA = 9
-# Thai and Lao vowels that follow their letter and are no marks.
-_SPACING_VOWELS = "\u0e33\u0eb3"
+_SIGN = regex.compile(r"\X")
 
 
 def shortened(text: str, length: int) -> str:
@@ -115,119 +109,13 @@ def cut_point(text: str, length: int) -> int:
 
 def is_inside_sign(text: str, index: int) -> bool:
     """Whether a cut before this position would separate an accent from its letter, or split an emoji or a syllable."""
-    before, after = text[index - 1], text[index]
-    if _ZERO_WIDTH_JOINER in {before, after} or before + after == "\r\n":
-        return True
-    if unicodedata.category(after) in {"Mn", "Me", "Mc"} or _is_skin_tone(after) or _is_tag(after):
-        return not before.isspace()
-    if after in _SPACING_VOWELS or (unicodedata.combining(before) == _VIRAMA and unicodedata.category(after) == "Lo"):
-        return True
-    if _is_jamo(before) and _is_jamo(after):
-        return after >= "\u1160"
-    return _is_flag_half(after) and _flag_letters_before(text, index) % 2 == 1
-
-
-def _is_skin_tone(character: str) -> bool:
-    return "\U0001f3fb" <= character <= "\U0001f3ff"
-
-
-def _is_tag(character: str) -> bool:
-    """Of a flag such as Scotland's."""
-    return "\U000e0020" <= character <= "\U000e007f"
-
-
-def _is_jamo(character: str) -> bool:
-    """A letter of a Korean syllable that is written in parts; the first one begins the syllable."""
-    return "\u1100" <= character <= "\u11ff"
-
-
-def _is_flag_half(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flag_letters_before(text: str, index: int) -> int:
-    start = index
-    while start and _is_flag_half(text[start - 1]):
-        start -= 1
-    return index - start
+    # The pattern looks back as far as it must, and no further ahead than the next character.
+    return bool(_SIGN.match(text, index - 1, index + 1).end() > index)
 
 
 def capped(text: str, at_most: int) -> str:
     """The text, or its beginning with an ellipsis and the number of characters that are left out."""
     return text if len(text) <= at_most else f"{text[:at_most]}… ({len(text) - at_most:,} more characters)"
-
-
-# --- Streams a zip while creating it: no file on disk, no seeking, and only a small part in memory ---
-
-# The number of bytes sent at once.
-PIECE = 64 * 1024
-_FIRST_YEAR, _LAST_YEAR = 1980, 2107  # that a zip can name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveFile:
-    """One file of a zip. Its bytes are requested once, when it is written."""
-
-    name: str
-    at: datetime
-    pieces: Iterable[bytes]
-    # Above 2 GB a file needs a longer form of its entry, which some programs do not support.
-    may_be_large: bool = False
-
-
-def zipped(files: Iterable[ArchiveFile]) -> Iterator[bytes]:
-    """The zip of these files, in pieces of about `PIECE` bytes. A repeated name is left out."""
-    outbox = _Outbox()
-    unseekable: Any = outbox
-    with zipfile.ZipFile(unseekable, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            if file.name in archive.NameToInfo:
-                continue
-            with archive.open(_entry(file), "w", force_zip64=file.may_be_large) as entry:
-                for piece in file.pieces:
-                    entry.write(piece)
-                    if outbox.size >= PIECE:
-                        yield outbox.take()
-    yield outbox.take()
-
-
-def _entry(file: ArchiveFile) -> zipfile.ZipInfo:
-    at = file.at.astimezone(UTC)
-    if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
-        at = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
-    entry = zipfile.ZipInfo(file.name, at.timetuple()[:6])
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
-
-
-class _Outbox:
-    """The output of `zipfile`: it cannot seek, and keeps the written bytes until they are taken."""
-
-    def __init__(self) -> None:
-        self._waiting = bytearray()
-
-    @property
-    def size(self) -> int:
-        return len(self._waiting)
-
-    def write(self, data: bytes) -> int:
-        self._waiting += data
-        return len(data)
-
-    def flush(self) -> None:
-        """There is no buffer below this one."""
-
-    def take(self) -> bytes:
-        taken = bytes(self._waiting)
-        self._waiting.clear()
-        return taken
-
-
-# --- Sentences that programs read in English, and people in the language of their page ---
-# An error, a tool's summary and a line of an import's report are such sentences. Code marks a message for translation
-# where it says it (`gettext_noop`), and gives its values beside it. The API, the tools and the database have the
-# English text. A page formats the message again with its translation (`in_page_language`). A text without values is its
-# own message, so it stays an ordinary `str`.
 
 
 def gettext_noop(message: str) -> str:
@@ -243,7 +131,13 @@ PAGE_LANGUAGE = "X-Recollect-Language"
 
 
 class Sentence(str):
-    """An English text that knows its message, such as "At most %(count)s characters.", and the values in it."""
+    """An English text that knows its message, such as "At most %(count)s characters.", and the values in it.
+
+    An error, a tool's summary and a line of an import's report are such sentences. Code marks a message for translation
+    where it says it (`gettext_noop`), and gives its values beside it. The API, the tools and the database have the
+    English text. A page formats the message again with its translation (`in_page_language`). A text without values is
+    its own message, so it stays an ordinary `str`.
+    """
 
     __slots__ = ("message", "values")
 
@@ -308,11 +202,8 @@ def sentence_of(error: Exception) -> str:
     return str(error) if not error.args or not isinstance(error.args[0], str) else error.args[0]
 
 
-# --- Keeps a sentence in a JSON column: the English text, with the message and the values of new rows beside it ---
-
-
 def kept(text: str) -> dict[str, Any]:
-    """What a row has beside its text: `{"sentence": {"message", "values"}}`, or nothing for a text without values."""
+    """The JSON beside a text in its row: `{"sentence": {"message", "values"}}`, or nothing without values."""
     return {"sentence": as_json(text)} if isinstance(text, Sentence) and text.values else {}
 
 

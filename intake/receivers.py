@@ -15,7 +15,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
-from intake.accounts import activity, registration, sessions
+from intake.accounts import activity, devices, registration, sessions
 from intake.accounts import forms as factors_of_accounts
 from intake.accounts.identity import VISITOR, tell_what_came_along
 from intake.models import Activity, User
@@ -33,7 +33,7 @@ def move_visitor_chats(*, request: HttpRequest | None, user: User, **kwargs: Any
 @receiver(user_logged_in, dispatch_uid="intake.note_login")
 def note_login(*, request: HttpRequest | None, **kwargs: Any) -> None:
     if request is not None:
-        request.session[DEVICE] = activity.in_words(request.headers.get("User-Agent", ""))
+        request.session[DEVICE] = devices.in_words(request.headers.get("User-Agent", ""))
         request.session[LOGGED_IN_AT] = timezone.now().isoformat()
         sessions.note(request)
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any
 
-from core.text import ArchiveFile
+from core.zip_stream import ArchiveFile
 from intake.chats.exporting import in_pages, of_project, safe_name, short_id
 from intake.chats.markdown_files import section
 from intake.models import User

@@ -21,7 +21,7 @@ from chat.answers import tool_call_view
 from chat.pages.chats import PART, sidebar_of
 from core.isolation.acting import acting_as
 from core.text import in_page_language, restored
-from intake.accounts import activity
+from intake.accounts import devices
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.reading.pictures import PICTURES
 from intake.chats import tree
@@ -173,7 +173,7 @@ def step(call: dict[str, Any], turn: Turn) -> SafeString:
 
 register.filter(project_key)
 register.filter("in_page_language", in_page_language)
-register.filter("device", activity.in_page_language)
+register.filter("device", devices.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")
 register.simple_tag(tree.branch_path, name="branch_path")
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 
-from config.ops import backup as archive
+from config.ops import backup_file
 from config.stack.daily import daily_backups
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
 from config.stack.processes import start_server
@@ -321,46 +321,19 @@ def test_an_upgrade_that_was_interrupted_names_the_backup_from_before_it(tmp_pat
     assert supervisor._backup_of_interrupted_upgrade(["b", "c"]) is None
 
 
-def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other, tmp_path):
-    """As of data that was made before a migration was edited."""
-    changes = (
-        "ALTER TABLE users DROP COLUMN language; ALTER TABLE users ADD nickname text; UPDATE users SET nickname = 'x';"
-        "CREATE TABLE forgotten (id int); INSERT INTO forgotten VALUES (1)"
-    )
-    path, before = (
-        tmp_path / "other.backup",
-        product.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id"),
-    )
-    product.copy("recollect", "earlier")
-    with psycopg.connect(product.servers.urls["SUPERUSER_URL"], dbname="earlier", autocommit=True) as connection:
-        connection.execute(changes)
-    backed_up = product.manage("backup", str(path), **product.in_database("earlier"))
-    assert backed_up.returncode == 0, backed_up.stderr
-    _forget_migrations(path)
-
-    restored, verified, checked = other.manage_all(
-        ["restore", str(path)], ["verify_backup", str(path)], ["check", "--database", "default"]
-    )
-
-    assert restored.returncode == 0, restored.stderr
-    assert "users.language: new, with its default in 1 rows." in restored.stdout
-    assert "users.nickname: this version has no such column; 1 values are left out." in restored.stdout
-    assert "forgotten: this version has no such table; its 1 rows are left out." in restored.stdout
-    assert other.execute("SELECT language FROM users") == [("",)]
-    assert other.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id") == before != []
-    assert (verified.returncode, checked.returncode) == (0, 0), verified.stderr + checked.stderr
-    assert other.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'restored_from_backup'") == [(0,)]
-
-
-def _forget_migrations(path):
-    """Backups did not name their migrations once."""
-    with path.open("rb") as file:
-        manifest = archive.read_manifest(file, passphrase=None)
-        file.seek(0)
-        dump = b"".join(archive.read_dump(file, passphrase=None))
-    del manifest["migrations"], manifest["columns"]
+@pytest.mark.parametrize(
+    "applied", [{"intake/migrations/0001_first.py": "edited"}, {"intake/migrations/9999_later.py": ""}, {}]
+)
+def test_a_backup_of_other_migrations_is_refused_before_anything_changes(monkeypatch, tmp_path, applied):
+    path, restored = tmp_path / "other.backup", []
+    monkeypatch.delenv("RECOLLECT_BACKUP_PASSPHRASE", raising=False)
+    monkeypatch.setattr("config.ops.backup.restore", lambda *_: restored.append(1))
     with path.open("wb") as file:
-        archive.write(file, manifest, io.BytesIO(dump), passphrase=None)
+        manifest = {"roles_prefix": "recollect", "migrations": applied, "tables": {}}
+        backup_file.write(file, manifest, io.BytesIO(b"dump"))
+    with pytest.raises(CommandError, match=next(iter(applied), "it names none")):
+        call_command("restore", path)
+    assert restored == []
 
 
 def test_a_backup_without_a_role_for_it_says_which_is_missing(settings, tmp_path):

@@ -1,26 +1,39 @@
 """The file of a backup: what goes in comes out, and a file that is not as it was written is refused."""
 
 import io
+import os
 from contextlib import nullcontext
+from unittest.mock import patch
 
 import pytest
 from django.core.management import CommandError
 
-from config.ops import backup, restore
+from config.ops import backup_file, comparison
 
 MANIFEST = {"format": "recollect-backup/1", "tables": {}}
 DUMP = bytes(range(256)) * 40
 
 
+def given(passphrase):
+    return patch.dict(os.environ, {"RECOLLECT_BACKUP_PASSPHRASE": passphrase or ""})
+
+
 def written(passphrase=None, dump=DUMP):
     out = io.BytesIO()
-    backup.write(out, MANIFEST, io.BytesIO(dump), passphrase=passphrase)
+    with given(passphrase):
+        backup_file.write(out, MANIFEST, io.BytesIO(dump))
     return out.getvalue()
 
 
+def manifest_of(content, passphrase=None):
+    with given(passphrase):
+        return backup_file.read_manifest(io.BytesIO(content))
+
+
 def read(content, passphrase=None):
-    manifest = backup.read_manifest(io.BytesIO(content), passphrase=passphrase)
-    return manifest, b"".join(backup.read_dump(io.BytesIO(content), passphrase=passphrase))
+    manifest = manifest_of(content, passphrase)
+    with given(passphrase):
+        return manifest, b"".join(backup_file.read_dump(io.BytesIO(content)))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +49,7 @@ def test_the_manifest_and_the_dump_come_back_as_they_went_in(encrypted):
 
 
 def test_a_dump_of_several_parts_keeps_their_order(monkeypatch):
-    monkeypatch.setattr(backup, "PART_BYTES", 1000)
+    monkeypatch.setattr(backup_file, "PART_BYTES", 1000)
 
     assert read(written()) == (MANIFEST, DUMP)
 
@@ -65,7 +78,7 @@ def test_a_changed_byte_of_the_dump_is_refused():
     content[content.index(DUMP) + 1000] ^= 1
 
     with pytest.raises(CommandError, match="damaged"):
-        backup.read_manifest(io.BytesIO(content), passphrase=None)
+        manifest_of(content)
 
 
 def test_a_changed_byte_of_an_encrypted_backup_is_refused(encrypted):
@@ -73,7 +86,7 @@ def test_a_changed_byte_of_an_encrypted_backup_is_refused(encrypted):
     content[-200] ^= 1
 
     with pytest.raises(CommandError):
-        backup.read_manifest(io.BytesIO(content), passphrase="correct horse")
+        manifest_of(content, "correct horse")
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.6])
@@ -81,27 +94,27 @@ def test_a_backup_that_was_cut_off_is_refused(share):
     content = written()
 
     with pytest.raises(CommandError):
-        backup.read_manifest(io.BytesIO(content[: int(len(content) * share)]), passphrase=None)
+        manifest_of(content[: int(len(content) * share)])
 
 
 @pytest.mark.medium
 def test_an_encrypted_backup_that_was_cut_off_is_refused(encrypted):
     with pytest.raises(CommandError):
-        backup.read_manifest(io.BytesIO(encrypted[: len(encrypted) // 2]), passphrase="correct horse")
+        manifest_of(encrypted[: len(encrypted) // 2], "correct horse")
 
 
 @pytest.mark.medium
 def test_a_wrong_passphrase_and_none_get_a_sentence(encrypted):
     with pytest.raises(CommandError, match="does not open"):
-        backup.read_manifest(io.BytesIO(encrypted), passphrase="battery staple")
+        manifest_of(encrypted, "battery staple")
     with pytest.raises(CommandError, match="RECOLLECT_BACKUP_PASSPHRASE"):
-        backup.read_manifest(io.BytesIO(encrypted), passphrase=None)
+        manifest_of(encrypted)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + bytes(2000), bytes(20_000)])
 def test_a_file_that_is_no_backup_is_refused(content):
     with pytest.raises(CommandError):
-        backup.read_manifest(io.BytesIO(content), passphrase=None)
+        manifest_of(content)
 
 
 def test_an_index_that_workers_have_packed_is_no_difference_and_a_lost_vector_is(monkeypatch):
@@ -109,17 +122,17 @@ def test_an_index_that_workers_have_packed_is_no_difference_and_a_lost_vector_is
         return {name: {"rows": number, "hash": f"{name} {number}"} for name, number in rows.items()}
 
     before = described(users=2, embeddings=5, embedding_blocks=1, pending_terms=9)
-    monkeypatch.setattr(restore.backup, "reading_everything", nullcontext)
-    monkeypatch.setattr(restore, "_changed_tables", lambda _: set())
-    monkeypatch.setattr(restore, "_is_of_another_version", lambda _: False)
+    monkeypatch.setattr(comparison.backup, "reading_everything", nullcontext)
+    monkeypatch.setattr(comparison, "_changed_tables", lambda _: set())
+    monkeypatch.setattr(comparison, "applied_migrations", lambda: None)
 
     def differences(**rows):
-        monkeypatch.setattr(restore, "tables", lambda: described(**rows))
-        return [line.partition(":")[0] for line in restore.differences({"tables": before})]
+        monkeypatch.setattr(comparison, "tables", lambda: described(**rows))
+        return [line.partition(":")[0] for line in comparison.differences({"tables": before})]
 
     assert differences(users=2, embeddings=5, embedding_blocks=2, pending_terms=0) == []
     assert differences(users=2, embeddings=4, embedding_blocks=2, pending_terms=0) == ["embeddings"]
     assert differences(users=1, embeddings=5, embedding_blocks=1, pending_terms=9) == ["users"]
-    monkeypatch.setattr(restore, "tables", lambda: described(users=2, embeddings=5, embedding_blocks=2))
-    just_restored = list(restore.differences({"tables": before}, was_just_restored=True))
+    monkeypatch.setattr(comparison, "tables", lambda: described(users=2, embeddings=5, embedding_blocks=2))
+    just_restored = list(comparison.differences({"tables": before}, was_just_restored=True))
     assert [line.partition(":")[0] for line in just_restored] == ["embedding_blocks", "pending_terms"]

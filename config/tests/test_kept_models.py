@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from chat.pages import staff as staff_pages
-from config.ops import doctor, restore
+from config.ops import comparison, doctor
 from config.tests.endpoints.walking import routes
 from core.isolation.acting import Caller
 from intake.llm import language_models, model_servers
@@ -307,7 +307,7 @@ def test_no_key_is_in_an_endpoint_a_log_a_row_the_doctor_or_a_backup(log_in, hou
             cursor.execute(f'SELECT string_agg(t::text, chr(10)) FROM "{table}" t')
             seen[table] = cursor.fetchone()[0] or ""
     assert "staff@example.com" in seen["users"] and house.address in seen["installation_settings"]
-    seen["manifest"] = f"{restore.kept_settings()} {restore.fingerprint(settings.SECRET_KEY)}"
+    seen["manifest"] = f"{comparison.kept_settings()} {comparison.fingerprint(settings.SECRET_KEY)}"
     seen["log"] = "".join(logged.lines)
     assert [place for place, text in seen.items() if "rumpelstiltskin" in text] == []
 

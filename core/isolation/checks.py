@@ -167,9 +167,9 @@ NAMED = 3
 
 _COLUMNS = """
 SELECT relname, attname, format_type(atttypid, atttypmod),
-       attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> ''
+       attnotnull AND NOT atthasdef AND attidentity = ''
   FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
- WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p') AND NOT relispartition
+ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
    AND attnum > 0 AND NOT attisdropped
 """
 # Django's names of types that PostgreSQL calls otherwise.
@@ -189,33 +189,28 @@ def unfitting(differences: list[str]) -> CommandError:
     named = "; ".join(differences[:NAMED])
     more = f"; and {len(differences) - NAMED} more" if len(differences) > NAMED else ""
     return CommandError(
-        f"The database does not fit this version of Recollect ({named}{more}): make a backup with the version that "
-        'wrote it and restore it into an empty product, as docs/operations.md says under "Data of another version".'
+        f"The database does not fit this version of Recollect ({named}{more}): export the data with the version that "
+        'wrote them and import them here, as docs/operations.md says under "Data of another version".'
     )
 
 
 class TableColumn(NamedTuple):
-    """A column as PostgreSQL describes it. `needs_a_value`: a row cannot be written without it. `is_generated`: nothing
-    may be written to it.
-    """
+    """A column as PostgreSQL describes it. `needs_a_value`: a row cannot be written without it."""
 
     type: str
     needs_a_value: bool = False
-    is_generated: bool = False
 
 
 Tables = dict[str, dict[str, TableColumn]]
 
 
-def tables_found(schema: str = "public") -> Tables:
-    """The columns of every table in a schema of the database, in the order of their definition; one query."""
+def tables_found() -> Tables:
+    """The columns of every table of the database, in the order of their definition; one query."""
     found: Tables = {}
     with connection.cursor() as cursor:
-        cursor.execute(f"{_COLUMNS} ORDER BY relname, attnum", [schema])
-        for table, column, kind, needs_a_value, is_generated in cursor.fetchall():
-            found.setdefault(str(table), {})[str(column)] = TableColumn(
-                str(kind), bool(needs_a_value), bool(is_generated)
-            )
+        cursor.execute(f"{_COLUMNS} ORDER BY relname, attnum")
+        for table, column, kind, needs_a_value in cursor.fetchall():
+            found.setdefault(str(table), {})[str(column)] = TableColumn(str(kind), bool(needs_a_value))
     return found
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.text import PIECE, ArchiveFile, zipped
+from core.zip_stream import PIECE, ArchiveFile, zipped
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ from core.resilience import refuse_in_transaction
 from core.responses import site_of
 from core.text import gettext_noop
 from intake import passwords
-from intake.accounts import activity, registration, sessions
+from intake.accounts import devices, registration, sessions
 from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
 from intake.models import User
 from intake.models.users import cipher_for
@@ -186,7 +186,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
             raise Unavailable(gettext_noop("The second factor cannot be read: SECRET_KEY has changed.")) from None
 
     def generate_authenticator_name(self, user: User, type: Any) -> str:
-        return activity.in_words(self.request.headers.get("User-Agent", ""))
+        return devices.in_words(self.request.headers.get("User-Agent", ""))
 
 
 class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # without types

@@ -26,7 +26,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.dateparse import parse_datetime
 
 from core.errors import AuthenticationRequired, NotFound
-from intake.accounts import activity
+from intake.accounts import activity, devices
 from intake.accounts.identity import SessionStore
 from intake.models import Activity, Session, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
@@ -149,7 +149,7 @@ def _info(row: Session, *, is_this_one: bool) -> dict[str, Any]:
     data = SessionStore().decode(row.session_data)
     return {
         "name": row.session_key[:NAME_LENGTH],
-        "device": data.get(DEVICE, activity.UNKNOWN),
+        "device": data.get(DEVICE, devices.UNKNOWN),
         "logged_in_at": parse_datetime(data.get(LOGGED_IN_AT, "")),
         "last_used_at": row.last_used_at,
         "is_this_one": is_this_one,

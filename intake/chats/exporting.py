@@ -17,7 +17,8 @@ from django.db.models import Model, QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
-from core.text import ArchiveFile, cut, without_values
+from core.text import cut, without_values
+from core.zip_stream import ArchiveFile
 from intake.attachments.services import attachments_of, pieces_of
 from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Project, Turn, User
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from core.text import ArchiveFile
+from core.zip_stream import ArchiveFile
 from intake.chats.exporting import file_name, in_pages, in_pieces, of_project, turns_of
 from intake.models import Conversation, User
 

@@ -106,14 +106,16 @@ def render_parsed(text: str, env: Env) -> list[str]:
 
 def render_with_lines(text: str, env: Env) -> Iterator[tuple[int, str]]:
     """The same, each with its first line. Raises `TimeoutError`."""
-    parser = _parser_for(text)
+    has_many_links = sum(map(text.count, ("//", "mailto:"))) > MOST_ADDRESSES or text.count("[") > MOST_BRACKETS
+    parser = _linkless_parser if has_many_links else _parser
     try:
         tokens = parser.parse(text, env)
     except RecursionError:
         raise TimeoutError from None
     for group in _top_level(tokens):
         check()
-        yield _first_line(group), clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
+        line = next(token.map[0] for token in group if token.map)
+        yield line, clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
 
 
 def _with_ends(text: str, env: Env) -> Iterator[tuple[int, str]]:
@@ -161,16 +163,6 @@ def _top_level(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         if depth == 0:
             yield group
             group = []
-
-
-def _first_line(group: Sequence[Token]) -> int:
-    return next(token.map[0] for token in group if token.map)
-
-
-def _parser_for(text: str) -> MarkdownIt:
-    if sum(map(text.count, ("//", "mailto:"))) > MOST_ADDRESSES:
-        return _linkless_parser
-    return _parser if text.count("[") <= MOST_BRACKETS else _linkless_parser
 
 
 def _make_parser() -> MarkdownIt:

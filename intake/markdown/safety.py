@@ -96,9 +96,10 @@ def render_code(source: str, info: str) -> str:
     except TimeoutError:
         shown, remark = nh3.clean_text(source), " " + _("without colours")
     named = f' class="language-{language}"' if language else ""
-    preview = (
-        f'<button type="button" data-action="preview-code">{_("Preview")}</button>' if _is_shown(word, source) else ""
-    )
+    # The page can show these in a sandboxed frame (static/intake/previews.js).
+    is_svg = word.lower() == "xml" and source.lstrip().startswith("<svg")
+    is_shown = is_svg or word.lower() in PREVIEWED
+    preview = f'<button type="button" data-action="preview-code">{_("Preview")}</button>' if is_shown else ""
     return (
         '<div class="code-frame" dir="ltr"><div class="code-bar">'
         f'<span class="code-language">{language}{remark}</span>'
@@ -106,12 +107,6 @@ def render_code(source: str, info: str) -> str:
         f'<button type="button" data-action="download-code">{_("Download")}</button></div>'
         f'<pre tabindex="0"><code{named}>{shown}</code></pre></div>'
     )
-
-
-def _is_shown(language: str, source: str) -> bool:
-    """Whether the page can show what the code makes, in a sandboxed frame (static/intake/previews.js)."""
-    name = language.lower()
-    return name in PREVIEWED or (name == "xml" and source.lstrip().startswith("<svg"))
 
 
 def _coloured(source: str, language: str) -> str | None:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone, translation
 
-from intake.accounts import activity
+from intake.accounts import devices
 from intake.accounts.identity import SessionStore
 from intake.models import Session
 from intake.models.sessions import SessionDigest
@@ -145,11 +145,11 @@ def test_a_session_that_a_new_password_made_void_is_not_listed(alice):
     ],
 )
 def test_a_device_is_told_by_what_its_browser_says_of_itself(user_agent, words):
-    assert activity.in_words(user_agent) == words
+    assert devices.in_words(user_agent) == words
 
 
 def test_a_device_is_named_in_the_language_of_the_page():
     with translation.override("de"):
-        assert activity.in_page_language("Safari on an iPhone") == "Safari auf einem iPhone"
-        assert activity.in_page_language("A browser on Linux") == "Ein Browser auf Linux"
-        assert activity.in_page_language(activity.UNKNOWN) == "Ein unbekanntes Gerät"
+        assert devices.in_page_language("Safari on an iPhone") == "Safari auf einem iPhone"
+        assert devices.in_page_language("A browser on Linux") == "Ein Browser auf Linux"
+        assert devices.in_page_language(devices.UNKNOWN) == "Ein unbekanntes Gerät"

@@ -9,9 +9,8 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
-from config.ops import backup, restore
-from config.ops.backup import passphrase
-from core.isolation.checks import applied_migrations, tables_found
+from config.ops import backup, backup_file, comparison
+from core.isolation.checks import applied_migrations
 
 
 class Command(BaseCommand):
@@ -28,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         target = options["file"]
         rows = _write(sys.stdout.buffer) if target == "-" else _write_file(Path(target))
-        self.stderr.write(f"{rows:,} rows{'' if passphrase() else ', not encrypted'}.")
+        self.stderr.write(f"{rows:,} rows{'' if backup_file.passphrase() else ', not encrypted'}.")
 
 
 def _write_file(path: Path) -> int:
@@ -51,22 +50,20 @@ def _write_file(path: Path) -> int:
 
 def _write(out: IO[bytes]) -> int:
     with backup.reading_everything():
-        tables = restore.tables()
+        tables = comparison.tables()
         manifest = {
             "format": "recollect-backup/1",
             "made_at": timezone.now().isoformat(),
             "postgresql": backup.version(),
             "pg_dump": backup.dumping_major(),
             "roles_prefix": settings.DATABASE_ROLES.prefix,
-            "settings": restore.kept_settings(),
+            "settings": comparison.kept_settings(),
             "migrations": applied_migrations(),
-            "columns": {
-                table: {name: column.type for name, column in found.items()} for table, found in tables_found().items()
-            },
-            "secret_key": restore.fingerprint(settings.SECRET_KEY),
+            "columns": comparison.column_types(),
+            "secret_key": comparison.fingerprint(settings.SECRET_KEY),
             "tables": tables,
         }
         with backup.dumping() as dump:
-            backup.write(out, manifest, dump, passphrase=passphrase())
+            backup_file.write(out, manifest, dump)
     out.flush()
     return sum(int(table["rows"]) for table in tables.values())

@@ -7,10 +7,10 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
-from config.ops import backup, restore
-from config.ops.backup import opened, passphrase
+from config.ops import backup, comparison
+from config.ops.backup_file import opened, read_dump, read_manifest
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as_owner
+from core.isolation.checks import connected_as_owner, migration_hashes
 from intake.models import User
 
 
@@ -28,31 +28,26 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             with opened(options["file"]) as file:
-                manifest = backup.read_manifest(file, passphrase=passphrase())
+                manifest = read_manifest(file)
                 _refuse_unless_fitting(manifest)
-                file.seek(0)
-                backup.restore(manifest, backup.read_dump(file, passphrase=passphrase()))
-            complaints = list(restore.differences(manifest, was_just_restored=True))
-            settings_changed = list(restore.changed_settings(manifest))
-            if restore.is_of_other_migrations(manifest):
-                self.stdout.write("The backup is of another version: its rows are carried over column by column.")
-                # Defaults of settings belong to a version too.
-                notes = [*restore.carry_over(), *settings_changed]
-            else:
-                notes, complaints = [], complaints + settings_changed
-                # A backup of an earlier version gets the later migrations.
-                call_command("migrate", verbosity=0, interactive=False)
+                backup.restore(manifest, read_dump(file))
+            complaints = [
+                *comparison.differences(manifest, was_just_restored=True),
+                *comparison.changed_settings(manifest),
+            ]
+            # A backup of an earlier version gets the later migrations.
+            call_command("migrate", verbosity=0, interactive=False)
             if is_cluster(connection):
                 # It came to the coordinator.
                 call_command("distribute", verbosity=0)
         finally:
             connections.close_all()
-        for note in (*notes, *restore.about_the_key(manifest)):
+        for note in comparison.about_the_key(manifest):
             self.stdout.write(note)
         if complaints:
             raise CommandError("Not everything is as it was in the backup:\n" + "\n".join(complaints))
         self.stdout.write(
-            f"Restored {restore.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
+            f"Restored {comparison.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
         )
 
 
@@ -62,6 +57,12 @@ def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
         raise CommandError(
             f"The backup belongs to roles named {manifest.get('roles_prefix')}_…, and here they are {prefix}_…: set "
             "DATABASE_ROLE_PREFIX."
+        )
+    present, applied = migration_hashes(), manifest.get("migrations") or {"it names none": ""}
+    if unknown := [path for path, digest in applied.items() if present.get(path) != digest]:
+        raise CommandError(
+            f"The backup has migrations that this version does not have ({unknown[0]}): restore it with the version "
+            'that made it. docs/operations.md says the rest under "Data of another version".'
         )
     with connected_as_owner(), connection.cursor() as cursor:
         made_with = int(manifest["postgresql"]) // 10_000

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from config.ops import backup, restore
-from config.ops.backup import opened, passphrase
+from config.ops import comparison
+from config.ops.backup_file import opened, read_manifest
 
 
 class Command(BaseCommand):
@@ -23,20 +23,20 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with opened(options["file"]) as file:
-            manifest = backup.read_manifest(file, passphrase=passphrase())
+            manifest = read_manifest(file)
         complaints: list[str] = []
         notes: list[str] = []
         if not options["file_only"]:
-            complaints += [*restore.differences(manifest), *restore.failing_searches()]
-            notes += restore.compared_by_number(manifest)
+            complaints += [*comparison.differences(manifest), *comparison.failing_searches()]
+            notes += comparison.compared_by_number(manifest)
             # Defaults of settings belong to a version.
-            (notes if notes else complaints).extend(restore.changed_settings(manifest))
-        notes += restore.about_the_key(manifest, counts=not options["file_only"])
+            (notes if notes else complaints).extend(comparison.changed_settings(manifest))
+        notes += comparison.about_the_key(manifest, counts=not options["file_only"])
         for note in notes:
             self.stdout.write(note)
         if complaints:
             raise CommandError("\n".join(complaints))
         self.stdout.write(
-            f"Whole: {restore.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
+            f"Whole: {comparison.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
             + ("." if options["file_only"] else ", all of them here, and every user's search finds what it should.")
         )

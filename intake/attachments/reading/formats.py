@@ -1,4 +1,4 @@
-"""Tells what a file is, by its content first and then by its name, and reads texts, tables, pages, letters and PDF."""
+"""Tells what a file is, by its content first and then by its name, and reads texts, tables, pages and letters."""
 
 import csv
 import email
@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from email.message import EmailMessage
-from typing import Any
 
 from core.text import gettext_noop as _
 from intake.attachments.reading.html_text import html_to_text
@@ -26,11 +25,11 @@ from intake.attachments.reading.parts import (
     sections_of,
     table_of,
 )
+from intake.attachments.reading.pdf import read_pdf
 from intake.attachments.reading.pictures import PICTURES, read_picture
 
 _BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
 
-_PDF_WITHIN = 1024
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 _PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
@@ -84,9 +83,10 @@ def read_file(data: bytes, name: str, media_type: str) -> Reading:
 
     To be called in a process of its own (`process.read_safely`): a hostile file takes time and memory.
     """
-    if _is_picture(data):
+    is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    if is_webp or data.startswith(_PICTURES) or data[4:12] in _BRANDS_OF_PICTURES:
         return read_picture(data) if media_type in PICTURES else Reading([])
-    if b"%PDF-" in data[:_PDF_WITHIN]:
+    if b"%PDF-" in data[:1024]:
         return read_pdf(data)
     if data.startswith((b"PK\3\4", b"PK\5\6")):
         return read_package(data)
@@ -102,11 +102,6 @@ def read_file(data: bytes, name: str, media_type: str) -> Reading:
     if not reading.parts:
         raise Unreadable(NO_TEXT)
     return reading
-
-
-def _is_picture(data: bytes) -> bool:
-    is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
-    return data.startswith(_PICTURES) or data[4:12] in _BRANDS_OF_PICTURES or is_webp
 
 
 def _decoded(data: bytes) -> str:
@@ -180,41 +175,3 @@ _READERS: Mapping[str, Callable[[str], Iterator[Part]]] = {
     "letter": _read_letter,
     "text": lines_of,
 }
-
-
-# --- PDF, page by page ---
-
-# Where a word is divided at the end of a line, PDFium writes one of these and not a hyphen.
-_DIVIDED = re.compile(r"[\x02\ufffe](?:\r?\n)?")
-_SCAN = _("The pages have no text: the file may be a scan.")
-
-
-def read_pdf(data: bytes) -> Reading:
-    # The library is loaded in the process of a file, and only for a PDF.
-    import pypdfium2
-
-    try:
-        document = pypdfium2.PdfDocument(data)
-        pages = len(document)
-    except pypdfium2.PdfiumError as error:
-        raise Unreadable(ENCRYPTED if "password" in str(error).lower() else DAMAGED) from error
-    reading = reading_of(_pages(document, pages), pages=pages, size=len(data))
-    if not reading.parts:
-        raise Unreadable(_SCAN if pages else DAMAGED)
-    return reading
-
-
-def _pages(document: Any, pages: int) -> Iterator[Part]:
-    """A page that is damaged is as a page without text."""
-    import pypdfium2
-
-    for number in range(pages):
-        try:
-            page = document[number]
-            text_page = page.get_textpage()
-            text = text_page.get_text_range()
-            text_page.close()
-            page.close()
-        except pypdfium2.PdfiumError:
-            continue
-        yield Part(f"page {number + 1}", _DIVIDED.sub("", text).replace("\r\n", "\n"))

@@ -117,7 +117,9 @@ class _Writer:
         elif name in _TABLES:
             self._table(name, is_closing=is_closing)
         elif name in _HEADINGS:
-            self._heading(_HEADINGS[name], is_closing=is_closing)
+            self._block()
+            if not is_closing and not self._tables:
+                self._line.append("#" * _HEADINGS[name] + " ")
         elif name in _BLOCKS:
             self._block()
         elif name in self._writers:
@@ -133,16 +135,13 @@ class _Writer:
         elif name == "code" and not is_closing and not self._code:
             self._language = _attribute(_LANGUAGE, attributes)
 
-    def _heading(self, level: int, *, is_closing: bool) -> None:
-        self._block()
-        if not is_closing and not self._tables:
-            self._line.append("#" * level + " ")
-
     def _pre(self, _: str, attributes: str, is_closing: bool) -> None:
         if is_closing:
             self._end_code()
         elif self._code is None:
-            self._begin_code(attributes)
+            self._end_line()
+            self._code = []
+            self._language = _attribute(_LANGUAGE, attributes)
 
     def _rule(self, *_: object) -> None:
         self._block()
@@ -232,11 +231,6 @@ class _Writer:
         mark = "- " if numbers is None else f"{next(numbers)}. "
         outer = self._lists[: min(len(self._lists) - 1, _DEEPEST)]
         self._prefix = "".join("  " if each is None else "   " for each in outer) + mark
-
-    def _begin_code(self, attributes: str) -> None:
-        self._end_line()
-        self._code = []
-        self._language = _attribute(_LANGUAGE, attributes)
 
     def _end_code(self) -> None:
         if self._code is None:
