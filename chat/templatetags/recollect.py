@@ -25,7 +25,7 @@ from intake.accounts import activity
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.services import PICTURES
 from intake.chats import tree
-from intake.chats.usage import Usage
+from intake.chats.usage import Usage, thought_in_words
 from intake.llm import language_models
 from intake.llm.language_models import LanguageModel
 from intake.markdown import render
@@ -76,7 +76,7 @@ def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> dict[s
 
 @register.filter
 def usage(turn: Turn | None) -> str:
-    """The usage of an answer, in a line; `usageInWords` in static/intake/versions.js has the same."""
+    """The usage of an answer, in a line."""
     return Usage.of(turn.usage).in_words() if turn else ""
 
 
@@ -100,11 +100,10 @@ def unlocalize_number(value: float) -> str:
 
 @register.filter
 def thought(turn: Turn | None) -> str:
-    """The label of an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js has the same."""
-    seconds = Usage.of(turn.usage).thought_seconds if turn else None
-    if turn is not None and not turn.has_ended:
+    """The label of an answer's folded reasoning."""
+    if turn is None or not turn.has_ended:
         return _("Thinking…")
-    return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+    return thought_in_words(Usage.of(turn.usage).thought_seconds)
 
 
 @register.filter

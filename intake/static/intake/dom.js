@@ -14,16 +14,9 @@ export function part(element, name) {
   return element.querySelector(`[data-part="${name}"]`);
 }
 
-// What the server writes into an answer of its own (intake/markdown), and some of them by name.
-const LABELS = ".code-bar button, .callout-title, .thought > summary, .picture-label, .picture button";
-const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution"), "Image not loaded": gettext("Image not loaded"), Load: gettext("Load") };
-
 /** Elements of HTML that the server made and sanitised; the parser's document runs nothing. */
 export function parseHtml(html) {
-  const page = new DOMParser().parseFromString(html, "text/html");
-  // An answer's blocks are drawn once for all its readers.
-  for (const label of page.querySelectorAll(LABELS)) label.textContent = KINDS[label.textContent] ?? gettext(label.textContent);
-  return page;
+  return new DOMParser().parseFromString(html, "text/html");
 }
 
 /** Another page of this site, to take parts from, without its list of chats; null when it cannot be had. */

@@ -5,7 +5,7 @@ import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
-import { showPlace, showUsage } from "./versions.js";
+import { showPlace } from "./versions.js";
 import { canChooseModel } from "./window.js";
 
 const MOST_BUSY_TRIES = 3;
@@ -202,14 +202,15 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  /** `status`: "interrupted" for an answer that somebody stopped; `usage`: what it took; `reasoningHtml`: what was thought, drawn. */
-  complete(html, { status = "complete", usage = null, reasoningHtml = null } = {}) {
+  /** `status`: "interrupted" for an answer that somebody stopped; `usage`, `usageLine`: what it took; `reasoningHtml`: what was thought, drawn. */
+  complete(html, { status = "complete", usage = null, usageLine = "", reasoningHtml = null } = {}) {
     this.drawing.finish();
     if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== withoutPreviews(this.answer).innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close(status, { isCut: usage?.finishReason === "length" });
-    showUsage(this.element, usage);
+    part(this.element, "usage").hidden = !usageLine;
+    part(this.element, "usage-line").textContent = usageLine;
   }
 
   stop() {
