@@ -133,7 +133,7 @@ def is_text(file: Attachment | None) -> bool:
 
 @register.filter
 def state_in_words(file: Attachment | None) -> str:
-    """Whether the text of a file has been read, and all of it; `showState` in static/intake/files.js says the same."""
+    """Whether the text of a file has been read, and all of it."""
     if file is None:
         return ""
     if file.state == Attachment.State.WAITING:

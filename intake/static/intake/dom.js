@@ -1,5 +1,4 @@
 /** Small helpers that several modules share. */
-import { gettext } from "./language.js";
 
 /** While an input method composes, Enter accepts its suggestion (229 is what older engines report then). */
 export function isComposing(event) {
@@ -95,13 +94,7 @@ function become(person) {
 /** Above the page, which keeps all that was typed; the log-in leads back to it. */
 function offerLogin() {
   if (document.querySelector("[data-logged-out]")) return;
-  const notice = document.createElement("p");
-  notice.className = "notice notice-error logged-out";
-  notice.dataset.loggedOut = "";
-  notice.setAttribute("role", "alert");
-  const link = document.createElement("a");
-  link.href = `${HOME}login/?${new URLSearchParams({ next: location.pathname + location.search })}`;
-  link.textContent = gettext("Log in");
-  notice.append(gettext("You are logged out. Log in."), " ", link);
+  const notice = clone("logged-out");
+  notice.querySelector("a").search = new URLSearchParams({ next: location.pathname + location.search });
   (document.querySelector("main") ?? document.body).prepend(notice);
 }

@@ -37,11 +37,10 @@ export function sizeInWords(bytes) {
   return value.toLocaleString(language, { style: "unit", unit, unitDisplay: unit === "byte" ? "long" : "short", maximumFractionDigits: value < 10 && unit !== "byte" ? 1 : 0 });
 }
 
-/** As `state_in_words` in recollect.py. */
 function showState(element, { state, error }) {
   element.dataset.state = state;
-  const words = state === "waiting" ? gettext("Being read…") : state === "unreadable" ? gettext("Cannot be read: %(why)s", { why: error ?? "" }) : error ?? "";
-  part(element, "file-state").textContent = words;
+  const place = part(element, "file-state");
+  place.textContent = (place.dataset[state] ?? "%(why)s").replace("%(why)s", () => error ?? "");
 }
 
 /** What is folded is fetched when it is opened; what is being read is asked for until it is. */

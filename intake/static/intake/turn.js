@@ -11,10 +11,8 @@ import { canChooseModel } from "./window.js";
 const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
-const CUT = gettext("The answer reached the model’s length limit.");
-const BROKE_OFF = gettext("The answer was interrupted.");
 const RECONNECTING = gettext("Reconnecting…");
-const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
+const STATES = { streaming: "", complete: "", failed: "", interrupted: part(clone("turn"), "mark").textContent };
 
 export class Turn {
   /**
@@ -259,7 +257,8 @@ export class Turn {
   #close(state, { isCut = false } = {}) {
     const hasBrokenOff = state === "interrupted" && this.answer.hasChildNodes();
     part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
-    part(this.element, "cut-why").textContent = isCut ? CUT : BROKE_OFF;
+    part(this.element, "cut-off").hidden = !isCut;
+    part(this.element, "broke-off").hidden = isCut;
     if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];
     this.reasoning.rest();
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
