@@ -156,9 +156,6 @@ register.simple_tag(tree.conversation_path, name="conversation_path")
 register.simple_tag(tree.branch_path, name="branch_path")
 
 
-# --- The shell: the list of chats beside a page ---
-
-
 @register.filter
 def frame(request: HttpRequest | str, who: str = "") -> str:
     """The template that a page extends: beside the list of chats, or alone.
@@ -186,8 +183,8 @@ def side_bar(context: template.RequestContext) -> SafeString:
         return SafeString(sidebar.template.render(context))
 
 
-# --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---
-# Built in (`TEMPLATES`), so that no form can forget it: those of the admin and of django-allauth included.
+# The next three say in each page for whom it was made: on the root element for scripts, and beside the CSRF token for
+# forms. They are built in (`TEMPLATES`), so that no form can forget it, and none of the admin or of django-allauth.
 
 
 @register.simple_tag(takes_context=True)
