@@ -67,7 +67,7 @@ class RemoteLog:
                 else:
                     self._add_saved(turn)
                     if turn.has_ended:
-                        log.finish(await asyncio.to_thread(ending_of, turn))
+                        log.finish(ending_of(turn))
             await asyncio.sleep(FOLLOW_POLL_SECONDS)
 
     def _add_saved(self, turn: Turn) -> None:
@@ -95,7 +95,7 @@ class AnswerHub:
     saver: ProgressSaver = field(default_factory=ProgressSaver)
     _ended: dict[int, AnswerLog] = field(default_factory=dict)
     _mirrors: dict[int, RemoteLog] = field(default_factory=dict)
-    _drawings: dict[AnswerLog, BlockRenderer] = field(default_factory=dict)
+    _drawings: dict[tuple[AnswerLog, str], BlockRenderer] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(
@@ -128,7 +128,7 @@ class AnswerHub:
             async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
                 yield events
             return
-        with self._opened(log, turn, caller) as opened, self._viewed(opened, with_blocks=with_blocks) as view:
+        with self._opened(log, turn, caller) as opened, self._viewed(opened, language, with_blocks=with_blocks) as view:
             async for events in read(opened, after=position, view=view, is_authorized=is_authorized, language=language):
                 yield events
 
@@ -158,17 +158,18 @@ class AnswerHub:
                     del self._mirrors[turn.pk]
 
     @contextmanager
-    def _viewed(self, log: AnswerLog, *, with_blocks: bool) -> Iterator[ReaderView | None]:
+    def _viewed(self, log: AnswerLog, language: str, *, with_blocks: bool) -> Iterator[ReaderView | None]:
         if not with_blocks:
             yield None
             return
-        drawing = self._drawings.get(log) or self._drawings.setdefault(log, BlockRenderer(log))
+        if (drawing := self._drawings.get((log, language))) is None:
+            drawing = self._drawings[log, language] = BlockRenderer(log, language)
         view = drawing.open_view()
         try:
             yield view
         finally:
             if not drawing.close_view(view):
-                self._drawings.pop(log, None)
+                self._drawings.pop((log, language), None)
 
     async def _see_out(self, writing: AnswerWriter) -> None:
         """Keep the complete answer for a while, then remove it."""

@@ -29,10 +29,11 @@ _EVENT_ID = re.compile(r"([1-9]\d{0,8})-(\d{1,12})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The last event of a stream, `done` or `error`, with its data."""
+    """The last event of a stream, `done` or `error`, with its data; `turn` is the saved one of a complete answer."""
 
     name: str
     data: dict[str, Any]
+    turn: Turn | None = None
 
     @property
     def is_cut_short(self) -> bool:

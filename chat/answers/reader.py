@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from django.utils.translation import override
@@ -24,7 +24,7 @@ from core.errors import AuthenticationRequired, NotFound, RecollectError
 from core.text import gettext_noop as _
 from core.text import in_language, kept, restored, without_values
 from intake.chats.tree import undo_path
-from intake.chats.usage import Usage
+from intake.chats.usage import Usage, thought_in_words
 from intake.markdown import render, render_blocks
 from intake.markdown.rendering import BlockStream, ChangedBlocks
 from intake.models import Turn
@@ -55,16 +55,14 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, lang
         case TextWritten(text=text):
             return responses.encode("delta", {"text": text}, id=id_)
         case ReasoningWritten(text=text, seconds=seconds):
-            return responses.encode(
-                "reasoning", {"text": text} | ({} if seconds is None else {"seconds": seconds}), id=id_
-            )
+            label = _in_language(language, thought_in_words, seconds)
+            known = {} if seconds is None else {"seconds": seconds}
+            return responses.encode("reasoning", {"text": text, "label": label} | known, id=id_)
         case ToolCalled():
-            with override(language):
-                html = draw(asdict(event), turn)
+            html = _in_language(language, draw, asdict(event), turn)
             return responses.encode("tool_call", asdict(event) | {"html": html}, id=id_)
         case ToolReturned():
-            with override(language):
-                html = draw(asdict(event.call) | kept_result(event), turn)
+            html = _in_language(language, draw, asdict(event.call) | kept_result(event), turn)
             return responses.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
 
 
@@ -73,9 +71,17 @@ def encode_blocks(changed: ChangedBlocks) -> bytes:
     return responses.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
+async def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
     data = _failure_data(ending.data, language) if ending.name == "error" else ending.data
+    if ending.turn is not None:
+        data = data | await asyncio.to_thread(_in_language, language, _in_html, ending.turn)
     return responses.encode(ending.name, data, id=str(EventId(turn.attempt, position)))
+
+
+def _in_html(turn: Turn) -> dict[str, str]:
+    """What a page shows of a complete answer. Rendering it takes a while."""
+    shown = {"html": str(render(turn.assistant_message)), "usageLine": Usage.of(turn.usage).in_words()}
+    return shown | ({"reasoningHtml": str(render(turn.reasoning))} if turn.reasoning else {})
 
 
 def encode_revoked(language: str = "en") -> bytes:
@@ -90,17 +96,15 @@ def _failure_data(kept_error: dict[str, Any], language: str) -> dict[str, Any]:
 
 
 def ending_of(turn: Turn) -> Ending:
-    """The last event of an ended turn. Rendering its answer takes a while."""
+    """The last event of an ended turn. Each reader gets its HTML in the reader's language."""
     if turn.error:
         return Ending("error", turn.error)
-    data: dict[str, Any] = {**_named(turn), "html": str(render(turn.assistant_message))}
-    if turn.reasoning:
-        data["reasoningHtml"] = str(render(turn.reasoning))
+    data: dict[str, Any] = _named(turn)
     if turn.status == Turn.Status.INTERRUPTED:
         data["status"] = turn.status
     if turn.usage:
         data["usage"] = Usage.of(turn.usage).in_camel_case()
-    return Ending("done", data)
+    return Ending("done", data, turn)
 
 
 def ending_by(error: RecollectError) -> Ending:
@@ -173,7 +177,7 @@ def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
     return data
 
 
-# --- Renders an answer as HTML while it is written, once for all readers of its log who want HTML ---
+# --- Renders an answer as HTML while it is written, once for all readers of its log who want HTML in a language ---
 # The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
 # Each reader has a view that knows the first block that the reader has not seen.
 
@@ -181,9 +185,19 @@ def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
 _threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
 
 
+P = ParamSpec("P")
+Drawn = TypeVar("Drawn")
+
+
+def _in_language(language: str, draw: Callable[P, Drawn], *args: P.args, **kwargs: P.kwargs) -> Drawn:
+    with override(language):
+        return draw(*args, **kwargs)
+
+
 class BlockRenderer:
-    def __init__(self, log: AnswerLog) -> None:
+    def __init__(self, log: AnswerLog, language: str) -> None:
         self._log = log
+        self._language = language
         self._stream = BlockStream()
         self._fed = 0
         self.blocks: list[str] = []
@@ -211,11 +225,11 @@ class BlockRenderer:
             is_whole = self._log.is_over
             self._feed()
             if is_whole:
-                self._show(await loop.run_in_executor(_threads, self._stream.finish))
+                self._show(await loop.run_in_executor(_threads, _in_language, self._language, self._stream.finish))
                 self.is_finished = True
                 self._log.notify()
             elif (pause := self._stream.seconds_until_due) == 0:
-                self._show(await loop.run_in_executor(_threads, self._stream.changes))
+                self._show(await loop.run_in_executor(_threads, _in_language, self._language, self._stream.changes))
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -300,7 +314,7 @@ async def read(
             yield encode_revoked(language)
         elif log.ending is not None:
             position = NOWHERE if log.is_mirror else log.position + 1
-            yield encode_ending(log.ending, log.turn, position=position, language=language)
+            yield await encode_ending(log.ending, log.turn, position=position, language=language)
     finally:
         guard.cancel()
 
@@ -310,16 +324,16 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
     used = Usage.of(turn.usage)
     yield encode_turn(turn, not_sent=used.not_sent or 0, sent=used.sent)
     for thought in events_of_reasoning(turn):
-        yield encode_event(thought, turn)
+        yield encode_event(thought, turn, language=language)
     for call in turn.tool_calls:
         for event in events_of_call(call):
             yield encode_event(event, turn, language=language)
     if turn.assistant_message:
         yield encode_event(TextWritten(turn.assistant_message), turn)
         if with_blocks:
-            blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
+            blocks = await asyncio.to_thread(_in_language, language, render_blocks, turn.assistant_message)
             yield encode_blocks(ChangedBlocks(0, blocks))
-    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn, language=language)
+    yield await encode_ending(ending_of(turn), turn, language=language)
 
 
 async def _wait_for_prompt(log: AnswerLog) -> None:

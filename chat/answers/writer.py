@@ -408,7 +408,7 @@ class AnswerWriter:
             if saved is None:
                 self.log.is_deleted = True
                 return ending_of_deleted()
-            return await asyncio.to_thread(ending_of, saved)
+            return ending_of(saved)
         except Exception as error:
             return ending_by(_shown(error))
 

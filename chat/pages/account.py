@@ -278,9 +278,9 @@ def answers(request: HttpRequest) -> HttpResponse:
 
 
 def _saved(request: HttpRequest) -> HttpResponse:
-    """The page again; nothing for a script that saves a choice when it changes, and says so itself."""
+    """The page again; the sentence alone for a script that saves a choice when it changes."""
     if request.headers.get("X-Recollect-Part") == "saved":
-        return HttpResponse(status=HTTPStatus.NO_CONTENT)
+        return HttpResponse(_("Saved."), content_type="text/plain; charset=utf-8")
     messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("intake:account"))
 

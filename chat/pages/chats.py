@@ -33,6 +33,7 @@ from chat.pages.common import P, View, personal_form
 from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
 from chat.pages.installation import REGISTRATIONS, is_to_choose_who_registers
+from chat.pages.records import TYPES
 from chat.pages.staff import look_nearby, nearby
 from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
@@ -217,7 +218,7 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 def _chat_page(request: HttpRequest, shown: dict[str, Any]) -> HttpResponse:
     """With a policy that lets frames show the previews' page and nothing else, wherever a script in one may lead it."""
-    page = render(request, "intake/chat.html", shown)
+    page = render(request, "intake/chat.html", {**shown, "record_types": TYPES})
     host = request.get_host()
     # A policy has no form for an address of IPv6.
     place = "'self'" if host.startswith("[") else f"{host}{reverse('intake:preview')}"

@@ -11,9 +11,6 @@ from imports.models import Import
 from imports.reading.products import readers
 from intake.accounts.identity import person_of
 
-# --- Instructions for getting an export from each product, step by step ---
-
-
 # `arrives`: how the file arrives, by e-mail or at its location.
 INSTRUCTIONS = (
     {
@@ -81,8 +78,6 @@ INSTRUCTIONS = (
     },
 )
 
-
-# --- The page `/import/` and the page of each import, with the server's data; scripts render the rest ---
 
 STATES = {
     Import.State.UPLOADING: _("Not uploaded yet"),

@@ -44,9 +44,6 @@ def count_in_words(counts: Counts, scope: HistoryScope) -> str:
     return str(count)
 
 
-# --- The dates ---
-
-
 def ranges(today: date, chosen: tuple[date | None, date | None]) -> list[Days]:
     """The ranges that are one click away."""
     return [(gettext(name), *days, days == chosen) for name, days in _ranges(today)]
@@ -92,9 +89,6 @@ def _open_range(first: date | None, last: date | None) -> str:
     return gettext("until %(day)s") % {"day": date_format(last, "DATE_FORMAT")} if last is not None else ""
 
 
-# --- The project: only this one, or everything but it ---
-
-
 def within(project: str) -> dict[str, Any]:
     """The project in an address: its `name`, whether it is left out, both as the address says them, and the query."""
     name = project.removeprefix("-")
@@ -109,9 +103,6 @@ def within_choices(user: User, project: str) -> dict[str, Any]:
     chosen = within(project)
     groups, _ = list_groups(user=user, open_keys=(), current=chosen.get("name", ""))
     return {"within": chosen, "within_choices": [(each["name"], each["colour"]) for each in groups]}
-
-
-# --- The operators ---
 
 
 def chips(query: Query) -> list[tuple[str, str]]:

@@ -277,7 +277,7 @@ def _user_page(
     return render(request, "intake/staff/person.html", context)
 
 
-# --- `/staff/usage/`: the last thirty days in figures, and what was done ---
+# --- `/staff/`: the last thirty days in figures, and what was done ---
 
 DAYS = 30
 MOST_COUNTED = 500
@@ -320,6 +320,7 @@ def show_usage(request: HttpRequest) -> HttpResponse:
         "rows": sorted(rows, key=lambda row: -row["used"]["turns"]),
         "counted": len(rows),
         "all": users.count(),
+        "turns": sum(figures["turns"] for figures in days.values()),
         "size": sum(row["size"] for row in rows),
         "events": sorted(events, key=lambda event: event[0], reverse=True)[:MOST_EVENTS],
         "tab": "usage",

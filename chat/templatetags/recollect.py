@@ -25,7 +25,7 @@ from intake.accounts import devices
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.reading.pictures import PICTURES
 from intake.chats import tree
-from intake.chats.usage import Usage
+from intake.chats.usage import Usage, thought_in_words
 from intake.llm import language_models
 from intake.llm.language_models import LanguageModel
 from intake.markdown import render
@@ -93,7 +93,7 @@ def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> dict[s
 
 @register.filter
 def usage(turn: Turn | None) -> str:
-    """The usage of an answer, in a line; `usageInWords` in static/intake/versions.js has the same."""
+    """The usage of an answer, in a line."""
     return Usage.of(turn.usage).in_words() if turn else ""
 
 
@@ -117,11 +117,10 @@ def unlocalize_number(value: float) -> str:
 
 @register.filter
 def thought(turn: Turn | None) -> str:
-    """The label of an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js has the same."""
-    seconds = Usage.of(turn.usage).thought_seconds if turn else None
-    if turn is not None and not turn.has_ended:
+    """The label of an answer's folded reasoning."""
+    if turn is None or not turn.has_ended:
         return _("Thinking…")
-    return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+    return thought_in_words(Usage.of(turn.usage).thought_seconds)
 
 
 @register.filter
@@ -151,7 +150,7 @@ def is_text(file: Attachment | None) -> bool:
 
 @register.filter
 def state_in_words(file: Attachment | None) -> str:
-    """Whether the text of a file has been read, and all of it; `showState` in static/intake/files.js says the same."""
+    """Whether the text of a file has been read, and all of it."""
     if file is None:
         return ""
     if file.state == Attachment.State.WAITING:
@@ -176,9 +175,6 @@ register.filter("in_page_language", in_page_language)
 register.filter("device", devices.in_page_language)
 register.simple_tag(tree.conversation_path, name="conversation_path")
 register.simple_tag(tree.branch_path, name="branch_path")
-
-
-# --- The shell: the list of chats beside a page ---
 
 
 @register.filter
@@ -208,8 +204,8 @@ def side_bar(context: template.RequestContext) -> SafeString:
         return SafeString(sidebar.template.render(context))
 
 
-# --- Says in each page for whom it was made: on the root element for scripts, and beside the CSRF token for forms ---
-# Built in (`TEMPLATES`), so that no form can forget it: those of the admin and of django-allauth included.
+# The next three say in each page for whom it was made: on the root element for scripts, and beside the CSRF token for
+# forms. They are built in (`TEMPLATES`), so that no form can forget it, and none of the admin or of django-allauth.
 
 
 @register.simple_tag(takes_context=True)

@@ -59,6 +59,14 @@ def text_of(events):
     return "".join(event.data["text"] for event in events if event.name == "delta")
 
 
+def shown(events):
+    blocks = []
+    for event in events:
+        if event.name == "blocks":
+            blocks[event.data["from"] :] = event.data["html"]
+    return "".join(blocks)
+
+
 @pytest.fixture
 def elsewhere(server):
     """Clients of another web process, as far as answers go: its event loop is another, and so is all it knows."""
@@ -143,13 +151,20 @@ def test_a_client_that_reconnects_elsewhere_forgets_and_gets_each_word_once(pers
 def test_another_web_process_shows_the_blocks_of_the_whole_answer(person, log_in, there, language_model):
     language_model(Say(("# Title\n\n", "Some **bold", "** words\n\n", "- one\n", "- two\n"), seconds_apart=0.3))
     turn_id = begin(log_in(person), "bold")[0].data["turnId"]
-    blocks = []
     events = follow(there, turn_id, Prefer="blocks")
-    for event in events:
-        if event.name == "blocks":
-            blocks[event.data["from"] :] = event.data["html"]
-    assert "".join(blocks) == events[-1].data["html"]
+    assert shown(events) == events[-1].data["html"]
     assert "blocks" not in {event.name for event in follow(there, turn_id)}
+
+
+def test_each_reader_of_an_answer_gets_its_labels_in_the_language_of_the_page(person, log_in, language_model):
+    language_model(Say(("> [!WARNING]\n> Rye\n\n", "```python\npass\n```\n", "word3 "), seconds_apart=0.2))
+    client = log_in(person)
+    turn_id = begin(client)[0].data["turnId"]
+    for language, warning, copy in (("de", "Warnung", "Kopieren"), ("en", "Warning", "Copy")) * 2:
+        events = follow(client, turn_id, Prefer="blocks", **{"X-Recollect-Language": language})
+        blocks = shown(events)
+        assert f">{warning}</p>" in blocks and f">{copy}</button>" in blocks and events[-1].data["html"] == blocks
+        wait_until(lambda: the_turn().status == "complete")
 
 
 @pytest.mark.parametrize("where", ["here", "in another process"])

@@ -27,7 +27,7 @@ RECORD_ANSWER = """() => {
 
 
 # Of a turn, what has to be the same after a reload.
-SHOWN = (".said", ".prose", ".step-what", ".step-tool", ".step-summary")
+SHOWN = (".said", ".prose", ".step")
 
 
 def say(page: Page, message: str) -> None:

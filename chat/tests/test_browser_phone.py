@@ -167,7 +167,7 @@ def test_what_is_shared_waits_on_the_device_and_goes_into_the_message(open_page,
 def test_shared_files_that_are_refused_are_not_uploaded(open_page, person):
     page = with_a_worker(open_page, person)
     page.evaluate(SHARE, "/share/")
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Do not attach").click()
     expect(page.locator("[data-attached] li")).to_have_count(0)
     assert Attachment.objects.count() == 0
 

@@ -30,7 +30,7 @@ from testing.examiner import as_the_application
 
 pytestmark = pytest.mark.django_db
 
-PEOPLE, SETTINGS, INDEX, USAGE = "/staff/people/", "/staff/settings/", "/staff/index/", "/staff/usage/"
+PEOPLE, SETTINGS, INDEX, USAGE = "/staff/people/", "/staff/settings/", "/staff/index/", "/staff/"
 INVITE = reverse("intake:staff_invite")
 SECRET = "rumpelstiltskin"
 

@@ -74,6 +74,11 @@ class Usage:
         return " · ".join(each for each in (self.model, tokens, seconds, self.finish_reason) if each)
 
 
+def thought_in_words(seconds: float | None) -> str:
+    """The label of an answer's folded reasoning."""
+    return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
+
+
 def together(earlier: dict[str, Any] | None, later: dict[str, Any] | None) -> dict[str, Any]:
     """For `Turn.usage` of a continued answer."""
     return Usage.of(later).after(Usage.of(earlier)).as_data()

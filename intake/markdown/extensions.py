@@ -36,7 +36,6 @@ _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _FOLD = re.compile(r"<(details|think|thinking)(?: open)?>", re.IGNORECASE)
 _SUMMARY = re.compile(rf"\s{{0,8}}<summary>(.{{0,{LONGEST_SUMMARY}}}?)</summary>", re.IGNORECASE | re.DOTALL)
 _CALLOUT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*(?:\n|$)", re.IGNORECASE)
-# dom.js names these texts, too, for answers that are drawn while they are written.
 CALLOUTS = {
     "note": gettext_noop("Note"),
     "tip": gettext_noop("Tip"),

@@ -5,10 +5,11 @@ import { gettext } from "../intake/language.js";
 const SAID_FOR_MS = 1600;
 
 for (const button of document.querySelectorAll("[data-copy]")) {
+  const usual = button.textContent;
   button.hidden = false;
   button.addEventListener("click", async () => {
-    button.textContent = (await copy(button.previousElementSibling.textContent)) ? gettext("Copied") : gettext("Not allowed");
-    setTimeout(() => (button.textContent = gettext("Copy")), SAID_FOR_MS);
+    button.textContent = (await copy(button.previousElementSibling.textContent)) ? gettext("Copied") : gettext("Not copied");
+    setTimeout(() => (button.textContent = usual), SAID_FOR_MS);
   });
 }
 

@@ -763,7 +763,7 @@ STAFF = [
             changes(form={"do": "quotas", "text_megabytes": "5"}),
         ],
     ),
-    endpoint("staff/usage/", GET=names()),
+    endpoint("staff/", GET=names()),
     endpoint("staff/index/", GET=answers(), POST=answers(form={})),
     endpoint("staff/models/", GET=answers(), POST=closed(form={"do": "remove", "key": "none"})),
     endpoint("staff/models/<str:key>/", "staff/models/new/", GET=answers(), POST=changes(form=A_MODEL)),

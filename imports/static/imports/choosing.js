@@ -92,7 +92,7 @@ export class Chooser {
     box.dataset.to = item.to ?? "";
     box.disabled = !isNews(item);
     box.checked = isNews(item) && this.#isOn(item.external_id);
-    part(line, "title").textContent = item.title || gettext("Untitled");
+    if (item.title) part(line, "title").textContent = item.title;
     part(line, "facts").textContent = factsOf(item, STATUS[item.status]);
     return line;
   }

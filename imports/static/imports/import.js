@@ -9,16 +9,10 @@ import { upload } from "./uploading.js";
 import { count, megabytes } from "./words.js";
 
 const HEADINGS = {
-  uploading: gettext("Uploading"),
   reading: gettext("Reading your export"),
   ready: gettext("What your export holds"),
-  waiting: gettext("Waiting for its turn"),
-  running: gettext("Importing"),
-  undoing: gettext("Undoing"),
   done: gettext("Your history is here"),
   failed: gettext("This did not work"),
-  cancelled: gettext("Cancelled"),
-  undone: gettext("Undone"),
 };
 const LEAVE = gettext("You can leave this page: it goes on, and you find it under Import again.");
 const STAY = gettext("Keep this page open until the upload is done.");
@@ -33,6 +27,7 @@ const trouble = root.querySelector("[data-trouble]");
 const announcer = root.querySelector("[data-announcer]");
 const picker = root.querySelector("[data-file]");
 const question = root.querySelector("[data-ask]");
+const UNDO = question.querySelector("[data-answer=yes]").textContent;
 const startButton = views.preview.querySelector("[data-action=start]");
 const chooser = new Chooser(views.preview, api, { onChange: showChoice, onTrouble: complain });
 const report = new Report(views.report, api, { onTrouble: complain });
@@ -156,7 +151,7 @@ async function cancel() {
 async function undo() {
   const { stored } = current;
   const what = stored.conversations ? conversationsOf(stored.conversations) : gettext("what it brought");
-  if (!(await ask(gettext("It takes back %(what)s, with everything made of it.", { what }), gettext("Undo")))) return;
+  if (!(await ask(gettext("It takes back %(what)s, with everything made of it.", { what }), UNDO))) return;
   try {
     goOn(await api.undo(current.id, false));
   } catch (failure) {
@@ -184,7 +179,7 @@ function show(shown) {
   const isPaused = shown.state === "uploading" && !uploading;
   const name = viewOf(shown.state, isPaused);
   for (const [key, view] of Object.entries(views)) view.hidden = key !== name;
-  heading.textContent = isPaused ? gettext("Resume the upload") : HEADINGS[shown.state];
+  heading.textContent = isPaused ? gettext("Resume the upload") : HEADINGS[shown.state] ?? heading.dataset[shown.state];
   if (part(views[name], "filename")) part(views[name], "filename").textContent = shown.filename;
   const isAnother = shownState !== shown.state;
   shownState = shown.state;

@@ -143,7 +143,7 @@ export class Report {
 function broughtLine(item) {
   const line = clone("brought");
   const title = part(line, "title");
-  title.textContent = item.title || gettext("Untitled");
+  if (item.title) title.textContent = item.title;
   if (item.conversation_id) title.href = `${HOME}c/${item.conversation_id}/`;
   part(line, "facts").textContent = factsOf(item);
   return line;

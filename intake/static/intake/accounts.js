@@ -6,11 +6,12 @@ import { chooseLook, chooseTheme } from "./theme.js";
 
 for (const button of document.querySelectorAll("[data-reveal]")) {
   const input = document.getElementById(button.dataset.reveal);
+  const show = button.textContent;
   button.hidden = false;
   button.addEventListener("click", () => {
     const isShown = input.type === "password";
     input.type = isShown ? "text" : "password";
-    button.textContent = isShown ? gettext("Hide") : gettext("Show");
+    button.textContent = isShown ? gettext("Hide") : show;
     button.setAttribute("aria-pressed", String(isShown));
   });
 }
@@ -56,9 +57,9 @@ for (const form of document.querySelectorAll("form[data-saves]")) {
   form.addEventListener("change", async () => {
     status.textContent = "";
     const response = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { "X-Recollect-Part": "saved" } }).catch(() => null);
-    if (response?.status !== 204) return response ? form.submit() : (status.textContent = gettext("Not saved: there is no connection."));
+    if (!response?.headers.get("Content-Type").startsWith("text/plain")) return response ? form.submit() : (status.textContent = gettext("Not saved: there is no connection."));
     if (form.dataset.saves === "reload") return location.reload();
-    status.textContent = gettext("Saved.");
+    status.textContent = await response.text();
   });
   // Also what was chosen before this ran.
   if (!isAsServed(form)) form.dispatchEvent(new Event("change"));
@@ -80,6 +81,6 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", async () => {
     const field = document.getElementById(button.dataset.copies);
     field.select();
-    button.textContent = (await copy({ text: field.value })) ? gettext("Copied") : gettext("Not allowed");
+    button.textContent = (await copy({ text: field.value })) ? gettext("Copied") : gettext("Not copied");
   });
 }

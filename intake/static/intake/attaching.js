@@ -158,7 +158,7 @@ export class Attaching {
     part(element, "file-name").textContent = part(element, "file-name").title = item.name;
     part(element, "file-about").textContent = sizeInWords(item.size);
     const remove = part(element, "file-remove");
-    remove.ariaLabel = remove.title = gettext("Remove %(name)s", { name: item.name });
+    remove.ariaLabel = remove.title = remove.title.replace("%(name)s", () => item.name);
     remove.addEventListener("click", () => {
       this.#remove(item);
       this.input.focus();

@@ -386,7 +386,7 @@ async function receive(sharing) {
   // Another site can send a form to a browser's tab, and hardly to the installed app: a file is uploaded once it is attached.
   const names = shared.files.map(({ name }) => name).join("\n");
   const isApp = !matchMedia("(display-mode: browser)").matches;
-  const question = { title: gettext("Attach the shared files?"), text: gettext("They are uploaded and added to your message."), excerpt: names, yes: gettext("Attach"), no: gettext("Cancel") };
+  const question = { title: gettext("Attach the shared files?"), text: gettext("They are uploaded and added to your message."), excerpt: names, yes: gettext("Attach"), no: gettext("Do not attach") };
   if (shared.files.length && (isApp || (await confirm(question)))) composer.attaching.add(shared.files);
   composer.focus();
 }

@@ -18,6 +18,7 @@ export class Composer {
     this.input = form.elements.message;
     this.limit = Number(form.dataset.limit);
     this.sendButton = form.querySelector("[data-send]");
+    this.sendButton.dataset.usual = this.sendButton.title;
     this.stopButton = form.querySelector("[data-stop]");
     this.counter = form.querySelector("[data-counter]");
     this.onSend = onSend;
@@ -189,7 +190,7 @@ export class Composer {
     this.sendButton.disabled = isEmpty || left < 0 || this.attaching.hasFailed;
     this.form.toggleAttribute("data-sending", this.#isSending);
     this.sendButton.hidden = this.#isAnswering && isEmpty;
-    this.sendButton.title = this.sendButton.ariaLabel = this.#isAnswering ? gettext("Send when the answer is done") : gettext("Send");
+    this.sendButton.title = this.sendButton.ariaLabel = this.#isAnswering ? gettext("Send when the answer is done") : this.sendButton.dataset.usual;
   }
 }
 

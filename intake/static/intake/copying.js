@@ -14,8 +14,8 @@ export function listenForCopying(root, announce) {
     if (button.dataset.action === "download-code") return download(button);
     const isCopied = await copy(contentFor(button));
     announce(isCopied ? gettext("Copied") : gettext("Copying is not allowed here"));
-    if (button.dataset.action === "copy-code") sayOn(button, isCopied ? gettext("Copied") : gettext("Not allowed"));
-    else sayBeside(button, isCopied ? gettext("Copied") : gettext("Not allowed"));
+    if (button.dataset.action === "copy-code") sayOn(button, isCopied ? gettext("Copied") : gettext("Not copied"));
+    else sayBeside(button, isCopied ? gettext("Copied") : gettext("Not copied"));
   });
 }
 
@@ -72,8 +72,9 @@ function download(button) {
 }
 
 function sayOn(button, words) {
+  button.dataset.usual ??= button.textContent;
   button.textContent = words;
-  setTimeout(() => (button.textContent = gettext("Copy")), SAID_FOR_MS);
+  setTimeout(() => (button.textContent = button.dataset.usual), SAID_FOR_MS);
 }
 
 function sayBeside(button, words) {

@@ -1,5 +1,4 @@
 /** Small helpers that several modules share. */
-import { gettext } from "./language.js";
 
 /** While an input method composes, Enter accepts its suggestion (229 is what older engines report then). */
 export function isComposing(event) {
@@ -14,16 +13,9 @@ export function part(element, name) {
   return element.querySelector(`[data-part="${name}"]`);
 }
 
-// What the server writes into an answer of its own (intake/markdown), and some of them by name.
-const LABELS = ".code-bar button, .callout-title, .thought > summary, .picture-label, .picture button";
-const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution"), "Image not loaded": gettext("Image not loaded"), Load: gettext("Load") };
-
 /** Elements of HTML that the server made and sanitised; the parser's document runs nothing. */
 export function parseHtml(html) {
-  const page = new DOMParser().parseFromString(html, "text/html");
-  // An answer's blocks are drawn once for all its readers.
-  for (const label of page.querySelectorAll(LABELS)) label.textContent = KINDS[label.textContent] ?? gettext(label.textContent);
-  return page;
+  return new DOMParser().parseFromString(html, "text/html");
 }
 
 /** Another page of this site, to take parts from, without its list of chats; null when it cannot be had. */
@@ -102,13 +94,7 @@ function become(person) {
 /** Above the page, which keeps all that was typed; the log-in leads back to it. */
 function offerLogin() {
   if (document.querySelector("[data-logged-out]")) return;
-  const notice = document.createElement("p");
-  notice.className = "notice notice-error logged-out";
-  notice.dataset.loggedOut = "";
-  notice.setAttribute("role", "alert");
-  const link = document.createElement("a");
-  link.href = `${HOME}login/?${new URLSearchParams({ next: location.pathname + location.search })}`;
-  link.textContent = gettext("Log in");
-  notice.append(gettext("You are logged out. Log in."), " ", link);
+  const notice = clone("logged-out");
+  notice.querySelector("a").search = new URLSearchParams({ next: location.pathname + location.search });
   (document.querySelector("main") ?? document.body).prepend(notice);
 }

@@ -1,6 +1,5 @@
 /** Draws an answer from the blocks that the server renders while it is written: those that changed are replaced. */
 import { parseHtml } from "./dom.js";
-import { gettext } from "./language.js";
 
 export class Drawing {
   #finished = 0;
@@ -35,7 +34,10 @@ export function withoutPreviews(answer) {
   const copy = answer.cloneNode(true);
   for (const preview of copy.querySelectorAll(".preview, .preview-trouble")) preview.remove();
   for (const pre of copy.querySelectorAll("pre[hidden]")) pre.hidden = false;
-  for (const button of copy.querySelectorAll('[data-action="preview-code"]')) button.textContent = gettext("Preview");
+  for (const button of copy.querySelectorAll("[data-usual]")) {
+    button.textContent = button.dataset.usual;
+    delete button.dataset.usual;
+  }
   for (const code of copy.querySelectorAll("[data-diagram]")) delete code.dataset.diagram;
   return copy;
 }

@@ -32,14 +32,13 @@ export function sizeInWords(bytes) {
   return value.toLocaleString(language, { style: "unit", unit, unitDisplay: unit === "byte" ? "long" : "short", maximumFractionDigits: value < 10 && unit !== "byte" ? 1 : 0 });
 }
 
-/** As `state_in_words` and `is_picture` in recollect.py. */
 export function showState(element, { id, type, state, error }) {
   element.dataset.state = state;
   const picture = part(element, "file-picture");
   picture.hidden = !element.classList.toggle("is-picture", state === "read" && PICTURES.has(type));
   if (!picture.hidden) picture.src = `${FILES}${id}/thumbnail`;
-  const words = state === "waiting" ? gettext("Being read…") : state === "unreadable" ? gettext("Cannot be read: %(why)s", { why: error ?? "" }) : error ?? "";
-  part(element, "file-state")?.replaceChildren(words);
+  const place = part(element, "file-state");
+  place?.replaceChildren((place.dataset[state] ?? "%(why)s").replace("%(why)s", () => error ?? ""));
 }
 
 /** What is folded is fetched when it is opened; what is being read is asked for until it is. */

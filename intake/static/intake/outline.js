@@ -1,6 +1,5 @@
 /** The way through a long chat: a thin map of one's own questions at the edge, and a sheet that finds turns and days. */
 import { HOME, fetchPage } from "./dom.js";
-import { gettext } from "./language.js";
 import { goToNamedTurn } from "./reading.js";
 
 const PAUSE_MS = 120;
@@ -91,7 +90,7 @@ class Sheet {
     this.#dialog?.remove();
     this.#dialog = document.createElement("dialog");
     this.#dialog.className = "sheet outline-sheet";
-    this.#dialog.ariaLabel = gettext("In this chat");
+    this.#dialog.ariaLabel = page.title.split(" · ")[0];
     this.#dialog.append(outline);
     document.body.append(this.#dialog);
     this.#listen();

@@ -1,8 +1,8 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
 import { fetchPage, isComposing } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
-import { COMMANDS, carryOut, keysOf, openShortcuts } from "./shortcuts_list.js";
-import { chooseTheme, THEMES } from "./theme.js";
+import { COMMANDS, carryOut, keysOf, openShortcuts, titleOf } from "./shortcuts_list.js";
+import { chooseTheme } from "./theme.js";
 
 const PAUSE_MS = 60;
 const TITLES = 6;
@@ -33,6 +33,12 @@ class Palette {
       keys: keysAt(link.getAttribute("href")),
       words: link.dataset.words ?? "",
       href: link.getAttribute("href"),
+    }));
+    this.themes = [...this.dialog.querySelectorAll("[data-palette-theme]")].map(({ dataset, textContent }) => ({
+      title: textContent,
+      icon: "theme",
+      words: "theme appearance colours",
+      does: () => chooseTheme(dataset.paletteTheme),
     }));
     const link = document.querySelector("[data-search-link]");
     this.searchPath = link?.pathname;
@@ -116,12 +122,12 @@ class Palette {
     const query = this.field.value.trim();
     const kept = this.list.querySelector("[data-group=found]");
     this.list.replaceChildren();
-    this.#group("chats", gettext("Chats"), query ? [] : this.#recent());
-    this.#group("chat", gettext("This chat"), matching(query, this.#ofThisChat()));
-    this.#group("commands", gettext("Go to"), matching(query, this.#anywhere()));
+    this.#group("chats", query ? [] : this.#recent());
+    this.#group("chat", matching(query, this.#ofThisChat()));
+    this.#group("commands", matching(query, this.#anywhere()));
     // What was found for fewer letters stays until there is something better.
     if (query && kept) this.list.append(kept);
-    if (query && this.searchPath) this.#group("all", "", [this.#searchAll(query)]);
+    if (query && this.searchPath) this.#group("all", [this.#searchAll(query)]);
     this.#activate(this.list.querySelector("[role=option]"));
     this.status.textContent = "";
     if (query) this.#timer = setTimeout(() => this.#ask(turn, query), PAUSE_MS);
@@ -135,15 +141,15 @@ class Palette {
   #anywhere() {
     return [
       ...this.pages,
-      { title: gettext("Keyboard shortcuts"), icon: "about", keys: ["?"], words: "keys help", does: openShortcuts },
-      ...Object.entries(THEMES).map(([theme, title]) => ({ title, icon: "theme", words: "theme appearance colours", does: () => chooseTheme(theme) })),
+      { title: titleOf({ key: "?" }), icon: "about", keys: ["?"], words: "keys help", does: openShortcuts },
+      ...this.themes,
     ];
   }
 
   /** What can be done with the chat that is open, and the ones beside it in the list. */
   #ofThisChat() {
     const possible = COMMANDS.filter((command) => !command.isPage && command.find());
-    return possible.map((command) => ({ ...command, keys: keysOf(command), does: () => carryOut(command) }));
+    return possible.map((command) => ({ ...command, title: titleOf(command), keys: keysOf(command), does: () => carryOut(command) }));
   }
 
   #searchAll(query) {
@@ -177,7 +183,7 @@ class Palette {
     const links = [...(page?.querySelectorAll("[data-conversation-id] a") ?? [])].slice(0, TITLES);
     const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href") }));
     this.list.querySelector("[data-group=chats]")?.remove();
-    this.#group("chats", gettext("Chats"), options, true);
+    this.#group("chats", options, { isFirst: true });
   }
 
   #showTexts(page) {
@@ -185,12 +191,12 @@ class Palette {
     const hits = [...(page?.querySelectorAll("[data-hit]") ?? [])];
     const heading = page?.querySelector("[data-hits] h2")?.textContent ?? "";
     const options = hits.map((hit) => ({ parts: [...hit.childNodes], href: hit.getAttribute("href") }));
-    const group = this.#group("found", heading, options);
+    const group = this.#group("found", options, { title: heading });
     const last = this.list.querySelector("[data-group=all]");
     if (group && last) last.before(group);
   }
 
-  #group(name, title, options, isFirst = false) {
+  #group(name, options, { title = this.list.dataset[name], isFirst = false } = {}) {
     if (options.length === 0) return null;
     const group = document.createElement("div");
     group.role = "group";

@@ -64,7 +64,7 @@ export function listenForPreviews(thread, { library, onGrown }) {
     const code = frame.querySelector("code");
     if (frame.querySelector(".preview")) show(frame, frame.querySelector("pre").hidden ? "source" : "preview");
     else if (code.classList.contains(DIAGRAM)) showDiagram(code);
-    else put(frame, documentOf(code.textContent));
+    else put(frame, documentOf(code.textContent, button.textContent));
     onGrown();
   });
 }
@@ -99,7 +99,9 @@ function put(frame, content) {
 function show(frame, which) {
   frame.querySelector(".preview").hidden = which === "source";
   frame.querySelector("pre").hidden = which === "preview";
-  frame.querySelector('[data-action="preview-code"]').textContent = which === "source" ? gettext("Preview") : gettext("Source");
+  const button = frame.querySelector('[data-action="preview-code"]');
+  button.dataset.usual ??= button.textContent;
+  button.textContent = which === "source" ? button.dataset.usual : gettext("Source");
 }
 
 function tellTrouble(frame, words) {
@@ -165,8 +167,8 @@ function loadPicture(picture, onGrown) {
 }
 
 /** HTML, or a picture in SVG, which gets a page around it. */
-function documentOf(source) {
-  const frame = sandbox(gettext("Preview"));
+function documentOf(source, title) {
+  const frame = sandbox(title);
   const isPicture = /^\s*(?:<\?xml[^>]*>\s*)?<svg[\s>]/i.test(source);
   const page = isPicture ? `<style>body { margin: 1rem } svg { display: block; max-width: 100%; margin: auto }</style>${source}` : source;
   const html = /^\s*<!doctype/i.test(page) ? page : `<!doctype html>${page}`;

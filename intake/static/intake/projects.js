@@ -137,7 +137,7 @@ export class Mover {
   }
 
   #inWords(ids) {
-    if (ids.length > 1) return ngettext("%(count)s chat", "%(count)s chats", ids.length);
+    if (ids.length > 1) return gettext("%(count)s selected", { count: ids.length });
     return this.sidebar.itemOf(ids[0])?.querySelector("a").textContent ?? document.querySelector("[data-title]")?.textContent ?? "";
   }
 

@@ -1,9 +1,8 @@
 /** What a thinking model thinks: folded, while it is written and afterwards. */
 import { parseHtml, part } from "./dom.js";
-import { gettext } from "./language.js";
 
 export class Reasoning {
-  #seconds = null;
+  #thought = "";
 
   constructor(turn) {
     this.element = part(turn, "reasoning");
@@ -15,15 +14,15 @@ export class Reasoning {
     this.element.hidden = true;
     this.element.open = false;
     this.text.textContent = "";
-    this.#seconds = null;
   }
 
-  write({ text, seconds = null }) {
+  /** `label`: how long was thought so far. */
+  write({ text, label }) {
     this.element.hidden = false;
     this.element.classList.add("thinking");
-    this.label.textContent = gettext("Thinking…");
+    this.label.textContent = this.label.dataset.thinking;
     this.text.append(text);
-    this.#seconds = seconds;
+    this.#thought = label;
   }
 
   /** As the server has drawn it: until its end it is the text alone. */
@@ -35,11 +34,6 @@ export class Reasoning {
   rest() {
     if (this.element.hidden || !this.element.classList.contains("thinking")) return;
     this.element.classList.remove("thinking");
-    this.label.textContent = thoughtInWords(this.#seconds);
+    this.label.textContent = this.#thought;
   }
-}
-
-/** As `thought` in templatetags/recollect.py. */
-function thoughtInWords(seconds) {
-  return seconds === null ? gettext("Thought") : gettext("Thought for %(seconds)s s", { seconds: Math.max(1, Math.round(seconds)) });
 }

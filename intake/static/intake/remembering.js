@@ -1,17 +1,8 @@
 /** Keeping a message, or the selected part of it, as a record: from a turn's menu, with its kind, and with Undo. */
-import { HOME, part, write } from "./dom.js";
+import { HOME, clone, part, write } from "./dom.js";
 import { gettext, ngettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
-const KINDS = {
-  note: gettext("Note"),
-  todo: gettext("To-do"),
-  fact: gettext("Fact"),
-  preference: gettext("Preference"),
-  decision: gettext("Decision"),
-  lesson: gettext("Lesson"),
-};
-const LABELS = { answer: gettext("Remember this answer"), said: gettext("Remember my message"), selection: gettext("Remember the selection") };
 
 // A press on the menu may end the selection, so the last one is kept until something else is pressed.
 let selected = { turn: null, text: "" };
@@ -45,7 +36,8 @@ function offer(menu) {
   for (const button of menu.querySelectorAll('[data-action="remember"]')) {
     const ofSelection = selected.turn === turn;
     const { of } = button.dataset;
-    button.lastChild.textContent = LABELS[ofSelection ? "selection" : of];
+    button.dataset.usual ??= button.lastChild.textContent;
+    button.lastChild.textContent = ofSelection ? gettext("Remember the selection") : button.dataset.usual;
     button.hidden = ofSelection ? of === "said" : !textOf(turn, of);
   }
 }
@@ -61,17 +53,9 @@ function contentFor(button, turn) {
 }
 
 function showKept(turn, record, { csrfToken, announce }) {
-  const line = lineOf(turn);
-  const link = document.createElement("a");
+  const line = clone("kept");
+  const [link, kind, undo] = line.children;
   link.href = `${HOME}memory/records/${record.id}/`;
-  link.textContent = gettext("Kept in your memory");
-  const kind = document.createElement("select");
-  kind.ariaLabel = gettext("Kind");
-  for (const [value, name] of Object.entries(KINDS)) kind.append(new Option(name, value));
-  const undo = document.createElement("button");
-  undo.type = "button";
-  undo.className = "button button-small button-quiet";
-  undo.textContent = gettext("Undo");
   kind.addEventListener("change", async () => {
     const { ok, data } = await send(`${record.id}/`, "PATCH", csrfToken(), { type: kind.value });
     if (!ok) say(lineOf(turn), data.detail, announce);
@@ -82,7 +66,7 @@ function showKept(turn, record, { csrfToken, announce }) {
     say(line, gettext("Not kept"), announce);
     turn.focus({ preventScroll: true });
   });
-  line.replaceChildren(link, kind, undo);
+  lineOf(turn).replaceWith(line);
   announce(link.textContent);
 }
 

@@ -3,19 +3,24 @@ import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
 import { canChooseModel, chooseModel } from "./window.js";
 
-const IS_MAC = /Mac|iPhone|iPad/.test(navigator.platform);
+// The list of all keys; on a Mac they have other names.
+const LIST = document.querySelector("template[data-template=shortcuts]").content;
+if (/Mac|iPhone|iPad/.test(navigator.platform)) {
+  for (const key of LIST.querySelectorAll("[data-command-key]")) key.textContent = "⌘";
+  for (const key of LIST.querySelectorAll("[data-option-key]")) key.textContent = "⌥";
+}
 
 /**
  * `key`: a letter, with Ctrl or ⌘ and Shift; or an arrow, with Alt; empty for the palette alone. `find` gives what can be done on this page: an address to
  * go to, a function to call, or nothing. The template of the list names the same keys.
  */
 export const COMMANDS = [
-  { key: "o", icon: "new", title: gettext("New chat"), isPage: true, find: () => HOME },
-  { key: "y", icon: "temporary", title: gettext("New temporary chat"), isPage: true, find: () => `${HOME}?temporary=1` },
-  { key: "c", icon: "copy", title: gettext("Copy the last answer"), words: "clipboard", find: lastCopy },
-  { key: "m", icon: "tune", title: gettext("Switch the model"), words: "choose language model", find: () => canChooseModel() && chooseModel },
-  { key: "", icon: "folder", title: gettext("Move to project …"), words: "folder", find: moving },
-  { key: "a", icon: "archive", title: gettext("Archive this chat"), words: "hide away", find: archiving },
+  { key: "o", icon: "new", isPage: true, find: () => HOME },
+  { key: "y", icon: "temporary", isPage: true, find: () => `${HOME}?temporary=1` },
+  { key: "c", icon: "copy", words: "clipboard", find: lastCopy },
+  { key: "m", icon: "tune", words: "choose language model", find: () => canChooseModel() && chooseModel },
+  { key: "", icon: "folder", words: "folder", find: moving },
+  { key: "a", icon: "archive", words: "hide away", find: archiving },
   { key: "ArrowDown", icon: "right", title: gettext("Next chat"), words: "go switch", find: () => chatBeside(1) },
   { key: "ArrowUp", icon: "left", title: gettext("Previous chat"), words: "go switch", find: () => chatBeside(-1) },
 ];
@@ -29,9 +34,15 @@ export function commandOf(event) {
 
 /** The keys as they are shown. */
 export function keysOf({ key }) {
-  if (!key) return [];
-  if (key.length > 1) return [IS_MAC ? "⌥" : gettext("Alt"), key === "ArrowDown" ? "↓" : "↑"];
-  return [IS_MAC ? "⌘" : gettext("Ctrl"), gettext("Shift"), key.toUpperCase()];
+  const keys = [...LIST.querySelectorAll(`[data-command="${key.replace(/Down|Up/, "")}"] kbd`)].map(({ textContent }) => textContent);
+  return keys.filter((name) => name !== { ArrowDown: "↑", ArrowUp: "↓" }[key]);
+}
+
+/** In the words of the list, or of the menu of a chat. */
+export function titleOf({ key, title }) {
+  if (title) return title;
+  if (key === "?") return LIST.querySelector("h2").textContent;
+  return key ? LIST.querySelector(`[data-command="${key}"] dt`).textContent : document.querySelector('[data-item-do="move"]').textContent;
 }
 
 /** Whether there was something to do. */
@@ -79,14 +90,12 @@ let dialog = null;
 
 export function openShortcuts() {
   if (!dialog) {
-    dialog = document.querySelector("template[data-template=shortcuts]").content.firstElementChild.cloneNode(true);
+    dialog = LIST.firstElementChild.cloneNode(true);
     document.body.append(dialog);
     dialog.addEventListener("keydown", (event) => event.stopPropagation());
     dialog.addEventListener("click", (event) => {
       if (event.target === dialog) dialog.close();
     });
-    if (IS_MAC) for (const key of dialog.querySelectorAll("[data-command-key]")) key.textContent = "⌘";
-    if (IS_MAC) for (const key of dialog.querySelectorAll("[data-option-key]")) key.textContent = "⌥";
   }
   if (!dialog.open) dialog.showModal();
 }

@@ -1,7 +1,7 @@
 /** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
 import { send } from "./chats.js";
 import { HOME, isComposing } from "./dom.js";
-import { gettext } from "./language.js";
+import { gettext, ngettext } from "./language.js";
 import { movesAmong } from "./menus.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
@@ -72,10 +72,12 @@ export class ItemMenu {
   #open(item) {
     this.#close();
     this.#item = item;
-    const entry = (name) => this.menu.querySelector(`[data-item-do="${name}"]`);
-    entry("pin").textContent = "pinned" in item.dataset ? gettext("Unpin") : gettext("Pin");
-    entry("archive").textContent = "archived" in item.dataset ? gettext("Put back") : gettext("Archive");
-    entry("pin").hidden = "archived" in item.dataset;
+    const [isPinned, isArchived] = ["pinned" in item.dataset, "archived" in item.dataset];
+    for (const [name, isDone] of [["pin", isPinned], ["archive", isArchived]]) {
+      const [to, back] = this.menu.querySelector(`[data-item-do="${name}"]`).children;
+      [to.hidden, back.hidden] = [isDone, !isDone];
+    }
+    this.menu.querySelector('[data-item-do="pin"]').hidden = isArchived;
     const button = this.#buttonOf(item);
     button.ariaExpanded = "true";
     this.menu.hidden = false;
@@ -180,7 +182,7 @@ export class ItemMenu {
 
   async #delete(item) {
     const isSure = await this.confirm({
-      title: gettext("Delete this chat?"),
+      title: this.menu.dataset.deleting,
       text: gettext("“%(title)s”: everything said in it goes for good, and is no longer found by any search.", { title: item.querySelector("a").textContent }),
     });
     if (!isSure) return;
@@ -189,7 +191,7 @@ export class ItemMenu {
     const isHere = item.querySelector("[aria-current]");
     this.sidebar.remove(item.dataset.conversationId);
     if (isHere) location.assign(HOME);
-    else this.tell(gettext("Deleted"));
+    else this.tell(ngettext("%(count)s chat deleted", "%(count)s chats deleted", 1));
   }
 }
 

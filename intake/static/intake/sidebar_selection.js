@@ -98,7 +98,7 @@ export class Selection {
     }
     if (wanted === "export") return this.#export(path, ids);
     if (wanted === "delete" && !(await this.confirm({
-      title: ngettext("Delete %(count)s chat?", "Delete %(count)s chats?", ids.length),
+      title: ngettext("Delete %(count)s selected chat?", "Delete %(count)s selected chats?", ids.length),
       text: gettext("Everything said in them goes for good, and is no longer found by any search."),
     }))) return;
     const isCurrent = this.chosen.some((item) => item.querySelector("[aria-current]"));

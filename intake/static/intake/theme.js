@@ -3,8 +3,6 @@
 import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
 
-export const THEMES = { light: gettext("Light colours"), dark: gettext("Dark colours"), system: gettext("Colours as the system has them") };
-
 const YEAR_SECONDS = 31_536_000;
 
 /** `theme`, `text` or `width`, of this browser; without a value as if it had never been chosen. */
@@ -45,7 +43,7 @@ function nextTheme() {
 }
 
 function name(button) {
-  const now = THEMES[document.documentElement.dataset.theme ?? "system"];
+  const now = button.dataset[document.documentElement.dataset.theme ?? "system"];
   button.title = now;
   button.ariaLabel = gettext("Colours: %(now)s. Change", { now });
 }

@@ -5,16 +5,14 @@ import { fileElement } from "./files.js";
 import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
-import { showPlace, showUsage } from "./versions.js";
+import { showPlace } from "./versions.js";
 import { canChooseModel } from "./window.js";
 
 const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
-const CUT = gettext("The answer reached the model’s length limit.");
-const BROKE_OFF = gettext("The answer was interrupted.");
 const RECONNECTING = gettext("Reconnecting…");
-const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
+const STATES = { streaming: "", complete: "", failed: "", interrupted: part(clone("turn"), "mark").textContent };
 
 export class Turn {
   /**
@@ -202,14 +200,15 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  /** `status`: "interrupted" for an answer that somebody stopped; `usage`: what it took; `reasoningHtml`: what was thought, drawn. */
-  complete(html, { status = "complete", usage = null, reasoningHtml = null } = {}) {
+  /** `status`: "interrupted" for an answer that somebody stopped; `usage`, `usageLine`: what it took; `reasoningHtml`: what was thought, drawn. */
+  complete(html, { status = "complete", usage = null, usageLine = "", reasoningHtml = null } = {}) {
     this.drawing.finish();
     if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== withoutPreviews(this.answer).innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close(status, { isCut: usage?.finishReason === "length" });
-    showUsage(this.element, usage);
+    part(this.element, "usage").hidden = !usageLine;
+    part(this.element, "usage-line").textContent = usageLine;
   }
 
   stop() {
@@ -258,7 +257,8 @@ export class Turn {
   #close(state, { isCut = false } = {}) {
     const hasBrokenOff = state === "interrupted" && this.answer.hasChildNodes();
     part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
-    part(this.element, "cut-why").textContent = isCut ? CUT : BROKE_OFF;
+    part(this.element, "cut-off").hidden = !isCut;
+    part(this.element, "broke-off").hidden = isCut;
     if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];
     this.reasoning.rest();
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");

@@ -37,7 +37,7 @@ function showUndone(step, announce) {
   step.classList.add("undone");
   step.querySelector('[data-action="undo"]').hidden = true;
   part(step, "undone").hidden = false;
-  announce(gettext("Undone"));
+  announce(part(step, "undone").textContent);
 }
 
 /** In a dialog, with the words and the counts of the page that asks the same without scripts. */

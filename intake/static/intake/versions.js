@@ -1,6 +1,6 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
 import { HOME, clone, fetchPage, isComposing, part, write } from "./dom.js";
-import { gettext, language } from "./language.js";
+import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("No connection to Recollect. Try again.");
 
@@ -15,21 +15,6 @@ export function showPlace(element, { path, number, versions }) {
     else link.removeAttribute("href");
     link.ariaDisabled = other ? null : "true";
   }
-}
-
-export function showUsage(element, usage) {
-  const words = usageInWords(usage ?? {});
-  const about = part(element, "usage");
-  about.hidden = !words;
-  part(element, "usage-line").textContent = words;
-}
-
-/** As `Usage.in_words` in usage.py. */
-function usageInWords({ model, inputTokens, outputTokens, seconds, finishReason }) {
-  const count = (number) => (number ?? 0).toLocaleString(language);
-  const tokens = inputTokens === undefined ? "" : gettext("%(read)s tokens in, %(written)s out", { read: count(inputTokens), written: count(outputTokens) });
-  const time = seconds === undefined ? "" : `${seconds.toLocaleString(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
-  return [model, tokens, time, finishReason].filter(Boolean).join(" · ");
 }
 
 /** Another version takes the turn's place, and what follows it that of what followed. Without scripts it is a link. */

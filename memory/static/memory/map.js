@@ -295,7 +295,7 @@ class MemoryMap {
     const places = new Map([...this.points.id.keys()].map((place) => [this.points.id[place], place]));
     this.query = query;
     this.#mark((await response.json()).ids.filter((id) => places.has(id)));
-    if (!this.found.size) return this.#say(gettext("Nothing found"));
+    if (!this.found.size) return this.#say(this.note.dataset.nothing);
     const found = [...this.found].map((id) => places.get(id));
     this.camera.fit(found.map((place) => this.points.x[place]), found.map((place) => this.points.y[place]), CLOSE);
     this.#visit(0);
