@@ -1,19 +1,16 @@
-"""Reads an answer's log for one reader: the events as they are sent, their HTML, and the pace.
-
-Streams an answer's log to one reader, at the reader's own pace.
+"""Streams an answer's log to one reader, at the reader's own pace, as the contract's server-sent events.
 
 A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet
 
 from chat.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from chat.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow
+from chat.answers.blocks import ReaderView
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from core import responses
 from core.errors import AuthenticationRequired, NotFound, RecollectError
@@ -22,11 +19,9 @@ from core.text import in_language, kept, restored, without_values
 from intake.chats.tree import undo_path
 from intake.chats.usage import Usage
 from intake.markdown import render, render_blocks, render_summary
-from intake.markdown.rendering import BlockStream, ChangedBlocks
+from intake.markdown.rendering import ChangedBlocks
 from intake.models import Turn
 from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
-
-# --- Encodes the contract's events of an answer, as data and as server-sent events ---
 
 THROWN_OUT = _("Your session has ended, or your token was revoked. What was written is kept.")
 
@@ -68,20 +63,12 @@ def encode_blocks(changed: ChangedBlocks) -> bytes:
     return responses.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
-    data = _failure_data(ending.data, language) if ending.name == "error" else ending.data
-    return responses.encode(ending.name, data, id=str(EventId(turn.attempt, position)))
-
-
-def encode_revoked(language: str = "en") -> bytes:
-    return responses.encode("error", _failure_data(as_data(AuthenticationRequired(THROWN_OUT)), language))
-
-
-def _failure_data(kept_error: dict[str, Any], language: str) -> dict[str, Any]:
-    """An error as its reader gets it. One from another server's export may lack any field."""
-    if "detail" not in kept_error:
-        return kept_error
-    return without_values(kept_error) | {"detail": in_language(restored(kept_error, "detail"), language)}
+def encode_ending(ending: Ending, *, id_: EventId | None = None, language: str) -> bytes:
+    """An error from another server's export may lack any field."""
+    data = ending.data
+    if ending.name == "error" and "detail" in data:
+        data = without_values(data) | {"detail": in_language(restored(data, "detail"), language)}
+    return responses.encode(ending.name, data, id=None if id_ is None else str(id_))
 
 
 def ending_of(turn: Turn) -> Ending:
@@ -172,93 +159,6 @@ def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool, language: 
     return data
 
 
-# --- Renders an answer as HTML while it is written, once for all readers of its log who want HTML ---
-# The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
-# Each reader has a view that knows the first block that the reader has not seen.
-
-# Rendering occupies a processor: more threads would only slow the others down.
-_threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
-
-
-class BlockRenderer:
-    def __init__(self, log: AnswerLog) -> None:
-        self._log = log
-        self._stream = BlockStream()
-        self._fed = 0
-        self.blocks: list[str] = []
-        # Whether these are the blocks of the whole answer.
-        self.is_finished = False
-        self._views: WeakSet[ReaderView] = WeakSet()
-        self._task = asyncio.create_task(self._draw())
-
-    def open_view(self) -> "ReaderView":
-        view = ReaderView(self)
-        self._views.add(view)
-        return view
-
-    def close_view(self, view: "ReaderView") -> bool:
-        """Returns whether other views are left; without any, rendering stops."""
-        self._views.discard(view)
-        if not self._views:
-            self._task.cancel()
-        return bool(self._views)
-
-    async def _draw(self) -> None:
-        loop = asyncio.get_running_loop()
-        while not self.is_finished:
-            # Read before the text: anything written in between is rendered next time.
-            is_whole = self._log.is_over
-            self._feed()
-            if is_whole:
-                self._show(await loop.run_in_executor(_threads, self._stream.finish))
-                self.is_finished = True
-                self._log.notify()
-            elif (pause := self._stream.seconds_until_due) == 0:
-                self._show(await loop.run_in_executor(_threads, self._stream.changes))
-            else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._log.wait()
-
-    def _feed(self) -> None:
-        text = self._log.text
-        if len(text) > self._fed:
-            self._stream.feed(text[self._fed :])
-            self._fed = len(text)
-
-    def _show(self, changed: ChangedBlocks | None) -> None:
-        if changed is None:
-            return
-        self.blocks[changed.start :] = changed.html
-        for view in self._views:
-            view.note(changed.start)
-        self._log.notify()
-
-
-class ReaderView:
-    """The blocks that one reader has not seen yet."""
-
-    def __init__(self, drawing: BlockRenderer) -> None:
-        self._drawing = drawing
-        # A reader who arrives, or returns, gets all blocks.
-        self._unseen_from: int | None = 0 if drawing.blocks else None
-
-    def note(self, start: int) -> None:
-        self._unseen_from = start if self._unseen_from is None else min(start, self._unseen_from)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._drawing.is_finished
-
-    def take(self) -> ChangedBlocks | None:
-        if self._unseen_from is None:
-            return None
-        start, self._unseen_from = self._unseen_from, None
-        return ChangedBlocks(start, self._drawing.blocks[start:])
-
-
-# --- Streams an answer's log to one reader, at the reader's own pace ---
-
 KEEP_ALIVE_SECONDS = 15
 # The shortest time between two messages to a reader.
 PAUSE_SECONDS = 0.03
@@ -280,26 +180,44 @@ async def read(
     """
     # Two processes cut the reasoning, the calls and the text of one answer differently.
     position = after if after is not None and after <= log.position + 1 and not log.is_mirror else None
-    guard = _guard(is_authorized, log.notify)
+    access_ends = wait_for_revocation(is_authorized) if is_authorized else asyncio.Event().wait()
+    guard: asyncio.Task[Any] = asyncio.create_task(access_ends)
+    guard.add_done_callback(lambda _: log.notify())
     try:
         if position is None:
-            await _wait_for_prompt(log)
+            # Waits a moment until it is known how much of the conversation the model gets; another process knows it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROMPT_SECONDS):
+                    while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
+                        await log.wait()
             yield encode_turn(log.turn, not_sent=log.not_sent, sent=log.sent)
         position = position or 0
         while not guard.done():
-            chunk, position = _news(log, position, view, language)
+            chunk = b""
+            for position, event in log.since(position):  # noqa: B020 - the position of the last event is the reader's
+                id_ = NOWHERE if log.is_mirror else position
+                chunk += encode_event(event, log.turn, position=id_, with_html=view is not None, language=language)
+            if view is not None and (changed := view.take()) is not None:
+                chunk += encode_blocks(changed)
             if chunk:
                 yield chunk
                 await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
             elif log.is_over and (view is None or view.is_finished):
                 break
-            elif not await _is_notified(log):
-                yield responses.KEEP_ALIVE
-        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_authorized)):
-            yield encode_revoked(language)
+            else:
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                        await log.wait()
+                except TimeoutError:
+                    # A proxy may close a connection on which nothing happens.
+                    yield responses.KEEP_ALIVE
+        # An answer may have been cut off because its starter lost access, and this reader may be the starter.
+        is_cut_short = log.ending is not None and log.ending.is_cut_short and is_authorized is not None
+        if guard.done() or (is_cut_short and is_authorized and not await is_authorized_now(is_authorized)):
+            yield encode_ending(ending_by(AuthenticationRequired(THROWN_OUT)), language=language)
         elif log.ending is not None:
-            position = NOWHERE if log.is_mirror else log.position + 1
-            yield encode_ending(log.ending, log.turn, position=position, language=language)
+            end = EventId(log.turn.attempt, NOWHERE if log.is_mirror else log.position + 1)
+            yield encode_ending(log.ending, id_=end, language=language)
     finally:
         guard.cancel()
 
@@ -318,52 +236,5 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
         if with_blocks:
             blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
             yield encode_blocks(ChangedBlocks(0, blocks))
-    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn, language=language)
-
-
-async def _wait_for_prompt(log: AnswerLog) -> None:
-    """Waits until it is known how much of the conversation the model gets, for a moment; another process knows it."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PROMPT_SECONDS):
-            while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
-                await log.wait()
-
-
-def _news(log: AnswerLog, position: int, view: ReaderView | None, language: str) -> tuple[bytes, int]:
-    events = log.since(position)
-    encoded = [
-        encode_event(
-            event,
-            log.turn,
-            position=NOWHERE if log.is_mirror else end,
-            with_html=view is not None,
-            language=language,
-        )
-        for end, event in events
-    ]
-    if view is not None and (changed := view.take()) is not None:
-        encoded.append(encode_blocks(changed))
-    return b"".join(encoded), events[-1][0] if events else position
-
-
-async def _is_notified(log: AnswerLog) -> bool:
-    """False if nothing has happened for so long that a proxy may close the connection."""
-    try:
-        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-            await log.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _guard(is_authorized: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
-    if is_authorized is None:
-        return asyncio.get_running_loop().create_future()
-    guard = asyncio.create_task(wait_for_revocation(is_authorized))
-    guard.add_done_callback(lambda _: notify())
-    return guard
-
-
-async def _may_stay(is_authorized: IsAuthorized | None) -> bool:
-    """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
-    return is_authorized is None or await is_authorized_now(is_authorized)
+    end = EventId(turn.attempt, NOWHERE)
+    yield encode_ending(await asyncio.to_thread(ending_of, turn), id_=end, language=language)

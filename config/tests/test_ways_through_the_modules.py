@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
-from chat.answers import reader
+from chat.answers import blocks
 from config import asgi
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
@@ -46,7 +46,7 @@ def test_a_hybrid_search_over_rest_runs_through_few_modules():
 @pytest.fixture
 def _watched_server(monkeypatch, transactional_db):
     """The whole application in threads that the counter sees."""
-    monkeypatch.setattr(reader, "_threads", ThreadPoolExecutor(2))
+    monkeypatch.setattr(blocks, "_threads", ThreadPoolExecutor(2))
     # What a process prepares beside its first requests is no part of any of them.
     is_warm, warm_up = threading.Event(), asgi._warm_up
 
