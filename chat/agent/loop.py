@@ -187,10 +187,10 @@ async def answer(
         # Whether a message that does not fit is itself the reason, more than all that was said before it.
         parts = (part for before in history for part in before.parts)
         is_longer = _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
-        outcome = _sentence_for(error, is_by_message=is_longer)
+        failure = _sentence_for(error, is_by_message=is_longer)
         if deps.sees_reasons:
-            outcome.reason = _reason(error, deps.model)
-        raise outcome from error
+            failure.reason = _reason(error, deps.model)
+        raise failure from error
 
 
 def _log_failure(model: LanguageModel | None, kind: str, begun_at: float) -> None:

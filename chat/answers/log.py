@@ -116,8 +116,8 @@ class AnswerLog:
         """The events after a position, each with the position at which it ends."""
         first = bisect_right(self._ends, position)
         found = list(zip(self._ends[first:], self._events[first:], strict=True))
-        if found and isinstance(found[0][1], WRITTEN):
-            end, event = found[0]
+        end, event = found[0] if found else (0, None)
+        if isinstance(event, WRITTEN):
             found[0] = (end, replace(event, text=event.text[position - end + len(event.text) :]))
         return _joined(found) if len(found) > most_apart else found
 

@@ -30,7 +30,7 @@ MOST = {
     "The way of a search": (171, 1_569),
     "The way of a turn": (363, 3_140),
     "A second tab": (128, 980),
-    "An MCP call": (145, 1_330),
+    "An MCP call": (155, 1_400),
 }
 
 
