@@ -199,8 +199,6 @@ def _is_well_formed(secret: str) -> bool:
     return 0 < len(secret) <= LONGEST_SECRET and secret.isascii() and secret.isprintable() and " " not in secret
 
 
-# --- The context that a token got, counted by the day; agents that are connected by OAuth are not counted ---
-
 GOT_FOR = timedelta(days=30)
 # The counts of a day are [texts for sessions, texts for prompts, tokens]. Older days are dropped.
 _GOT = """
@@ -288,7 +286,9 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: "APIView") -> bool:
         if not isinstance(request.auth, TokenCaller):
             return True
-        requested = [getattr(view, "required_scope", _scope_for(request.method))]
+        by_method = TokenScope.DELETE if request.method == "DELETE" else TokenScope.WRITE
+        by_method = TokenScope.READ if request.method in SAFE_METHODS else by_method
+        requested = [getattr(view, "required_scope", by_method)]
         if request.method in getattr(view, "answers_with", ()):
             requested.append(TokenScope.READ)
         for scope in requested:
@@ -296,14 +296,6 @@ class HasScope(BasePermission):
                 raise InsufficientScope(f"This token lacks the scope `{scope}`.")
         return True
 
-
-def _scope_for(method: str | None) -> TokenScope:
-    if method in SAFE_METHODS:
-        return TokenScope.READ
-    return TokenScope.DELETE if method == "DELETE" else TokenScope.WRITE
-
-
-# --- Creates, lists and revokes a user's own tokens ---
 
 LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
 DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)

@@ -113,9 +113,6 @@ class AgentConnection(models.Model):
         return f"{self.application_id} of {self.user_id}"
 
 
-# --- The scopes of a token ---
-
-
 class TokenScope(StrEnum):
     """`search` finds and reads; `read` only reads data that its address names; `write` adds and changes.
 

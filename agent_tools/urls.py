@@ -2,7 +2,8 @@
 
 from django.urls import URLPattern, path
 
-from agent_tools.rest import TokenViewSet, ToolViewSet, viewset_of
+from agent_tools.rest import ToolViewSet, viewset_of
+from agent_tools.token_rest import TokenViewSet
 from agent_tools.tools import registry
 
 

@@ -283,8 +283,8 @@ def _make_sure_of_the_database() -> None:
 
 async def _warm_up() -> None:
     begun = time.monotonic()
-    await asyncio.to_thread(import_module, "chat.answers.hub")
-    await import_module("chat.answers.hub").warm_up()
+    await asyncio.to_thread(import_module, "chat.answers.warming")
+    await import_module("chat.answers.warming").warm_up()
     urls = await asyncio.to_thread(import_module, "config.urls")
     await asyncio.to_thread(urls.document, urls.JSON)
     # All permanent objects exist now: exclude them from later garbage collections, which delay every request.
@@ -304,7 +304,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE), "turns": Turns()}
     await warming
     await import_module("chat.answers.hub").cut_off_answers()
-    await import_module("chat.answers.writer").stop()
+    await import_module("chat.answers.titling").stop()
     await import_module("intake.llm.models").close_connections()
 
 

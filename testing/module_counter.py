@@ -46,11 +46,11 @@ class ModuleCounter:
         names = dict.fromkeys(code.co_filename for code in self.functions if code.co_filename not in before)
         return [str(Path(name).relative_to(self._root)) for name in names]
 
-    def count_from_now(self) -> None:
-        """Forget what ran, and wait for the next request."""
+    def count_from_now(self, *, at_once: bool = False) -> None:
+        """Forget what ran, and wait for the next request, or count `at_once`: `/mcp` is no address of Django's."""
         self._ran.clear()
         self._before.clear()
-        self._is_before = True
+        self._is_before = not at_once
 
     @contextmanager
     def paused(self) -> Iterator[None]:

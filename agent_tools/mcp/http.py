@@ -11,10 +11,9 @@ another request.
 """
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from io import BytesIO
 from secrets import token_urlsafe
@@ -30,67 +29,20 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, REQUEST_CANCELLED
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types import RequestId
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
 from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, secret_in, verify
+from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
 from agent_tools.oauth import addresses
 from agent_tools.oauth.addresses import metadata_of, origin_of, resource_of
-from agent_tools.registry import Registry, run_in_thread
+from agent_tools.registry import Registry
+from agent_tools.threads import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
 from core.rate_limits import client_address, counted_refusal, running_call
 from core.responses import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
-from core.validation import parse_json
 from intake.revocation import TokenCheck, wait_for_revocation
-
-# --- Cancels a call over HTTP in the 2025 revisions: a notification in one request stops the call in another ---
-# Requests share only this table of running calls. A call is identified by its token, its session and its id. If two
-# clients share all three, the notification is ambiguous, and no call is stopped. The 2026 revision does not need this:
-# there a client cancels by closing the response.
-
-METHOD = "notifications/cancelled"
-CallKey = tuple[str, str, RequestId]
-
-
-@dataclass
-class CallsUnderWay:
-    _scopes: dict[CallKey, list[anyio.CancelScope]] = field(default_factory=lambda: defaultdict(list))
-
-    @contextmanager
-    def stoppable(self, key: CallKey) -> Iterator[anyio.CancelScope]:
-        with anyio.CancelScope() as scope:
-            self._scopes[key].append(scope)
-            try:
-                yield scope
-            finally:
-                self._scopes[key].remove(scope)
-                if not self._scopes[key]:
-                    del self._scopes[key]
-
-    def stop(self, key: CallKey) -> None:
-        if len(scopes := self._scopes.get(key, [])) == 1:
-            scopes[0].cancel()
-
-
-def cancelled_id(body: bytes) -> RequestId | None:
-    """The call that a message cancels, if it is a cancellation."""
-    # Most messages are not, and need not be parsed twice.
-    if METHOD.encode() not in body:
-        return None
-    try:
-        message = parse_json(body)
-    except InvalidInput:
-        return None
-    if not isinstance(message, dict) or message.get("method") != METHOD:
-        return None
-    params = message.get("params")
-    request_id = params.get("requestId") if isinstance(params, dict) else None
-    return request_id if isinstance(request_id, str | int) else None
-
-
-# --- The endpoint `/mcp` ---
 
 ConnectionScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -127,7 +79,10 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller, lists_few=_lists_few)
+        def lists_few(ctx: Context) -> bool:
+            return ctx.request is not None and ctx.request.query_params.get("tools") == "few"
+
+        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller, lists_few=lists_few)
         server.middleware.append(self._keep_track)
         # Host, Origin and size are checked here, before anything is read.
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
@@ -228,10 +183,6 @@ def _exchange(ctx: Context) -> Exchange:
     exchange = ctx.request.scope[EXCHANGE] if ctx.request is not None else None
     assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101 - tells the types what the code around has seen to
     return exchange
-
-
-def _lists_few(ctx: Context) -> bool:
-    return ctx.request is not None and bool(ctx.request.query_params.get("tools") == "few")
 
 
 async def _read(receive: Receive, headers: Headers) -> bytes:

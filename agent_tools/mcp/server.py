@@ -5,20 +5,14 @@ The SDK's server with the registry's tools, the same for every transport, which 
 
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import anyio
-import anyio.to_thread
 from django.conf import settings
 from django.utils import timezone
 from mcp.server import Server
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -31,17 +25,14 @@ from mcp_types import (
 )
 from mcp_types import Tool as McpTool
 
-from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, is_still_valid, verify
+from agent_tools.authentication import TokenCaller
 from agent_tools.models import TokenScope
-from agent_tools.registry import Registry, Tool, run_in_thread, without_fields
+from agent_tools.registry import Registry, Tool, without_fields
+from agent_tools.threads import run_in_thread
 from core.errors import Broken, InsufficientScope, RecollectError
 from core.isolation.acting import bound_to
 from core.responses import as_recollect_error
 from core.validation import Output
-from intake.revocation import wait_for_revocation
-from memory.backends.embedders import get_embedder
-
-# --- Formats a tool's output for MCP: text for the model, structured content for programs, and failures as results ---
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +78,6 @@ def _problem_data(error: RecollectError) -> dict[str, Any]:
         problem["errors"] = error.errors
     return problem
 
-
-# --- The SDK's server with the registry's tools ---
 
 Context = ServerRequestContext[Any, Any]
 # Called in a thread, because it may query the database.
@@ -163,48 +152,3 @@ def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], Tok
         return succeeded(tool, output)
     except Exception as error:
         return failed(error)
-
-
-# --- Serves MCP over standard input and output for one caller, for `manage.py mcp` ---
-
-EX_NOPERM = 77
-
-
-async def serve(tools: Registry, *, secret: str, lists_few: bool = False) -> None:
-    """Serve until the client closes the pipe; a revoked token ends the process, even during a call."""
-
-    def who_calls(_: Any) -> TokenCaller:
-        return verify(secret, now=timezone.now())
-
-    server = build_server(tools, who_calls, lists_few=lambda ctx: lists_few)
-    async with anyio.create_task_group() as group:
-        group.start_soon(_leave_when_revoked, secret)
-        # During the handshake, so that the first search does not wait for it.
-        group.start_soon(_warm_up)
-        async with stdio_server() as (read_stream, write_stream):
-            await server.run(read_stream, write_stream, server.create_initialization_options())
-        group.cancel_scope.cancel()
-
-
-async def _warm_up() -> None:
-    await anyio.to_thread.run_sync(get_embedder().warm_up)
-
-
-async def _leave_when_revoked(secret: str) -> None:
-    await wait_for_revocation(partial(_is_valid, digest_of(secret)))
-    sys.stderr.write(f"{await run_in_thread(partial(_reason, secret))}\n")
-    sys.stderr.flush()
-    # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
-    os._exit(EX_NOPERM)
-
-
-def _is_valid(digest: str) -> bool:
-    return is_still_valid(digest, now=timezone.now())
-
-
-def _reason(secret: str) -> str:
-    try:
-        verify(secret, now=timezone.now())
-    except TokenRefused as refused:
-        return refused.detail
-    return Refusal.UNKNOWN.value

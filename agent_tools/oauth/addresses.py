@@ -130,7 +130,6 @@ def plain_name(name: str) -> str:
     return " ".join(plain.split())[:LONGEST_NAME]
 
 
-# --- Checks a request's Host and Origin by the deployment's settings ---
 # A page of another site can make a browser send requests here, and a name that it controls can point here. The bearer
 # token already stops both; this check also hides from them that a server is running.
 
@@ -165,8 +164,6 @@ def is_trusted(origin: str) -> bool:
         for trusted in wildcards
     )
 
-
-# --- Creates and hashes the secrets of OAuth, and recognises them ---
 
 # Distinguishes an OAuth token from a user's own token, which is hexadecimal.
 ACCESS_PREFIX = "rcat_"

@@ -258,8 +258,6 @@ def _refused(error: str, description: str, *, status: int = 400) -> HttpResponse
     return JsonResponse({"error": error, "error_description": description}, status=status)
 
 
-# --- Removes old OAuth data: expired tokens, and clients that no user has allowed ---
-
 # For a client that was never allowed; and for one that was, and may return.
 NEVER_USED_FOR = timedelta(days=1)
 UNUSED_FOR = timedelta(days=30)

@@ -195,9 +195,6 @@ def _info(connection: AgentConnection, projects: tuple[str, ...]) -> ConnectionI
     )
 
 
-# --- Finds the user of an OAuth access token by its checksum ---
-
-
 def find(checksum: str) -> Any:
     """The toolkit's row with its user; None without a valid one."""
     return (

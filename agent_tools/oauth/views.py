@@ -175,8 +175,6 @@ def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
     credentials["resource"] = [resource]
 
 
-# --- The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009) ---
-
 FORM = "application/x-www-form-urlencoded"
 GRANTS = ("authorization_code", "refresh_token")
 VERIFIER_IS_WRONG = "The code_verifier does not match the code_challenge with which the code was requested."
@@ -233,8 +231,6 @@ def _refused(error: str, description: str) -> HttpResponse:
 
 
 DOCUMENTS_SUPPORTED = "client_id_metadata_document_supported"
-
-# --- The metadata documents that tell an agent where to register, authorize and exchange (RFC 9728, RFC 8414) ---
 
 
 class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[misc]

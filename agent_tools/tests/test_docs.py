@@ -6,7 +6,7 @@ import re
 import pytest
 from django.conf import settings
 
-from agent_tools.rest import EXAMPLES
+from agent_tools.examples import EXAMPLES
 from agent_tools.tools import registry
 from core.errors import STATUSES
 

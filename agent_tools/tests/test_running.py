@@ -8,7 +8,7 @@ from django.utils import timezone
 from agent_tools.authentication import create_token, verify
 from agent_tools.mcp.server import _call
 from agent_tools.models import TokenScope
-from agent_tools.registry import Abandoned, _Stoppable
+from agent_tools.threads import Abandoned, _Stoppable
 from agent_tools.tools import registry
 from intake.tests.factories import a_person
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from agent_tools.rest import EXAMPLES
+from agent_tools.examples import EXAMPLES
 from agent_tools.tools import registry
 
 pytestmark = pytest.mark.django_db

@@ -26,8 +26,6 @@ from intake.models.users import default_instructions
 from memory import documents
 from memory.models.documents import ABOUT_ME, DocumentDay
 
-# --- The context of one answer: its user, its time and the user's notes; the model cannot set any of it ---
-
 
 @dataclass(frozen=True, slots=True)
 class ChatDeps:
@@ -131,9 +129,6 @@ def _cut_notes(user: User, day: DocumentDay, *, project: str = "") -> str:
     return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"
 
 
-# --- The events of an answer in this project's types, independent of any vendor ---
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
     """`id` is this project's own: vendors' ids are not always unique within an answer."""
@@ -195,8 +190,6 @@ AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
 # Events that arrive in pieces; neighbours of one kind may be joined and split anywhere.
 WRITTEN = (TextWritten, ReasoningWritten)
 
-
-# --- The files of a message, as the model reads them: whole, or what fits and how to read the rest ---
 
 # What vendors count for a picture of this size, in tokens, at the most.
 TOKENS_OF_A_PICTURE = 1_600

@@ -66,8 +66,6 @@ from intake.llm.language_models import LanguageModel, is_recall_mode, window_of
 from intake.llm.model_servers import ASSUMED
 from intake.llm.models import TOKENS_OF_A_MESSAGE, cut_middle, language_model, model_settings, tokens_of
 
-# --- Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data ---
-
 # How often one call may be corrected before the model loses its tool.
 MOST_CORRECTIONS = 2
 # How often one answer may make the same successful call: a model that makes it again will not stop by itself.
@@ -92,16 +90,6 @@ def may_use_tools(context: RunContext[ChatDeps]) -> bool:
     return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
 
 
-def usage_limits() -> UsageLimits:
-    """After the rounds, one request must answer in words. If the model does not, another one has no tools."""
-    return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
-
-
-def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
-    """The tools stay listed, because some vendors refuse a history of calls without them; but no call is allowed."""
-    return common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
-
-
 @dataclass
 class BoundedToolset(WrapperToolset[ChatDeps]):
     """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input; `spent`
@@ -119,7 +107,11 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
     ) -> Any:
-        room = self._room(ctx)
+        # The tokens that are left of the model's window, after what this answer has written and found.
+        room = ctx.deps.results_tokens
+        if room is not None:
+            written = (part for message in ctx.messages[ctx.deps.history_length :] for part in message.parts)
+            room -= sum(map(_tokens_of_part, written)) + self.spent.get(ctx.run_step, 0)
         if not may_use_tools(ctx) or (room is not None and room < LEAST_FOR_A_RESULT):
             raise ToolFailed(TOOL_BUDGET_USED)
         try:
@@ -135,17 +127,12 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
             if ctx.retry < MOST_CORRECTIONS:
                 raise
             raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
-        found = _as_data(result, ctx.deps, room)
-        self.spent[ctx.run_step] = self.spent.get(ctx.run_step, 0) + tokens_of(str(found.return_value))
-        return found
-
-    def _room(self, ctx: RunContext[ChatDeps]) -> int | None:
-        """The tokens that are left of the model's window, after what this answer has written and found."""
-        if ctx.deps.results_tokens is None:
-            return None
-        written = (part for message in ctx.messages[ctx.deps.history_length :] for part in message.parts)
-        used = sum(_tokens_of_part(part) for part in written)
-        return ctx.deps.results_tokens - used - self.spent.get(ctx.run_step, 0)
+        # The model reads the result between markers, as much as fits; people read the same, and our own code the data.
+        text = str(result.return_value)
+        text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
+        marked = ctx.deps.untrusted.around(text)
+        self.spent[ctx.run_step] = self.spent.get(ctx.run_step, 0) + tokens_of(marked)
+        return ToolReturn(marked, metadata={**(result.metadata or {}), "found": text})
 
 
 def _tokens_of_part(part: Any) -> int:
@@ -154,15 +141,6 @@ def _tokens_of_part(part: Any) -> int:
         total += tokens_of(value if isinstance(value, str) else json.dumps(value, default=str)) if value else 0
     return total
 
-
-def _as_data(result: ToolReturn[str], deps: ChatDeps, room: int | None) -> ToolReturn[str]:
-    """The model reads the result between markers, as much as fits; people read the same, and our own code the data."""
-    text = str(result.return_value)
-    text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
-    return ToolReturn(deps.untrusted.around(text), metadata={**(result.metadata or {}), "found": text})
-
-
-# --- Produces one answer ---
 
 logger = logging.getLogger(__name__)
 
@@ -189,18 +167,30 @@ async def answer(
         if chosen is None and is_recall_mode():
             chosen = recall_model(deps.caller, is_temporary=deps.is_temporary, compared=deps.compared)
         async with _agent(deps, chosen or language_model(deps.model)).run_stream_events(
-            message, message_history=history, deps=deps, usage_limits=usage_limits()
+            message,
+            message_history=history,
+            deps=deps,
+            # After the rounds, one request must answer in words. If the model does not, another one has no tools.
+            usage_limits=UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2),
         ) as events:
             async for event in events:
                 for outcome in teller.tell(event):
                     yield outcome
     except RepeatedCall as repeated:
         _log_failure(deps.model, "RepeatedCall", begun_at)
-        for outcome in teller.offer(repeated.summary):
+        # The answer ends with the result that the model has.
+        for outcome in teller.begin_text(f"{STOPPED_REPEATING}\n\n{repeated.summary}".strip()):
             yield outcome
+        yield AnswerEnded(None, None, None, finish_reason=None)
     except AgentRunError as error:
         _log_failure(deps.model, _kind_of(error), begun_at)
-        raise _in_words(error, deps, is_by_message=_is_longer(message, history)) from error
+        # Whether a message that does not fit is itself the reason, more than all that was said before it.
+        parts = (part for before in history for part in before.parts)
+        is_longer = _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
+        failure = _sentence_for(error, is_by_message=is_longer)
+        if deps.sees_reasons:
+            failure.reason = _reason(error, deps.model)
+        raise failure from error
 
 
 def _log_failure(model: LanguageModel | None, kind: str, begun_at: float) -> None:
@@ -228,7 +218,10 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
             lambda context: circumstances(deps, may_use_tools=may_use_tools(context)),
         ],
         toolsets=[BoundedToolset(tools)],
-        model_settings=lambda context: settings_of_step(context, common),
+        # The tools stay listed, because some vendors refuse a history of calls without them; but no call is allowed.
+        model_settings=lambda context: (
+            common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
+        ),
         retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 1},
     )
     agent.output_validator(_require_words)
@@ -243,7 +236,9 @@ def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | N
     """A model that has thought or called tools is asked once more; one that sent nothing at all would send it again."""
     if output and output.strip():
         return output
-    has_worked = context.run_step > 1 or any(part.has_content() for part in _last_parts(context.messages))
+    last = context.messages[-1].parts if context.messages else []
+    thoughts = (part for part in last if isinstance(part, ThinkingPart))
+    has_worked = context.run_step > 1 or any(part.has_content() for part in thoughts)
     if has_worked and context.retry == 0:
         raise ModelRetry("Answer in words now.")
     raise SentNothing(is_full=_is_full(context))
@@ -261,10 +256,6 @@ def _is_full(context: RunContext[ChatDeps]) -> bool:
     is_near = not window.is_assumed and response.usage.input_tokens >= FULL * window.tokens
     # The library itself says `stop` where the server says nothing.
     return is_near or not (response.provider_details or {}).get("finish_reason")
-
-
-def _last_parts(messages: list[ModelMessage]) -> list[Any]:
-    return [part for part in messages[-1].parts if isinstance(part, ThinkingPart)] if messages else []
 
 
 @dataclass
@@ -317,11 +308,6 @@ class _Teller:
                 return [_ended(result)]
         return self._tell_written(event)
 
-    def offer(self, summary: str) -> list[AgentEvent | AnswerEnded]:
-        """The end of an answer whose model repeats a call: the result that it has."""
-        offered = f"{STOPPED_REPEATING}\n\n{summary}".strip()
-        return [*self._begin_text(offered), AnswerEnded(None, None, None, finish_reason=None)]
-
     def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
         match event:
             case PartStartEvent(part=ThinkingPart(content=text)):
@@ -332,10 +318,10 @@ class _Teller:
                 return self._write(text)
             case PartStartEvent(part=part):
                 self.thinking.end()
-                return self._begin_text(part.content) if isinstance(part, TextPart) else []
+                return self.begin_text(part.content) if isinstance(part, TextPart) else []
         return []
 
-    def _begin_text(self, text: str) -> list[AgentEvent]:
+    def begin_text(self, text: str) -> list[AgentEvent]:
         """Text after a tool call starts a new paragraph."""
         if self.has_text:
             return self._write("\n\n" + text)
@@ -350,20 +336,16 @@ def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
     response, usage = result.response, result.usage
     # A vendor that counts no tokens still reports a request as empty.
     is_counted = bool(usage.input_tokens or usage.output_tokens)
+    responses = (each for each in result.new_messages() if isinstance(each, ModelResponse))
+    first = next(responses, None)
     return AnswerEnded(
         model=response.model_name,
         input_tokens=usage.input_tokens if is_counted else None,
         output_tokens=usage.output_tokens if is_counted else None,
         finish_reason=response.finish_reason,
-        first_input_tokens=_first_input_tokens(result),
+        # What the server counted for the prompt alone; None if it did not count.
+        first_input_tokens=first.usage.input_tokens or None if first is not None else None,
     )
-
-
-def _first_input_tokens(result: AgentRunResult[str | None]) -> int | None:
-    """What the server counted for the prompt alone; None if it did not count."""
-    responses = (each for each in result.new_messages() if isinstance(each, ModelResponse))
-    first = next(responses, None)
-    return (first.usage.input_tokens or None) if first is not None else None
 
 
 def _returned(call: ToolCalled, part: Any) -> ToolReturned:
@@ -468,22 +450,9 @@ def explained(error: AgentRunError, model: LanguageModel) -> str:
     return f"{in_page_language(_sentence_for(error, is_by_message=False).detail)} {_reason(error, model)}"
 
 
-def _is_longer(message: str | Sequence[UserContent], history: list[ModelMessage]) -> bool:
-    """Whether a message that does not fit is itself the reason, more than all that was said before it."""
-    parts = (part for before in history for part in before.parts)
-    return _characters(message) > sum(_characters(getattr(part, "content", "")) for part in parts)
-
-
 def _characters(content: Any) -> int:
     """Of a text, or of those among several contents."""
     return len(content) if isinstance(content, str) else sum(len(each) for each in content if isinstance(each, str))
-
-
-def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> RecollectError:
-    outcome = _sentence_for(error, is_by_message=is_by_message)
-    if deps.sees_reasons:
-        outcome.reason = _reason(error, deps.model)
-    return outcome
 
 
 def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:

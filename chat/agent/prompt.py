@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice
 from uuid import UUID
 
@@ -36,7 +35,6 @@ from memory.search.chat_history import search_conversations
 
 logger = logging.getLogger(__name__)
 
-# --- Builds the prompt: role, time, which text is data, the user's notes, and the conversation so far ---
 # Constant text comes first, so that a vendor can cache it. The toolset itself describes the tools, in between.
 
 INTRODUCTION = """\
@@ -128,7 +126,10 @@ def _links() -> str:
 def circumstances(deps: ChatDeps, *, may_use_tools: bool) -> str:
     zone = f"in the person's time zone, {deps.zone}" if deps.zone else "UTC; the person's time zone is not known"
     text = CIRCUMSTANCES.format(
-        now=deps.local_now, zone=zone, opening=deps.untrusted.opening, closing=deps.untrusted.closing
+        now=deps.local_now,
+        zone=zone,
+        opening=deps.untrusted.opening,
+        closing=deps.untrusted.closing,
     )
     if deps.about.strip():
         text += ABOUT.format(about=deps.untrusted.around(deps.about))
@@ -168,7 +169,6 @@ def _pictures(turn: Turn, deps: ChatDeps, at_most: int) -> tuple[BinaryContent, 
     return tuple(pictures_of(turn, at_most=at_most))
 
 
-# --- Fits the conversation into the model's window: what fits goes whole, the newest first ---
 # The turn before the question is always there, cut in its middle if it must be. Room is left for the answer and, where
 # there are tools, for what they find.
 
@@ -286,7 +286,11 @@ def asked(turn: Turn, deps: ChatDeps, *, kept: str = "", newest_only: bool = Fal
     before = (each for each in going_up(turn) if each.has_ended)
     nearest = None if kept else next(before, None)
     ratio = ratio_of(turn if kept else nearest, deps.model)
-    pair_of = partial(_pair_of, deps=deps, most_pictures=most_pictures - len(pictures))
+
+    def pair_of(turn: Turn) -> _Pair:
+        more = _pictures(turn, deps, most_pictures - len(pictures))
+        return _Pair(user_content(turn, deps), turn.assistant_message, more)
+
     first = _Pair(user_content(turn, deps), kept, pictures) if kept else None if nearest is None else pair_of(nearest)
     of_message = tokens_of(message) + TOKENS_OF_A_MESSAGE
     if not kept:
@@ -481,10 +485,6 @@ def _newest(pairs: list[_Pair], room: int) -> list[_Pair]:
         kept.append(pair if pair.tokens <= room else pair.cut_to(room))
         room -= kept[-1].tokens
     return kept
-
-
-def _pair_of(turn: Turn, *, deps: ChatDeps, most_pictures: int) -> _Pair:
-    return _Pair(user_content(turn, deps), turn.assistant_message, _pictures(turn, deps, most_pictures))
 
 
 def _as_messages(pair: _Pair) -> Iterable[ModelMessage]:

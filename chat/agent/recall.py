@@ -82,7 +82,7 @@ def recall_model(
         looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
             caller, [*here, *found.get(CHATS, {}).get("results", [])]
         )
-        if looked_up.has_files and NOTES in among and not _has_searched_files(messages):
+        if looked_up.has_files and NOTES in among and not any(map(_is_of_files, _parts_of_run(messages))):
             yield _searches_of_files(question, _earlier_messages(messages))
             return
         for piece in [
@@ -273,11 +273,6 @@ def _parts_of_run(messages: list[ModelMessage]) -> list[ModelRequestPart]:
                 break
             parts = [*message.parts, *parts]
     return parts
-
-
-def _has_searched_files(messages: list[ModelMessage]) -> bool:
-    """Also if the search failed."""
-    return any(map(_is_of_files, _parts_of_run(messages)))
 
 
 def _is_of_files(part: ModelRequestPart) -> bool:

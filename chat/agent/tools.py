@@ -10,7 +10,8 @@ from pydantic_ai import FunctionToolset, ModelRetry, RunContext, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import StoredByCall, Tool, run_in_thread, schema_without
+from agent_tools.registry import StoredByCall, Tool, schema_without
+from agent_tools.threads import run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.connectors import fetch
 from agent_tools.tools.context import get_context

@@ -108,27 +108,18 @@ class AnswerLog:
             self._compact()
         self.notify()
 
-    def set_sent(self, *, not_sent: int, sent: int) -> None:
-        """The prompt is made: a reader may get the first event."""
-        self.not_sent, self.sent = not_sent, sent
-        self.notify()
-
     def finish(self, ending: Ending) -> None:
         if not self.is_over:
             self.ending = ending
             self.notify()
 
-    def supersede(self) -> None:
-        self.is_superseded = True
-        self.notify()
-
     def since(self, position: int, *, most_apart: int = MOST_APART) -> list[tuple[int, AgentEvent]]:
         """The events after a position, each with the position at which it ends."""
         first = bisect_right(self._ends, position)
         found = list(zip(self._ends[first:], self._events[first:], strict=True))
-        if found and isinstance(found[0][1], WRITTEN):
-            end, event = found[0]
-            found[0] = (end, rest_of(event, position - end + length_of(event)))
+        end, event = found[0] if found else (0, None)
+        if isinstance(event, WRITTEN):
+            found[0] = (end, replace(event, text=event.text[position - end + len(event.text) :]))
         return _joined(found) if len(found) > most_apart else found
 
     def notify(self) -> None:
@@ -151,11 +142,6 @@ class AnswerLog:
 
 def length_of(event: AgentEvent) -> int:
     return len(event.text) if isinstance(event, WRITTEN) else 1
-
-
-def rest_of(event: AgentEvent, start: int) -> AgentEvent:
-    """The text from the character `start` on."""
-    return replace(event, text=event.text[start:]) if isinstance(event, WRITTEN) else event
 
 
 def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]]:

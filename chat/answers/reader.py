@@ -1,22 +1,17 @@
-"""Reads an answer's log for one reader: the events as they are sent, their HTML, and the pace.
-
-Streams an answer's log to one reader, at the reader's own pace.
+"""Streams an answer's log to one reader, at the reader's own pace, as the contract's server-sent events.
 
 A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, ParamSpec, TypeVar
-from weakref import WeakSet
-
-from django.utils.translation import override
+from typing import Any
 
 from chat.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from chat.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow
+from chat.answers.blocks import ReaderView, drawn_in
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from chat.answers.tool_call_view import draw
 from core import responses
@@ -26,11 +21,9 @@ from core.text import in_language, kept, restored, without_values
 from intake.chats.tree import undo_path
 from intake.chats.usage import Usage, thought_in_words
 from intake.markdown import render, render_blocks
-from intake.markdown.rendering import BlockStream, ChangedBlocks
+from intake.markdown.rendering import ChangedBlocks
 from intake.models import Turn
 from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
-
-# --- Encodes the contract's events of an answer, as data and as server-sent events ---
 
 THROWN_OUT = _("Your session has ended, or your token was revoked. What was written is kept.")
 
@@ -55,14 +48,14 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, lang
         case TextWritten(text=text):
             return responses.encode("delta", {"text": text}, id=id_)
         case ReasoningWritten(text=text, seconds=seconds):
-            label = _in_language(language, thought_in_words, seconds)
+            label = drawn_in(language, thought_in_words, seconds)
             known = {} if seconds is None else {"seconds": seconds}
             return responses.encode("reasoning", {"text": text, "label": label} | known, id=id_)
         case ToolCalled():
-            html = _in_language(language, draw, asdict(event), turn)
+            html = drawn_in(language, draw, asdict(event), turn)
             return responses.encode("tool_call", asdict(event) | {"html": html}, id=id_)
         case ToolReturned():
-            html = _in_language(language, draw, asdict(event.call) | kept_result(event), turn)
+            html = drawn_in(language, draw, asdict(event.call) | kept_result(event), turn)
             return responses.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
 
 
@@ -71,28 +64,18 @@ def encode_blocks(changed: ChangedBlocks) -> bytes:
     return responses.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-async def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
-    data = _failure_data(ending.data, language) if ending.name == "error" else ending.data
-    if ending.turn is not None:
-        data = data | await asyncio.to_thread(_in_language, language, _in_html, ending.turn)
-    return responses.encode(ending.name, data, id=str(EventId(turn.attempt, position)))
-
-
-def _in_html(turn: Turn) -> dict[str, str]:
-    """What a page shows of a complete answer. Rendering it takes a while."""
-    shown = {"html": str(render(turn.assistant_message)), "usageLine": Usage.of(turn.usage).in_words()}
-    return shown | ({"reasoningHtml": str(render(turn.reasoning))} if turn.reasoning else {})
-
-
-def encode_revoked(language: str = "en") -> bytes:
-    return responses.encode("error", _failure_data(as_data(AuthenticationRequired(THROWN_OUT)), language))
-
-
-def _failure_data(kept_error: dict[str, Any], language: str) -> dict[str, Any]:
-    """An error as its reader gets it. One from another server's export may lack any field."""
-    if "detail" not in kept_error:
-        return kept_error
-    return without_values(kept_error) | {"detail": in_language(restored(kept_error, "detail"), language)}
+async def encode_ending(ending: Ending, *, id_: EventId | None = None, language: str) -> bytes:
+    """An error from another server's export may lack any field. Rendering a complete answer takes a while."""
+    data, turn = ending.data, ending.turn
+    if ending.name == "error" and "detail" in data:
+        data = without_values(data) | {"detail": in_language(restored(data, "detail"), language)}
+    if turn is not None:
+        html = await asyncio.to_thread(drawn_in, language, render, turn.assistant_message)
+        line = drawn_in(language, Usage.of(turn.usage).in_words)
+        data = data | {"html": str(html), "usageLine": line}
+        if turn.reasoning:
+            data["reasoningHtml"] = str(await asyncio.to_thread(drawn_in, language, render, turn.reasoning))
+    return responses.encode(ending.name, data, id=None if id_ is None else str(id_))
 
 
 def ending_of(turn: Turn) -> Ending:
@@ -177,103 +160,6 @@ def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
     return data
 
 
-# --- Renders an answer as HTML while it is written, once for all readers of its log who want HTML in a language ---
-# The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
-# Each reader has a view that knows the first block that the reader has not seen.
-
-# Rendering occupies a processor: more threads would only slow the others down.
-_threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
-
-
-P = ParamSpec("P")
-Drawn = TypeVar("Drawn")
-
-
-def _in_language(language: str, draw: Callable[P, Drawn], *args: P.args, **kwargs: P.kwargs) -> Drawn:
-    with override(language):
-        return draw(*args, **kwargs)
-
-
-class BlockRenderer:
-    def __init__(self, log: AnswerLog, language: str) -> None:
-        self._log = log
-        self._language = language
-        self._stream = BlockStream()
-        self._fed = 0
-        self.blocks: list[str] = []
-        # Whether these are the blocks of the whole answer.
-        self.is_finished = False
-        self._views: WeakSet[ReaderView] = WeakSet()
-        self._task = asyncio.create_task(self._draw())
-
-    def open_view(self) -> "ReaderView":
-        view = ReaderView(self)
-        self._views.add(view)
-        return view
-
-    def close_view(self, view: "ReaderView") -> bool:
-        """Returns whether other views are left; without any, rendering stops."""
-        self._views.discard(view)
-        if not self._views:
-            self._task.cancel()
-        return bool(self._views)
-
-    async def _draw(self) -> None:
-        loop = asyncio.get_running_loop()
-        while not self.is_finished:
-            # Read before the text: anything written in between is rendered next time.
-            is_whole = self._log.is_over
-            self._feed()
-            if is_whole:
-                self._show(await loop.run_in_executor(_threads, _in_language, self._language, self._stream.finish))
-                self.is_finished = True
-                self._log.notify()
-            elif (pause := self._stream.seconds_until_due) == 0:
-                self._show(await loop.run_in_executor(_threads, _in_language, self._language, self._stream.changes))
-            else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._log.wait()
-
-    def _feed(self) -> None:
-        text = self._log.text
-        if len(text) > self._fed:
-            self._stream.feed(text[self._fed :])
-            self._fed = len(text)
-
-    def _show(self, changed: ChangedBlocks | None) -> None:
-        if changed is None:
-            return
-        self.blocks[changed.start :] = changed.html
-        for view in self._views:
-            view.note(changed.start)
-        self._log.notify()
-
-
-class ReaderView:
-    """The blocks that one reader has not seen yet."""
-
-    def __init__(self, drawing: BlockRenderer) -> None:
-        self._drawing = drawing
-        # A reader who arrives, or returns, gets all blocks.
-        self._unseen_from: int | None = 0 if drawing.blocks else None
-
-    def note(self, start: int) -> None:
-        self._unseen_from = start if self._unseen_from is None else min(start, self._unseen_from)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._drawing.is_finished
-
-    def take(self) -> ChangedBlocks | None:
-        if self._unseen_from is None:
-            return None
-        start, self._unseen_from = self._unseen_from, None
-        return ChangedBlocks(start, self._drawing.blocks[start:])
-
-
-# --- Streams an answer's log to one reader, at the reader's own pace ---
-
 KEEP_ALIVE_SECONDS = 15
 # The shortest time between two messages to a reader.
 PAUSE_SECONDS = 0.03
@@ -295,26 +181,44 @@ async def read(
     """
     # Two processes cut the reasoning, the calls and the text of one answer differently.
     position = after if after is not None and after <= log.position + 1 and not log.is_mirror else None
-    guard = _guard(is_authorized, log.notify)
+    access_ends = wait_for_revocation(is_authorized) if is_authorized else asyncio.Event().wait()
+    guard: asyncio.Task[Any] = asyncio.create_task(access_ends)
+    guard.add_done_callback(lambda _: log.notify())
     try:
         if position is None:
-            await _wait_for_prompt(log)
+            # Waits a moment until it is known how much of the conversation the model gets; another process knows it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROMPT_SECONDS):
+                    while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
+                        await log.wait()
             yield encode_turn(log.turn, not_sent=log.not_sent, sent=log.sent)
         position = position or 0
         while not guard.done():
-            chunk, position = _news(log, position, view, language)
+            chunk = b""
+            for position, event in log.since(position):  # noqa: B020 - the position of the last event is the reader's
+                id_ = NOWHERE if log.is_mirror else position
+                chunk += encode_event(event, log.turn, position=id_, language=language)
+            if view is not None and (changed := view.take()) is not None:
+                chunk += encode_blocks(changed)
             if chunk:
                 yield chunk
                 await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
             elif log.is_over and (view is None or view.is_finished):
                 break
-            elif not await _is_notified(log):
-                yield responses.KEEP_ALIVE
-        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_authorized)):
-            yield encode_revoked(language)
+            else:
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                        await log.wait()
+                except TimeoutError:
+                    # A proxy may close a connection on which nothing happens.
+                    yield responses.KEEP_ALIVE
+        # An answer may have been cut off because its starter lost access, and this reader may be the starter.
+        is_cut_short = log.ending is not None and log.ending.is_cut_short and is_authorized is not None
+        if guard.done() or (is_cut_short and is_authorized and not await is_authorized_now(is_authorized)):
+            yield await encode_ending(ending_by(AuthenticationRequired(THROWN_OUT)), language=language)
         elif log.ending is not None:
-            position = NOWHERE if log.is_mirror else log.position + 1
-            yield await encode_ending(log.ending, log.turn, position=position, language=language)
+            end = EventId(log.turn.attempt, NOWHERE if log.is_mirror else log.position + 1)
+            yield await encode_ending(log.ending, id_=end, language=language)
     finally:
         guard.cancel()
 
@@ -331,48 +235,6 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
     if turn.assistant_message:
         yield encode_event(TextWritten(turn.assistant_message), turn)
         if with_blocks:
-            blocks = await asyncio.to_thread(_in_language, language, render_blocks, turn.assistant_message)
+            blocks = await asyncio.to_thread(drawn_in, language, render_blocks, turn.assistant_message)
             yield encode_blocks(ChangedBlocks(0, blocks))
-    yield await encode_ending(ending_of(turn), turn, language=language)
-
-
-async def _wait_for_prompt(log: AnswerLog) -> None:
-    """Waits until it is known how much of the conversation the model gets, for a moment; another process knows it."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PROMPT_SECONDS):
-            while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
-                await log.wait()
-
-
-def _news(log: AnswerLog, position: int, view: ReaderView | None, language: str) -> tuple[bytes, int]:
-    events = log.since(position)
-    encoded = [
-        encode_event(event, log.turn, position=NOWHERE if log.is_mirror else end, language=language)
-        for end, event in events
-    ]
-    if view is not None and (changed := view.take()) is not None:
-        encoded.append(encode_blocks(changed))
-    return b"".join(encoded), events[-1][0] if events else position
-
-
-async def _is_notified(log: AnswerLog) -> bool:
-    """False if nothing has happened for so long that a proxy may close the connection."""
-    try:
-        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-            await log.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _guard(is_authorized: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
-    if is_authorized is None:
-        return asyncio.get_running_loop().create_future()
-    guard = asyncio.create_task(wait_for_revocation(is_authorized))
-    guard.add_done_callback(lambda _: notify())
-    return guard
-
-
-async def _may_stay(is_authorized: IsAuthorized | None) -> bool:
-    """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
-    return is_authorized is None or await is_authorized_now(is_authorized)
+    yield await encode_ending(ending_of(turn), id_=EventId(turn.attempt, NOWHERE), language=language)

@@ -26,8 +26,8 @@ from rest_framework.response import Response
 from rest_framework.settings import api_settings
 from rest_framework.viewsets import ViewSet
 
-from chat.rest.account import download_of
 from chat.rest.chat import admit
+from chat.rest.downloads import download_of
 from chat.rest.shapes import AttachmentOutput
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as

@@ -1,6 +1,8 @@
-"""The streaming endpoints: the chat, a running answer, a user's changes; and who is admitted to them.
+"""The streaming endpoints, and who is admitted to them: a token with its scopes, or a session, also a visitor's.
 
-`POST /api/v1/intake/chat`: accepts a message and streams the answer as events.
+`POST /api/v1/intake/chat` accepts a message and streams the answer as events; `GET …/turns/{id}/events` follows it and
+`POST …/turns/{id}/stop` ends it; `GET …/answering` lists the running answers, so that pages can mark their chats;
+`GET …/events` streams the ids of the caller's changed chats while a page is open.
 """
 
 import asyncio
@@ -37,8 +39,6 @@ from intake.models import Turn, User
 from intake.models.users import may_visitors_chat
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 
-# --- Authenticates callers of streaming views: a token with its scopes, or a session (also a visitor's) with CSRF ---
-
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -69,9 +69,6 @@ def _protected(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
-# --- Endpoints of a running answer: `GET …/turns/{id}/events` follows it, `POST …/turns/{id}/stop` ends it ---
-# `GET …/answering` lists the running answers, so that the page can mark their chats.
-
 # RFC 7240: the answer also as HTML, block by block.
 PREFER_BLOCKS = "blocks"
 LIMIT = "api"
@@ -79,7 +76,9 @@ LIMIT = "api"
 
 @streaming("GET")
 async def turn_events(request: HttpRequest, turn_id: str) -> HttpResponseBase:
-    after = _last_event_id(request)
+    after = request.headers.get("Last-Event-ID", "")
+    if len(after) > LONGEST_REFERENCE:
+        raise InvalidInput(f"The Last-Event-ID has at most {LONGEST_REFERENCE} characters.")
     turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
     lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
     # Imported here because it imports the agent loop, which no other page should wait for at start-up.
@@ -89,6 +88,7 @@ async def turn_events(request: HttpRequest, turn_id: str) -> HttpResponseBase:
     events = follow_answer(
         turn=turn,
         caller=admitted.caller,
+        # An unknown one means from the start.
         after=EventId.parse(after),
         is_authorized=admitted.is_authorized,
         with_blocks=prefers_blocks(request),
@@ -116,14 +116,6 @@ async def answering(request: HttpRequest) -> HttpResponseBase:
 def prefers_blocks(request: HttpRequest) -> bool:
     """The chat's own page gets HTML while the answer is written; other clients render `delta` themselves."""
     return request.headers.get("Prefer") == PREFER_BLOCKS
-
-
-def _last_event_id(request: HttpRequest) -> str:
-    """The id that the reader sent; an unknown one means from the start."""
-    sent: str = request.headers.get("Last-Event-ID", "")
-    if len(sent) > LONGEST_REFERENCE:
-        raise InvalidInput(f"The Last-Event-ID has at most {LONGEST_REFERENCE} characters.")
-    return sent
 
 
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
@@ -154,14 +146,12 @@ def _private(data: dict[str, object]) -> HttpResponse:
     return JsonResponse(data, status=HTTPStatus.OK, headers={"Cache-Control": "private, no-store"})
 
 
-# --- `POST /api/v1/intake/chat` ---
-
-
 @streaming("POST")
 async def chat(request: HttpRequest) -> HttpResponseBase:
     # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
     turn, admitted, lease = await asyncio.shield(asyncio.create_task(_open(request)))
-    from chat.answers.hub import follow_answer, replay
+    from chat.answers.hub import follow_answer
+    from chat.answers.reader import replay
 
     with_blocks, language = prefers_blocks(request), page_language(request.headers)
     response = event_stream(
@@ -226,8 +216,6 @@ def _begin(request: HttpRequest) -> tuple[Turn, Admitted, StreamLease, bool]:
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
     return turn, admitted, lease, requested.newest_only
 
-
-# --- `GET /api/v1/intake/events`: streams the ids of the caller's changed chats while a page is open ---
 
 # The interval of keep-alive comments.
 KEEP_ALIVE_SECONDS = 15.0

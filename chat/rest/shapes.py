@@ -235,9 +235,6 @@ def _origin(conversation: Conversation) -> TurnReference | None:
     return None if origin is None or number is None else TurnReference(conversation_id=origin, turn_number=number)
 
 
-# --- OpenAPI descriptions of the responses that all endpoints share ---
-
-
 class PasswordConfirmation(Input):
     password: Annotated[str, Field(max_length=LONGEST_PASSWORD, description="The account's password, to make sure.")]
 

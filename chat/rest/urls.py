@@ -10,12 +10,12 @@ from chat.rest.chat import answering, changed_chats, chat, stop_turn, turn_event
 from chat.rest.conversations import (
     ConversationExportView,
     ConversationViewSet,
-    ProjectViewSet,
     ToolCallViewSet,
     TurnViewSet,
 )
 from chat.rest.documents import AboutViewSet, DailyLogTakeBackViewSet, DailyLogViewSet, MemoryViewSet
 from chat.rest.overview import OverviewViewSet
+from chat.rest.projects import ProjectViewSet
 from chat.rest.records import RecordViewSet
 
 if TYPE_CHECKING:

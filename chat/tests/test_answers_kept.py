@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from django.db import transaction
 
-from chat.answers.writer import _save_together
+from chat.answers.saver import _save_together
 from core.isolation.acting import Caller
 from intake.chats import services
 from intake.chats.services import Progress

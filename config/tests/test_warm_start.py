@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings as project
 from django.db import connection
 
-from chat.answers import hub
+from chat.answers import warming
 from config.tests.test_chat_served import Web
 from intake.llm import models
 from intake.models import Turn, User
@@ -89,7 +89,7 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
         settings.LLM_MODEL, settings.LLM_BASE_URL = "scripted", f"{address}/v1"
 
         async def warm_up():
-            await hub.warm_up()
+            await warming.warm_up()
             kept = dict(models._models[asyncio.get_running_loop()])
             await models.close_connections()
             return kept
@@ -103,5 +103,5 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
 
 def test_a_model_that_cannot_be_built_keeps_no_process_from_starting(monkeypatch, logged):
     monkeypatch.setattr("intake.llm.models.warm_up", None)
-    asyncio.run(hub.warm_up())
+    asyncio.run(warming.warm_up())
     assert logged.about("could not be warmed up (TypeError)")

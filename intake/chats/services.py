@@ -185,7 +185,7 @@ class TurnRequest(ChatOptions):
         return data | ({"temperature": None} if self.resets_temperature else {})
 
 
-def create_turn(request: TurnRequest, *, caller: Caller, now: datetime, key: str | None = None) -> Turn:  # noqa: C901, PLR0912 - one story
+def create_turn(request: TurnRequest, *, caller: Caller, now: datetime, key: str | None = None) -> Turn:
     """Saves what the person says before any model is asked; returns the turn to answer, or to show as it is.
 
     Raises `InvalidInput` for a blank or overlong message and for a whole answer that is to be continued, `NotFound` for

@@ -10,7 +10,7 @@ from core.isolation.acting import Caller, acting_as
 from intake.chats import services
 from intake.chats.services import Answer, Progress
 from intake.models import Conversation, Turn
-from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
+from intake.tests.factories import NOW, a_person, a_visitor, caller_for
 
 pytestmark = pytest.mark.django_db
 
@@ -106,10 +106,6 @@ def test_a_writer_whose_turn_another_attempt_has_taken_over_changes_nothing():
     assert services.save_progress([written(again, "New")], now=NOW) == {turn.pk}
     turn.refresh_from_db()
     assert (turn.assistant_message, turn.status) == ("New", "streaming")
-
-
-def test_a_recorded_turn_keeps_the_time_it_was_said():
-    assert a_turn(a_person(), "Long ago").said_at == NOW
 
 
 @pytest.mark.parametrize(

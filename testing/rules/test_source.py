@@ -74,7 +74,7 @@ def modules():
     return [module(path) for path in (*paths, ROOT / "conftest.py")]
 
 
-def module(path):  # noqa: C901 - one pass over the tree
+def module(path):
     """`own`: the names that the project itself gives; `named`: of these, with its arguments, what is new in this
     module; `private`: the private names that it reads from objects and modules; `imported`: packages.
     """

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from agent_tools.authentication import TokenRefused, verify
-from agent_tools.mcp.server import serve
+from agent_tools.mcp.stdio import serve
 from agent_tools.tools import mcp_registry
 
 VARIABLE = "RECOLLECT_TOKEN"
