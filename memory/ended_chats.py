@@ -71,6 +71,8 @@ OF_A_WINDOW, LEAST = 0.75, 300
 NOTHING_READ = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
 # Objects in what a model wrote that are tried as its answer.
 MOST_TRIED = 20
+# The tokens of one reading at most. A longer chat is read in several.
+PROPOSAL_TOKENS = 6_000
 MOST_OF_FILES = 200
 
 INSTRUCTIONS = f"""\
@@ -181,7 +183,7 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     if conversation is None or model is None:
         return None
     fixed = tokens_of(INSTRUCTIONS) + MOST_OF_RECORDS + MOST_WRITTEN + 4 * TOKENS_OF_A_MESSAGE
-    most = min(settings.PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
+    most = min(PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
     if most < LEAST:
         return None
     previous, unread = _unread(conversation)

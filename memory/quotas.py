@@ -24,6 +24,8 @@ from intake.models.users import quota_for
 
 MEASURED_EVERY_SECONDS = 60.0
 MOST_KNOWN = 10_000
+# The bytes of files of one visitor, who has no account.
+VISITOR_FILE_BYTES = 25 * 1024**2
 RETRY_AFTER_SECONDS = 60
 
 _STORED = """
@@ -81,7 +83,7 @@ def _has_quota_of_text(user_id: int | None) -> bool:
 
 def quota_of_files(caller: Caller) -> int:
     """0 is no quota."""
-    return int(settings.VISITOR_FILE_BYTES) if caller.is_visitor else quota_for(caller.user_id, "file_bytes")
+    return VISITOR_FILE_BYTES if caller.is_visitor else quota_for(caller.user_id, "file_bytes")
 
 
 def take_file(caller: Caller, size: int) -> None:

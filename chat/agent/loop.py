@@ -68,6 +68,8 @@ from intake.llm.models import TOKENS_OF_A_MESSAGE, cut_middle, language_model, m
 
 # --- Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data ---
 
+# The number of steps with tool calls in one answer; then the model has to answer.
+TOOL_BUDGET = 8
 # How often one call may be corrected before the model loses its tool.
 MOST_CORRECTIONS = 2
 # How often one answer may make the same successful call: a model that makes it again will not stop by itself.
@@ -89,12 +91,12 @@ class RepeatedCall(Exception):
 
 def may_use_tools(context: RunContext[ChatDeps]) -> bool:
     """A step is one request to the model. Steps within the rounds may call tools; the next one must answer."""
-    return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
+    return bool(context.run_step <= TOOL_BUDGET)
 
 
 def usage_limits() -> UsageLimits:
     """After the rounds, one request must answer in words. If the model does not, another one has no tools."""
-    return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
+    return UsageLimits(request_limit=TOOL_BUDGET + 2)
 
 
 def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
@@ -112,7 +114,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
     spent: dict[int, int] = field(default_factory=dict)
 
     async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
-        if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
+        if ctx.run_step > TOOL_BUDGET + 1:
             return {}
         return await super().get_tools(ctx)
 
@@ -229,7 +231,7 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
         ],
         toolsets=[BoundedToolset(tools)],
         model_settings=lambda context: settings_of_step(context, common),
-        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 1},
+        retries={"tools": TOOL_BUDGET + 2, "output": 1},
     )
     agent.output_validator(_require_words)
     return agent

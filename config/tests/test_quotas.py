@@ -179,8 +179,8 @@ def test_a_quota_of_files_counts_each_content_once_and_spares_the_texts(alice, s
     assert quotas.measure(alice.pk).file_bytes == 2000
 
 
-def test_a_visitor_has_a_small_quota_of_files(settings):
-    settings.VISITOR_FILE_BYTES = 1000
+def test_a_visitor_has_a_small_quota_of_files(monkeypatch):
+    monkeypatch.setattr("memory.quotas.VISITOR_FILE_BYTES", 1000)
     visitor = a_visitor()
     counted = {"take_room": partial(quotas.take_file, Caller(user_id=visitor.pk, is_visitor=True))}
     a_file(visitor, b"a" * 900, **counted)
