@@ -11,7 +11,7 @@ import pytest
 import yaml
 from django.conf import settings
 
-from config.settings.site import SecretFiles
+from config.settings.table import SecretFiles
 from config.stack.servers import MAJOR_VERSION
 from config.tests.test_headers import in_production
 

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 
 from config import VERSION
-from config.settings.table import SETTINGS
+from config.settings.table import SETTINGS, setting_of
 from docs import write_reference
 
 ROOT = Path(settings.BASE_DIR)
@@ -42,6 +42,13 @@ def test_the_settings_read_the_table_and_all_of_it():
     # `make up` reads the number of web processes itself; those of models and endpoints are read by their last word.
     by_kind = {name for name in SETTINGS if "…" in name or name.startswith("EMBEDDING_") or name == "WEB_PROCESSES"}
     assert read | by_kind == {*SETTINGS}
+
+
+def test_the_example_of_an_environment_names_settings_and_what_compose_reads():
+    names = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    compose = (ROOT / "docker-compose.yml").read_text() + (ROOT / "docker-compose.scale.yml").read_text()
+    assert len(names) > 50
+    assert [name for name in names if setting_of(name) is None and f"${{{name}:" not in compose] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
