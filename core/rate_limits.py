@@ -113,7 +113,7 @@ bypass = _Bypass()
 
 def most_at_once(name: str) -> int:
     """0 is no limit."""
-    return math.ceil(AT_ONCE.get(name, 0) * settings.RATE_LIMITS)
+    return math.ceil(AT_ONCE.get(name, 0) * float(settings.RATE_LIMITS))
 
 
 @lru_cache(maxsize=64)

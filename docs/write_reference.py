@@ -47,7 +47,7 @@ def _default(setting: Setting) -> str:
     value = setting.default
     said = {id(environ.Env.NOTSET): "must be set", id(None): "none", id(True): "yes", id(False): "no"}
     if isinstance(value, Computed) or id(value) in said:
-        return said.get(id(value), value)
+        return said.get(id(value), str(value))
     if isinstance(value, dict):
         value = [f"{name}={weight}" for name, weight in value.items()]
     return "empty" if value in ("", []) else f"`{','.join(value) if isinstance(value, list) else value}`"

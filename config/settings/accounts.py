@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.public_url import is_within_reach
 from config.settings.site import *
+from config.settings.table import read
 
 # Accounts: login (docs/security.md, decision 36)
 

@@ -8,6 +8,7 @@ import re
 from psycopg_pool import ConnectionPool
 
 from config.settings.search import *
+from config.settings.table import read
 from core.isolation.roles import Roles
 
 # Database, its roles, and Redis

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from config.settings.accounts import *
+from config.settings.table import read
 
 # A factor on the rates of core/rate_limits.py; 0 turns them off.
 RATE_LIMITS = read("RATE_LIMITS")

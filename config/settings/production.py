@@ -3,6 +3,7 @@
 from django.core.exceptions import ImproperlyConfigured
 
 from config.settings.base import *
+from config.settings.table import env, read
 
 SECRET_KEY = env.str("SECRET_KEY")
 if not PUBLIC_URL:

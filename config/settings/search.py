@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from config.settings.limits import *
+from config.settings.table import read
 
 # Search: embedding models, terms, ranking
 
