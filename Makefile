@@ -15,7 +15,7 @@ IN_VENV := .venv/bin/python -m
 # `check --deploy` looks at production settings with throw-away values.
 PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=recollect.example \
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
-	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
+	DATABASE_URL=postgres://nobody@localhost/none REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
 .PHONY: help up down doctor quick test test-all check audit conformance conformance-packages schemathesis architecture docs wheel release chaos soak format lock install python
 .DEFAULT_GOAL := help

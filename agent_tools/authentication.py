@@ -298,7 +298,6 @@ class HasScope(BasePermission):
 
 
 LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
-DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
 LONGEST_NAME = 80
 MOST_TOKENS = 100
 # The kind of a token among the access that a session made (`intake.accounts.sessions.made`).
@@ -351,7 +350,7 @@ def create_token(
     user: User,
     name: str = "",
     scopes: Iterable[TokenScope] = DEFAULT_SCOPES,
-    days: int = DEFAULT_DAYS,
+    days: int = LONGEST_DAYS,
     project: str = "",
     is_bound: bool = False,
 ) -> TokenMade:

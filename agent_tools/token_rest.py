@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from agent_tools.authentication import (
-    DEFAULT_DAYS,
     LONGEST_DAYS,
     LONGEST_NAME,
     OAUTH,
@@ -52,7 +51,7 @@ class TokenWanted(Input):
             "agent's session and reads nothing.",
         ),
     ] = sorted(DEFAULT_SCOPES)
-    expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
+    expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = LONGEST_DAYS
     project: Annotated[
         PlainText, Field(max_length=LONGEST_PROJECT, description="To which belongs what it appends; empty for none.")
     ] = ""

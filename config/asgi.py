@@ -49,7 +49,7 @@ from core.checks import refuse_former_settings  # noqa: E402
 from core.errors import RateLimited  # noqa: E402
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
-from core.rate_limits import too_many_calls, when_user_is_known  # noqa: E402
+from core.rate_limits import most_at_once, too_many_calls, when_user_is_known  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
 from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
@@ -89,7 +89,7 @@ OPENING_AT_ONCE = 12
 
 # How many requests of one caller run at once: each costs others the time in which its thread holds Python.
 RUNNING_AT_ONCE = 2
-# How long a request beyond CONCURRENT_CALLS waits for an earlier one to end, before it is refused.
+# How long a request beyond those that may run at once waits for an earlier one to end, before it is refused.
 PLACE_SECONDS = 1.0
 # How many callers a process knows.
 MOST_KNOWN = 10_000
@@ -139,7 +139,7 @@ class _Queue:
     """The requests of one caller: `admitted` of them wait or run, and `running` of them run."""
 
     def __init__(self) -> None:
-        self.admitted = asyncio.Semaphore(settings.CONCURRENT_CALLS or sys.maxsize)
+        self.admitted = asyncio.Semaphore(most_at_once("calls") or sys.maxsize)
         self.running = asyncio.Semaphore(RUNNING_AT_ONCE)
 
 
@@ -160,7 +160,8 @@ class Turns:
     async def turn(self, credentials: bytes | None) -> AsyncIterator[None]:
         """Without credentials there is none: a few threads of their own are the strangers' queue.
 
-        Raises `RateLimited` for a request of a known caller that has waited for a second beside `CONCURRENT_CALLS`.
+        Raises `RateLimited` for a request of a known caller that has waited for a second
+        beside as many as may run at once.
         """
         if credentials is None:
             yield

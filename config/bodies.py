@@ -52,8 +52,10 @@ AROUND_A_FILE = 65_536
 UPLOAD_PIECE = 262_144
 # How many bytes of such files a process holds at once: of all addresses, and of one. A message has ten files.
 UPLOADS_AT_ONCE, UPLOADS_OF_AN_ADDRESS = 30, 10
-# A file takes longer over a slow line than what somebody has written: so many times `BODY_SECONDS`.
-TIMES_LONGER_FOR_A_FILE = 5
+# How many bytes of other bodies a process holds at once: of all addresses, and of one. Short ones always fit.
+BODIES, BODIES_OF_AN_ADDRESS, SHORT = 32 * 1024**2, 8 * 1024**2, 65_536
+# The time in which a whole body must arrive, also over a slow connection, and in which a response must begin.
+BODY_SECONDS, RESPONSE_SECONDS = 60.0, 30.0
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
 
@@ -68,7 +70,7 @@ class _Budget:
 
     def take(self, count: int, address: str) -> None:
         """Raises `Unavailable`, which a client may repeat in a moment."""
-        most, most_of_address = settings.BODIES_BYTES, settings.BODIES_BYTES_PER_ADDRESS
+        most, most_of_address = BODIES, BODIES_OF_AN_ADDRESS
         if self.is_of_files:
             largest = settings.ATTACHMENT_BYTES + AROUND_A_FILE
             most, most_of_address = UPLOADS_AT_ONCE * largest, UPLOADS_OF_AN_ADDRESS * largest
@@ -87,7 +89,7 @@ class _Budget:
 class BoundedBodies:
     """Passes complete bodies to an application, so that none of its threads waits for a slow client.
 
-    An announced length above `MAX_BODY_BYTES` is refused before the client sends the body, any other body as soon as it
+    An announced length above the limit is refused before the client sends the body, any other body as soon as it
     exceeds the limit; a file has a limit of its own. A body that takes longer than `BODY_SECONDS` is refused too, and
     one that would exceed what the process holds for all connections. A request that has not been answered at its
     deadline is refused as well.
@@ -124,7 +126,7 @@ class BoundedBodies:
         def hold(length: int) -> None:
             """A short body takes nothing: connections alone bound their number."""
             nonlocal taken
-            if length > settings.SHORT_BODY_BYTES and length > taken:
+            if length > SHORT and length > taken:
                 budget.take(length - taken, address)
                 taken = length
 
@@ -135,7 +137,9 @@ class BoundedBodies:
                 budget.give_back(taken, address)
 
     async def _answer_in_time(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
-        """Until the response begins, the deadline is the request's; afterwards a stream's."""
+        """Until the response begins, the deadline is the request's; afterwards a stream's, whose client
+        continues it with a new request.
+        """
         limit, has_begun = RequestDeadline(_seconds_for(scope)), False
         deadline.set(limit)
 
@@ -144,7 +148,7 @@ class BoundedBodies:
             if message["type"] == "http.response.start":
                 has_begun = True
                 limit.lift()
-                timer.reschedule(asyncio.get_running_loop().time() + settings.STREAM_SECONDS)
+                timer.reschedule(asyncio.get_running_loop().time() + 3600)
             await send(message)
 
         try:
@@ -205,12 +209,10 @@ def _check_head(scope: ConnectionScope) -> None:
 
 def _seconds_for(scope: ConnectionScope) -> float:
     """The time in which a response must begin."""
-    path, seconds = scope["path"], settings.REQUEST_SECONDS
-    if path == "/mcp":
-        seconds = settings.MCP_SECONDS
-    elif path in ACCOUNT_DELETIONS and scope["method"] != "GET":
-        seconds = settings.ACCOUNT_DELETION_SECONDS
-    return float(seconds)
+    if scope["path"] == "/mcp":
+        return 120
+    is_deletion = scope["path"] in ACCOUNT_DELETIONS and scope["method"] != "GET"
+    return 600 if is_deletion else RESPONSE_SECONDS
 
 
 def _is_upload(scope: ConnectionScope) -> bool:
@@ -220,9 +222,10 @@ def _is_upload(scope: ConnectionScope) -> bool:
 def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
     """In bytes, with the error of a longer one, and the seconds in which it must arrive."""
     if not _is_upload(scope):
-        return settings.MAX_BODY_BYTES, TooLarge(), settings.BODY_SECONDS
+        return settings.DATA_UPLOAD_MAX_MEMORY_SIZE, TooLarge(), BODY_SECONDS
     most = settings.ATTACHMENT_BYTES + AROUND_A_FILE
-    return most, too_large(), settings.BODY_SECONDS * TIMES_LONGER_FOR_A_FILE
+    # A file takes longer over a slow line than what somebody has written.
+    return most, too_large(), 5 * BODY_SECONDS
 
 
 async def _read(scope: ConnectionScope, receive: Receive, hold: Callable[[int], None]) -> Body:

@@ -1,7 +1,8 @@
 """Limits how often a user or an address may call, and how many calls of one user may run at once.
 
 Calls are counted in Redis, for all processes together, before any work is done. A limit such as "10/minute" is a
-sliding window. While Redis is unavailable each process counts for itself.
+sliding window; the setting RATE_LIMITS is a factor on all limits here. While Redis is unavailable each process
+counts for itself.
 
 Running calls are counted per process: they occupy its threads and connections, and the count ends with the process.
 
@@ -45,8 +46,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The limit in `settings.RATE_LIMITS` for API views without a `throttle_scope`.
+# The limit of API views without a `throttle_scope`.
 DEFAULT_LIMIT = "api"
+# Per user (for a visitor: per address) and, with _address, per address in total. They are generous, because people
+# share addresses and agents are fast: they limit the effect of one runaway client.
+RATES = {
+    "api": "6000/minute",
+    "api_address": "60000/minute",
+    # Requests to the API without a valid token or session.
+    "refused_address": "1200/minute",
+    # Every page outside the API, by session; without a session, by address.
+    "page": "1200/minute",
+    "page_address": "12000/minute",
+    "health_address": "1200/minute",
+    "chat": "60/minute",
+    "chat_address": "600/minute",
+    # Files uploaded for messages.
+    "attachment": "120/minute",
+    "attachment_address": "1200/minute",
+    "export": "30/hour",
+    "export_address": "300/hour",
+    # The model's answers to all visitors together, because each one costs the installation money.
+    "visitors": "2000/day",
+    # For one account from one address; then for all accounts.
+    "login": "10/minute",
+    "login_address": "100/minute",
+    "register_address": "60/hour",
+    # OAuth clients that register or whose metadata are fetched: from all addresses, and from one.
+    "client": "600/hour",
+    "client_address": "60/hour",
+    # Codes of a second factor: for one account from one client, and from all clients together.
+    "code": "10/30minute",
+    "code_account": "120/hour",
+    # Emails that one client requests: to one address, and to all.
+    "mail": "6/hour",
+    "mail_address": "60/hour",
+}
+# How many a user may have at once: calls in a web process, fewer than it has database connections; answers that are
+# written, and open streams, in all processes together, the last also from one address.
+AT_ONCE = {"calls": 8, "answers": 4, "streams": 20, "streams_address": 200}
 # The key of `request.META` that keeps the user of a running call.
 RUNNING = "recollect.running"
 # Called, in any thread, once a request's user is known; the web process sets it for callers that it does not know.
@@ -73,23 +111,25 @@ class _Bypass:
 bypass = _Bypass()
 
 
-def parse_rate(text: str) -> limits.RateLimitItem:
-    """Parse a rate such as "10/minute"; raises `ValueError` for anything else."""
-    rate = limits.parse(text)
-    if rate.amount < 1:
-        raise ValueError(f"{text!r} lets nobody in: leave it empty for no limit.")
-    return rate
+def most_at_once(name: str) -> int:
+    """0 is no limit."""
+    return math.ceil(AT_ONCE.get(name, 0) * float(settings.RATE_LIMITS))
+
+
+@lru_cache(maxsize=64)
+def _scaled(rate: str, factor: float) -> limits.RateLimitItem:
+    item = limits.parse(rate)
+    return type(item)(max(1, round(item.amount * factor)), item.multiples)
 
 
 def take_all(*requested: tuple[object, ...]) -> None:
-    """Count one use under several limits: for each its name in `settings.RATE_LIMITS`, and its subjects.
+    """Count one use under several limits: for each its name in `RATES`, and its subjects.
 
     Raises `RateLimited` if one is reached; the use is then counted under none of them.
     """
-    counted = [
-        (parse_rate(rate), _key(*each)) for each in requested if (rate := settings.RATE_LIMITS.get(str(each[0])))
-    ]
-    if counted:
+    factor = settings.RATE_LIMITS
+    counted = [(_scaled(rate, factor), _key(*each)) for each in requested if (rate := RATES.get(str(each[0])))]
+    if factor and counted:
         _count(counted)
 
 
@@ -125,7 +165,7 @@ def take_bytes_of_visitor(size: int, *, address: str) -> None:
 
     Their files without a message are removed after an hour, so this bounds what strangers store.
     """
-    if settings.RATE_LIMITS.get("attachment"):
+    if settings.RATE_LIMITS:
         kilobytes = size // 1024 + 1
         lids = (("visitor_bytes", address), 50 * 1024), (("visitor_bytes",), 1024**2)
         counted = [(limits.RateLimitItemPerHour(most), _key(*key)) for key, most in lids]
@@ -212,9 +252,9 @@ class OpenStreams:
 
     def begin(self, *, user_id: int | None, address: str) -> StreamLease:
         """Raises `RateLimited` if the user or the address has too many."""
-        limits_of = {_key("streams_address", address): (settings.STREAMS_PER_ADDRESS, "this address")}
+        limits_of = {_key("streams_address", address): (most_at_once("streams_address"), "this address")}
         if user_id is not None:
-            limits_of[_key("streams", user_id)] = settings.STREAMS_PER_PERSON, "you"
+            limits_of[_key("streams", user_id)] = most_at_once("streams"), "you"
         name, keys = secrets.token_hex(8), tuple(limits_of)
         full = self._take(name, {key: most for key, (most, _) in limits_of.items()})
         if full is not None:
@@ -318,9 +358,9 @@ class RunningCalls:
         self._running: Counter[int] = Counter()
 
     def begin(self, user_id: int) -> None:
-        """Raises `RateLimited` when `CONCURRENT_CALLS` are running."""
+        """Raises `RateLimited` when as many are running as may at once."""
         with self._lock:
-            if 0 < settings.CONCURRENT_CALLS <= self._running[user_id]:
+            if 0 < most_at_once("calls") <= self._running[user_id]:
                 raise too_many_calls()
             self._running[user_id] += 1
 
@@ -339,7 +379,7 @@ running_calls = RunningCalls()
 
 def too_many_calls() -> RateLimited:
     detail = _("%(count)s of your calls are running. Wait for one to end.")
-    return RateLimited(detail, count=settings.CONCURRENT_CALLS, retry_after=1)
+    return RateLimited(detail, count=most_at_once("calls"), retry_after=1)
 
 
 @contextmanager
@@ -455,11 +495,7 @@ def _network(text: str) -> str | None:
 
 @register
 def check_rate_limits(**kwargs: Any) -> list[CheckMessage]:
-    errors: list[CheckMessage] = []
-    for name, text in settings.RATE_LIMITS.items():
-        try:
-            parse_rate(text or "1/second")
-        except ValueError as error:
-            hint = f"Correct RATE_LIMIT_{name.upper()}, or leave it empty for no limit."
-            errors.append(Error(str(error), hint=hint, id="core.E005"))
-    return errors
+    if settings.RATE_LIMITS >= 0:
+        return []
+    hint = "Set it to a factor such as 2, or to 0 for no limit."
+    return [Error("RATE_LIMITS is below 0.", hint=hint, id="core.E005")]

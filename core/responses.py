@@ -236,7 +236,7 @@ def encode(event: str, data: dict[str, Any], *, id: str | None = None) -> bytes:
 def site_of(request: HttpRequest) -> str:
     """The scheme and host of this site, for a link that somebody else opens: in an email, an invitation.
 
-    The name in the Host header is one of ALLOWED_HOSTS, but nothing checks its port. So without SITE_ADDRESS the link
+    The name in the Host header is one of ALLOWED_HOSTS, but nothing checks its port. So without PUBLIC_URL the link
     has a port only if this server itself listens on it; behind a proxy that is never the port of the site.
     """
     if settings.SITE_ADDRESS:

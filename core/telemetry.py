@@ -13,7 +13,7 @@ SWITCHES = {
     # onnxruntime reads it when it is imported, and its API comes too late: by then it has asked for its vendor's host,
     # and written an id of this machine into HOME.
     "ORT_DISABLE_TELEMETRY": "1",
-    # huggingface_hub, which tokenizers brings along.
+    # huggingface_hub, which pip brings along with tokenizers; the locks leave it out.
     "HF_HUB_DISABLE_TELEMETRY": "1",
     # The convention of other libraries (https://donottrack.sh).
     "DO_NOT_TRACK": "1",

@@ -4,21 +4,20 @@
 """
 
 import argparse
-import importlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import django
+import environ
 from django.apps import apps
 from django.conf import settings
 from django.core.management import BaseCommand, get_commands, load_command_class
 
-from config.ops.variables import OF_ALL, Variable, variables
+from config.settings.table import KINDS, TABLE, Computed, Setting
 from recollect_cli.commands import command_parser
 
 DOCS = Path(__file__).parent
@@ -29,36 +28,29 @@ MARK = "<!-- From here on `make docs` writes this page. -->\n"
 SETTINGS_HEAD = """# Settings
 
 A setting is a variable of the environment, a line in `.env`, or a file: `X_FILE=/path` names a file with the value of
-`X`. `make docs` writes this page from the settings themselves. A name with … stands for several, with a part of your
+`X`. `make docs` writes this page from `config/settings/table.py`. A name with … stands for several, with a part of your
 own; an empty default is an empty text or list. In defaults, `BASE_DIR` is the project's folder and `VAR_DIR` the folder
-in `RECOLLECT_VAR`. A comment is often about the settings that follow it as well.
+in `RECOLLECT_VAR`.
 """
 
 
 def settings_page() -> str:
     """The Markdown of `docs/settings.md`."""
     pages = [SETTINGS_HEAD]
-    for (module, section), found in groupby(variables(), key=lambda each: (each.module, each.section)):
-        heading = section if module in OF_ALL else f"In {module}: what differs"
-        rows = [_row(f"`{each.name}`", each.type, _default(each), _cell(each.comment)) for each in found]
-        pages.append("\n".join([f"## {heading}", "", *_table("setting", "type", "default", "meaning"), *rows, ""]))
+    for section, found in TABLE.items():
+        rows = [_row(f"`{each.name}`", KINDS[each.kind], _default(each), _cell(each.help)) for each in found]
+        pages.append("\n".join([f"## {section}", "", *_table("setting", "type", "default", "meaning"), *rows, ""]))
     return "\n".join(pages)
 
 
-def _default(variable: Variable) -> str:
-    source = variable.default
-    if source is None:
-        return "must be set"
-    if source.isupper() and source.isidentifier():
-        # A name that the module imports.
-        source = repr(getattr(importlib.import_module(f"{settings.SETTINGS_MODULE.rpartition('.')[0]}.base"), source))
-    if source in ("True", "False"):
-        return "yes" if source == "True" else "no"
-    for start, end in (('["', '"]'), ('"', '"'), ("'", "'"), ("str(", ")")):
-        if source.startswith(start) and source.endswith(end) and len(source) > 1:
-            source = source[len(start) : len(source) - len(end)].replace('", "', ",")
-            break
-    return f"`{_cell(source)}`" if source not in ("", "[]") else "empty"
+def _default(setting: Setting) -> str:
+    value = setting.default
+    said = {id(environ.Env.NOTSET): "must be set", id(None): "none", id(True): "yes", id(False): "no"}
+    if isinstance(value, Computed) or id(value) in said:
+        return said.get(id(value), str(value))
+    if isinstance(value, dict):
+        value = [f"{name}={weight}" for name, weight in value.items()]
+    return "empty" if value in ("", []) else f"`{','.join(value) if isinstance(value, list) else value}`"
 
 
 def commands_page(by_hand: str) -> str:

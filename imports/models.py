@@ -14,6 +14,8 @@ from intake.models.conversations import OwnedQuerySet
 
 # Enough of a digest that no two tokens of a person are confused.
 BEGUN_BY_LENGTH = 32
+# An upload that is not continued is deleted after this time.
+UNUSED_FOR = timedelta(days=1)
 MAX_FILENAME = 255
 MAX_PRODUCT = 32
 MAX_TITLE = 300
@@ -111,7 +113,7 @@ class Import(models.Model):
         """The time when an unused upload is deleted."""
         if self.state not in (self.State.UPLOADING, self.State.READY):
             return None
-        return self.updated_at + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS)
+        return self.updated_at + UNUSED_FOR
 
 
 def _is_notice(each: Any) -> bool:

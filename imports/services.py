@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Sum
 from pydantic import Field
@@ -44,6 +43,8 @@ MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024
 MAX_CHOSEN = 10_000
+# The open uploads of one user.
+MOST_OPEN, MOST_BYTES = 3, 10 * 1024**3
 LONGEST_TITLE = 200
 
 
@@ -70,11 +71,11 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
         # A user's imports are created one after the other, so that two cannot both find room.
         User.objects.select_for_update().get(pk=user.pk)
         held = Import.objects.for_user(user).filter(state__in=Import.State.with_upload())
-        if held.count() >= settings.IMPORTS_OPEN_PER_PERSON:
+        if held.count() >= MOST_OPEN:
             raise TooManyImports
         used = held.aggregate(used=Sum("bytes"))["used"] or 0
-        if used + size > settings.IMPORTS_BYTES_PER_PERSON:
-            left = max(0, settings.IMPORTS_BYTES_PER_PERSON - used)
+        if used + size > MOST_BYTES:
+            left = max(0, MOST_BYTES - used)
             message = _("There is room for %(count)s more bytes, and this file has %(size)s.")
             raise QuotaExceeded(message, count=left, size=size)
         name = " ".join(pg_text(filename).split())[:MAX_FILENAME] or "export"

@@ -10,17 +10,18 @@ from django.utils import timezone
 
 from core.resilience import steps
 from imports.storing import queue, worker
+from memory.tasks import is_importer
 
 # The time for reporting that an import has taken too long.
 GRACE_SECONDS = 60
 # Each import has its own limit between two batches; this one is for a batch that never ends.
-LONGEST_TASK_SECONDS = settings.IMPORTS_SECONDS * (1 + max(1, settings.IMPORTS_AT_ONCE))
+LONGEST_TASK_SECONDS = worker.LONGEST_SECONDS * (1 + worker.AT_ONCE)
 
 
 @worker_process_init.connect
 def bound_memory(**_: Any) -> None:
     """An export that needs more memory fails with a sentence, before the kernel kills another process."""
-    if settings.IMPORTING_WORKER:
+    if is_importer():
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
 

@@ -8,7 +8,6 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from core.validation import strict_parts
 from intake.accounts.login_header import check_login_header
 from intake.llm.language_models import ANTHROPIC, as_tokens
 from intake.models.conversations import MODEL_NAME_LENGTH
@@ -43,15 +42,6 @@ def check_addresses(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 "password.",
                 hint="Set EMAIL_HOST and the rest of EMAIL_… (docs/operations.md).",
                 id="intake.E003",
-            )
-        )
-    parts = strict_parts(settings.SITE_ADDRESS) if settings.SITE_ADDRESS else None
-    if settings.SITE_ADDRESS and (parts is None or parts.scheme not in ("http", "https") or parts.path or parts.query):
-        found.append(
-            Error(
-                f"SITE_ADDRESS is no address of a site: {settings.SITE_ADDRESS!r}.",
-                hint="Set it to a scheme and a host, such as https://recollect.example, or leave it empty.",
-                id="intake.E004",
             )
         )
     return found

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from django.conf import settings
 from django.contrib.auth.hashers import (
     UNUSABLE_PASSWORD_PREFIX,
     Argon2PasswordHasher,
@@ -88,7 +87,8 @@ class HashingPool:
 # Stored in place of a hash: no password matches it.
 NONE = UNUSABLE_PASSWORD_PREFIX
 
-pool = HashingPool(threads=settings.PASSWORD_THREADS, queue=settings.PASSWORD_QUEUE)
+# Fewer in all than a web process has threads, so that a burst of log-ins leaves threads for other requests.
+pool = HashingPool(threads=1, queue=16)
 
 
 def encode(password: str) -> str:

@@ -57,6 +57,8 @@ MOST_WRITTEN, MOST_OF_RECORDS = 1_200, 700
 # Of a model's window, what a reading may take; and a window with room for fewer words is not asked.
 OF_A_WINDOW, LEAST = 0.75, 300
 NOTHING_READ = {"chats": 0, "input": 0, "output": 0, "left_out": 0}
+# The tokens of one reading at most. A longer chat is read in several.
+PROPOSAL_TOKENS = 6_000
 
 INSTRUCTIONS = f"""\
 You read a chat that has ended, and propose what its person may want to keep for years. The chat and the records stand
@@ -179,7 +181,7 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
     if conversation is None or model is None:
         return None
     fixed = tokens_of(INSTRUCTIONS) + MOST_OF_RECORDS + MOST_WRITTEN + 4 * TOKENS_OF_A_MESSAGE
-    most = min(settings.PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
+    most = min(PROPOSAL_TOKENS, int(window_of(model, asks=False).tokens * OF_A_WINDOW)) - fixed
     if most < LEAST:
         return None
     # The turns of the chosen path that were not read, the earliest first, and the turn before them.

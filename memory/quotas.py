@@ -23,6 +23,8 @@ from intake.models import Attachment, Turn
 from intake.models.users import quota_for
 
 MEASURED_EVERY_SECONDS = 60.0
+# The bytes of files of one visitor, who has no account.
+VISITOR_FILE_BYTES = 25 * 1024**2
 
 _STORED = """
 SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
@@ -80,7 +82,7 @@ def _has_quota_of_text(user_id: int | None) -> bool:
 
 def quota_of_files(caller: Caller) -> int:
     """0 is no quota."""
-    return int(settings.VISITOR_FILE_BYTES) if caller.is_visitor else quota_for(caller.user_id, "file_bytes")
+    return VISITOR_FILE_BYTES if caller.is_visitor else quota_for(caller.user_id, "file_bytes")
 
 
 def take_file(caller: Caller, size: int) -> None:

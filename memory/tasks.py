@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from celery import shared_task
+from celery import current_app, shared_task
 from celery.signals import worker_init, worker_process_init
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -41,6 +41,11 @@ SWEPT = "recollect:swept"
 TASK_SECONDS = 10
 
 
+def is_importer() -> bool:
+    """Whether this worker reads no other queues than an importer's, by its option `--queues`."""
+    return {*current_app.amqp.queues.consume_from} <= {"imports", "people"}
+
+
 @worker_init.connect
 def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     """Also in the parent process, whose connection and pool its children must not inherit.
@@ -51,7 +56,7 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     try:
         refuse_former_settings()
         refuse_unless_fitting()
-        refuse_unless_isolated(roles.web if settings.IMPORTING_WORKER else roles.worker)
+        refuse_unless_isolated(roles.web if is_importer() else roles.worker)
     except (CommandError, ImproperlyConfigured) as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
@@ -79,7 +84,7 @@ def refuse_without_a_model(**_: Any) -> None:
 @worker_process_init.connect
 def load_the_model(**_: Any) -> None:
     """In each child, so that the first turn does not wait for it. An import only counts tokens, and a drawing less."""
-    if settings.IMPORTING_WORKER or settings.HOUSEKEEPING_WORKER:
+    if "celery" not in current_app.amqp.queues.consume_from:
         return
     try:
         get_embedder().warm_up(for_documents=True)

@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from core import rate_limits
 from testing import ZONE_OF_PEOPLE
 from testing.logs import Everything
 from testing.model_server import ScriptedModel, Step
@@ -171,6 +172,18 @@ def language_model(settings: Any, serve_model: Callable[[ScriptedModel], str]) -
         return model
 
     return follow
+
+
+@pytest.fixture
+def limited(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets limits in place of all others: rates such as `api="1/hour"`, and how many at once, such as `calls=2`."""
+
+    def limited(**most: Any) -> None:
+        settings.RATE_LIMITS = 1
+        monkeypatch.setattr(rate_limits, "RATES", most)
+        monkeypatch.setattr(rate_limits, "AT_ONCE", most)
+
+    return limited
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ HERE = "192.0.2.1"
 
 
 @pytest.fixture(autouse=True)
-def three_an_hour(settings):
+def three_an_hour(settings, limited):
     """Buckets of its own for each test."""
     settings.SECRET_KEY = f"for this test {timezone.now().timestamp()}"
-    settings.RATE_LIMITS = {"api": "3/hour"}
+    limited(api="3/hour")
     rate_limits.bypass.until = 0.0
 
 

@@ -279,8 +279,8 @@ def test_its_own_origin_is_trusted(server, secret):
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-def test_whoever_asks_too_often_is_told_when_to_ask_again(server, alice, secret, settings, version):
-    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+def test_whoever_asks_too_often_is_told_when_to_ask_again(server, alice, secret, limited, version):
+    limited(api="1/hour")
     answers = [post(server, secret, version=version) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     assert answers[1].json()["code"] == "rate_limited"
@@ -299,8 +299,8 @@ def test_there_is_no_stream_to_get_and_no_session_to_delete(server, secret, meth
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PUT"])
-def test_what_ends_in_405_counts_against_nobody(server, secret, settings, method):
-    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+def test_what_ends_in_405_counts_against_nobody(server, secret, limited, method):
+    limited(api="1/hour")
     for _ in range(5):
         assert httpx2.request(method, f"{server}/mcp", headers=headers(secret)).status_code == 405
     assert post(server, secret).status_code == 200

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from pydantic_ai.messages import BinaryContent
 
 from core.errors import InvalidInput, NotFound
@@ -120,13 +119,14 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
     return replace(deps, notes=_cut_notes(user, None), about=_cut_notes(user, ABOUT_ME), project_notes=of_project)
 
 
+# The length of each of the notes in the model's instructions (MEMORY.md, USER.md) at most.
+NOTES_LENGTH = 8_000
+
+
 def _cut_notes(user: User, day: DocumentDay, *, project: str = "") -> str:
-    length = settings.CHAT_NOTES_CHARACTERS
-    if length <= 0:
-        return ""
     # One more than needed shows whether there is more.
-    notes = documents.beginning(user=user, day=day, project=project, length=length + 1)
-    return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"
+    notes = documents.beginning(user=user, day=day, project=project, length=NOTES_LENGTH + 1)
+    return notes if len(notes) <= NOTES_LENGTH else notes[:NOTES_LENGTH] + "\n… (cut here: search for the rest)"
 
 
 @dataclass(frozen=True, slots=True)

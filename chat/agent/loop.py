@@ -66,6 +66,8 @@ from intake.llm.language_models import LanguageModel, is_recall_mode, window_of
 from intake.llm.model_servers import ASSUMED
 from intake.llm.models import TOKENS_OF_A_MESSAGE, cut_middle, language_model, model_settings, tokens_of
 
+# The number of steps with tool calls in one answer; then the model has to answer.
+TOOL_BUDGET = 8
 # How often one call may be corrected before the model loses its tool.
 MOST_CORRECTIONS = 2
 # How often one answer may make the same successful call: a model that makes it again will not stop by itself.
@@ -87,7 +89,7 @@ class RepeatedCall(Exception):
 
 def may_use_tools(context: RunContext[ChatDeps]) -> bool:
     """A step is one request to the model. Steps within the rounds may call tools; the next one must answer."""
-    return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
+    return bool(context.run_step <= TOOL_BUDGET)
 
 
 @dataclass
@@ -100,7 +102,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
     spent: dict[int, int] = field(default_factory=dict)
 
     async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
-        if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
+        if ctx.run_step > TOOL_BUDGET + 1:
             return {}
         return await super().get_tools(ctx)
 
@@ -171,7 +173,7 @@ async def answer(
             message_history=history,
             deps=deps,
             # After the rounds, one request must answer in words. If the model does not, another one has no tools.
-            usage_limits=UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2),
+            usage_limits=UsageLimits(request_limit=TOOL_BUDGET + 2),
         ) as events:
             async for event in events:
                 for outcome in teller.tell(event):
@@ -222,7 +224,7 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
         model_settings=lambda context: (
             common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
         ),
-        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 1},
+        retries={"tools": TOOL_BUDGET + 2, "output": 1},
     )
     agent.output_validator(_require_words)
     return agent

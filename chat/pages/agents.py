@@ -17,7 +17,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent_tools.authentication import (
-    DEFAULT_DAYS,
     LONGEST_DAYS,
     LONGEST_NAME,
     TokenMade,
@@ -178,7 +177,7 @@ OFFERED = {
 }
 LIFETIMES = [
     (days, OFFERED.get(days, format_lazy(_("{days} days"), days=days)))
-    for days in sorted({DEFAULT_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
+    for days in sorted({LONGEST_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
 ]
 
 
@@ -196,7 +195,7 @@ class TokenForm(forms.Form):
         label=_("It may"),
         error_messages={"required": _("Choose what the token may do.")},
     )
-    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Valid for"))
+    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=LONGEST_DAYS, label=_("Valid for"))
     project = forms.CharField(
         max_length=MAX_PROJECT_LENGTH,
         required=False,

@@ -60,16 +60,14 @@ VISITOR_CHOICES = (
     (YES, gettext_lazy("Yes"), gettext_lazy("Their messages move to their account when they register.")),
     (NO, gettext_lazy("No"), gettext_lazy("Everybody logs in first.")),
 )
-# The variable of the environment by which each is fixed.
+# The variable of the environment by which each of these is fixed; languages and instructions are staff's alone.
 VARIABLES = {
     "registration": "REGISTRATION",
     "visitors": "VISITORS",
-    "languages": "LANGUAGES_OFFERED",
     "retention_days": "RETENTION_DAYS",
     "turns": "QUOTA_TURNS",
     "text_megabytes": "QUOTA_BYTES",
     "file_megabytes": "QUOTA_FILE_BYTES",
-    "instructions": "DEFAULT_INSTRUCTIONS",
 }
 # The fields of quotas, with the name of each quota and its unit.
 QUOTA_FIELDS = {
@@ -161,12 +159,12 @@ class SettingsForm(forms.Form):
 
     def sent(self) -> dict[str, Any]:
         """The valid values of this form's own part, without what the environment fixes."""
-        names = [name for name in VARIABLES if name in self.data or (name, self.data.get("part")) == ("languages",) * 2]
+        names = {*VARIABLES, "instructions"} & {*self.data} | {"languages"} & {*self.data, self.data.get("part")}
         return {name: self.cleaned_data[name] for name in names if not is_fixed(name)}
 
 
 def is_fixed(name: str) -> bool:
-    value = getattr(settings, VARIABLES[name])
+    value = getattr(settings, VARIABLES[name]) if name in VARIABLES else None
     return bool(value) if name == "registration" else value is not None
 
 
@@ -221,10 +219,8 @@ def _settings_page(request: HttpRequest, form: SettingsForm) -> HttpResponse:
         "visitor_choices": VISITOR_CHOICES,
         "visitors": YES if may_visitors_chat() else NO,
         "are_visitors_fixed": "visitors" in fixed,
-        "are_languages_fixed": "languages" in fixed,
         "is_retention_fixed": "retention_days" in fixed,
         "are_quotas_fixed": all(fixed_quota(quota) is not None for quota, _unit in QUOTA_FIELDS.values()),
-        "are_instructions_fixed": "instructions" in fixed,
         "tab": "settings",
     }
     return render(request, "intake/staff/settings.html", context)

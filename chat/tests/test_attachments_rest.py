@@ -62,7 +62,7 @@ def test_a_file_of_many_megabytes_arrives_whole_and_a_larger_one_is_refused_in_w
 
 
 def test_other_bodies_keep_their_own_limit(alices, settings):
-    settings.MAX_BODY_BYTES = 100_000
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100_000
     assert alices.post("/api/v1/intake/chat", content=b"x" * 200_000, headers=alices._csrf()).status_code == 413
     assert upload(alices, b"x" * 200_000).status_code == 201
 

@@ -195,8 +195,8 @@ def test_what_cannot_be_read_gets_its_sentence_and_the_list_names_every_import(o
     assert_accessible(page)
 
 
-def test_an_import_is_cancelled_and_a_limit_is_said(open_page, person, export, settings):
-    settings.IMPORTS_OPEN_PER_PERSON = 1
+def test_an_import_is_cancelled_and_a_limit_is_said(open_page, person, export, monkeypatch):
+    monkeypatch.setattr("imports.services.MOST_OPEN", 1)
     page = open_page("/import/", user=person)
     with a_worker():
         page.locator("[data-file]").set_input_files(export)

@@ -159,8 +159,8 @@ def test_another_form_is_refused_with_the_forms_there_are(log_in, person):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whole_exports_are_limited_in_rate_whatever_their_form(log_in, person, settings):
-    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "export": "2/hour"}
+def test_whole_exports_are_limited_in_rate_whatever_their_form(log_in, person, limited):
+    limited(export="2/hour")
     client = log_in(person)
     statuses = [client.get(PATH, params={"as": form}).status_code for form in ("json", "zip", "markdown")]
     assert statuses == [200, 200, 429]

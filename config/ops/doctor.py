@@ -27,7 +27,7 @@ from kombu.exceptions import OperationalError as BrokerAway
 from psycopg_pool import PoolTimeout
 
 from config import VERSION
-from config.ops.variables import CHOSEN, names_set, variables
+from config.settings.table import names_set, setting_of
 from config.stack.daily import last_daily_backup
 from config.stack.lock import RunLock
 from config.stack.supervisor import RunPaths, ask_there
@@ -35,6 +35,7 @@ from core import telemetry
 from core.isolation import checks
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
+from intake.attachments.services import FREE_BYTES
 from intake.llm.language_models import is_recall_mode, kept_models, opened_key, small_windows
 from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
@@ -263,9 +264,9 @@ def _look_at_the_disk(report: Report) -> None:
         usage = shutil.disk_usage(there)
         free = f"{usage.free / GIGABYTE:,.1f} GB"
         report.say(f"Disk of {name}", f"{free} free of {usage.total / GIGABYTE:,.1f} GB")
-        if usage.free < settings.IMPORTS_FREE_BYTES:
+        if usage.free < FREE_BYTES:
             report.complain(
-                f"The disk of {name} has {free} left, less than IMPORTS_FREE_BYTES.",
+                f"The disk of {name} has {free} left, less than uploads leave free.",
                 "Make room: uploads are refused now, and everything else once it is full.",
             )
 
@@ -355,10 +356,8 @@ def _without_values(text: object) -> str:
 
 def _values() -> Iterator[tuple[str, str]]:
     """The value of each variable, its entries if it is a list, and the host and the login of an address."""
-    named = {found.name for found in variables()}
-    patterns = [re.compile(re.escape(name).replace(re.escape(CHOSEN), r"[A-Z0-9_]+")) for name in named]
     for name, value in os.environ.items():
-        if not any(pattern.fullmatch(name.removesuffix("_FILE")) for pattern in patterns):
+        if setting_of(name) is None:
             continue
         address = urlsplit(value) if "://" in value else None
         parts = [address.hostname, address.username, address.password] if address else value.split(",")

@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.public_url import is_within_reach
 from config.settings.site import *
+from config.settings.table import read
 
 # Accounts: login (docs/security.md, decision 36)
 
@@ -27,42 +28,21 @@ PASSWORD_HASHERS = [
 ]
 # Of the digest of a recovery code (RFC 7914): 16 MB and some 50 ms. A code has eight digits and comes after a password.
 RECOVERY_CODE_SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
-# How many passwords a process hashes at once, and how many may wait; more get 429. Fewer in all than a web process has
-# threads, so that a burst of log-ins leaves threads for other requests.
-PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
-PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
-# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed"). Empty: as staff
-# choose at /staff/settings/; everybody, until they do.
-REGISTRATION = env.str("REGISTRATION", default="")
-# Whether visitors may chat before they register. Without a value: as staff choose there; yes, until they do.
-VISITORS = env.bool("VISITORS", default=None)
-# Whether the first person to register, who becomes the administrator, needs the code that `make up` and
-# `manage.py invite --first` print: by default where somebody else could be faster.
-FIRST_PERSON_CODE = env.bool(
-    "FIRST_PERSON_CODE", default=is_within_reach(PUBLIC_URL, env.list("ALLOWED_HOSTS", default=[]))
-)
+REGISTRATION = read("REGISTRATION")
+VISITORS = read("VISITORS")
+FIRST_PERSON_CODE = read("FIRST_PERSON_CODE", is_within_reach(PUBLIC_URL, read("ALLOWED_HOSTS", [])))
 # Every process reads what staff have chosen at least so often.
 KEPT_SETTINGS_SECONDS = 2.0
-# The number of days after which a silent visitor is removed, with all messages.
-VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
-# The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them. Without a
-# value: as staff choose at /staff/settings/; 0, until they do.
-RETENTION_DAYS = env.int("RETENTION_DAYS", default=None)
-# The header in which a proxy names the person by their email address, such as "Remote-Email", and the addresses or
-# networks of that proxy as this server sees them. From anywhere else the header is ignored. Empty: no such log-in.
-LOGIN_HEADER = env.str("LOGIN_HEADER", default="")
-LOGIN_HEADER_FROM = env.list("LOGIN_HEADER_FROM", default=[])
+VISITOR_DAYS = read("VISITOR_DAYS")
+RETENTION_DAYS = read("RETENTION_DAYS")
+LOGIN_HEADER, LOGIN_HEADER_FROM = read("LOGIN_HEADER"), read("LOGIN_HEADER_FROM")
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
 
-# Whether a new account confirms its email address: never ("none"), while it is in use already ("optional"), or before
-# it can log in ("mandatory").
-EMAIL_VERIFICATION = env.str("EMAIL_VERIFICATION", default="optional")
-# Permanent changes to an account require a proof of identity that is not older than this.
-PROOF_SECONDS = env.int("PROOF_SECONDS", default=15 * 60)
+EMAIL_VERIFICATION = read("EMAIL_VERIFICATION")
 
 ACCOUNT_ADAPTER = "intake.accounts.adapters.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
@@ -72,7 +52,8 @@ ACCOUNT_EMAIL_VERIFICATION = EMAIL_VERIFICATION
 ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "Recollect: "
-ACCOUNT_REAUTHENTICATION_TIMEOUT = PROOF_SECONDS
+# Permanent changes to an account require a proof of identity that is not older than this.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 # core/rate_limits.py counts for all processes together.
 ACCOUNT_RATE_LIMITS = False
 ACCOUNT_FORMS = {
@@ -105,33 +86,32 @@ SOCIALACCOUNT_QUERY_EMAIL = True
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
 # The final targets of those buttons' forms.
 LOGIN_ORIGINS: list[str] = []
-if GOOGLE_CLIENT_ID := env.str("GOOGLE_CLIENT_ID", default=""):
+if GOOGLE_CLIENT_ID := read("GOOGLE_CLIENT_ID"):
     INSTALLED_APPS.append("allauth.socialaccount.providers.google")
     LOGIN_ORIGINS.append("https://accounts.google.com")
     SOCIALACCOUNT_PROVIDERS["google"] = {
-        "APPS": [{"client_id": GOOGLE_CLIENT_ID, "secret": env.str("GOOGLE_CLIENT_SECRET", default="")}],
+        "APPS": [{"client_id": GOOGLE_CLIENT_ID, "secret": read("GOOGLE_CLIENT_SECRET")}],
         "OAUTH_PKCE_ENABLED": True,
     }
-if GITHUB_CLIENT_ID := env.str("GITHUB_CLIENT_ID", default=""):
+if GITHUB_CLIENT_ID := read("GITHUB_CLIENT_ID"):
     INSTALLED_APPS.append("allauth.socialaccount.providers.github")
     LOGIN_ORIGINS.append("https://github.com")
     SOCIALACCOUNT_PROVIDERS["github"] = {
-        "APPS": [{"client_id": GITHUB_CLIENT_ID, "secret": env.str("GITHUB_CLIENT_SECRET", default="")}],
+        "APPS": [{"client_id": GITHUB_CLIENT_ID, "secret": read("GITHUB_CLIENT_SECRET")}],
         "SCOPE": ["user:email"],
         "OAUTH_PKCE_ENABLED": True,
     }
-# Any OpenID Connect server, by the address below which `/.well-known/openid-configuration` is.
-OIDC_SERVER_URL = env.str("OIDC_SERVER_URL", default="")
-if OIDC_CLIENT_ID := env.str("OIDC_CLIENT_ID", default=""):
+if OIDC_CLIENT_ID := read("OIDC_CLIENT_ID"):
+    OIDC_SERVER_URL = read("OIDC_SERVER_URL")
     INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
-    LOGIN_ORIGINS += env.list("OIDC_ORIGINS", default=["{0.scheme}://{0.netloc}".format(urlsplit(OIDC_SERVER_URL))])
+    LOGIN_ORIGINS += read("OIDC_ORIGINS", ["{0.scheme}://{0.netloc}".format(urlsplit(OIDC_SERVER_URL))])
     SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
         "APPS": [
             {
                 "provider_id": "oidc",
-                "name": env.str("OIDC_NAME", default="OpenID Connect"),
+                "name": read("OIDC_NAME"),
                 "client_id": OIDC_CLIENT_ID,
-                "secret": env.str("OIDC_CLIENT_SECRET", default=""),
+                "secret": read("OIDC_CLIENT_SECRET"),
                 "settings": {"server_url": OIDC_SERVER_URL},
             }
         ],
@@ -177,28 +157,17 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# Tokens: the default validity in days, and the maximum
-
-TOKEN_DAYS = env.int("TOKEN_DAYS", default=365)
-TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
+TOKEN_DAYS_MOST = read("TOKEN_DAYS_MOST")
 
 # OAuth: agents that connect by this server's address (docs/mcp.md)
 
-# Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
-OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
-# Whether clients may be known by the address of a metadata document, which this server then fetches, by HTTPS_PROXY if
-# that is set: on, off or auto. Claude Code and Codex prefer that to a registration. With auto, a server that could not
-# fetch a document stops offering it for ten minutes, so that clients register.
-OAUTH_METADATA_DOCUMENTS = env.str("OAUTH_METADATA_DOCUMENTS", default="auto")
+OAUTH_REGISTRATION = read("OAUTH_REGISTRATION")
+OAUTH_METADATA_DOCUMENTS = read("OAUTH_METADATA_DOCUMENTS")
 if OAUTH_METADATA_DOCUMENTS not in ("on", "off", "auto"):
     raise ImproperlyConfigured("OAUTH_METADATA_DOCUMENTS is one of on, off, auto.")
-# The earlier name: off is the same as OAUTH_METADATA_DOCUMENTS=off.
-OAUTH_CLIENT_DOCUMENTS = env.bool("OAUTH_CLIENT_DOCUMENTS", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
-OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
-# The origins of pages that connect from a browser: they may read the responses of /mcp and of OAuth, which need a token
-# and take no cookie. "*" is every page. Origins in CSRF_TRUSTED_ORIGINS may do so too.
-CORS_ORIGINS = env.list("CORS_ORIGINS", default=[])
+OAUTH_APP_SCHEMES = ["cursor", "vscode", "vscode-insiders", "windsurf"]
+CORS_ORIGINS = read("CORS_ORIGINS")
 OAUTH2_PROVIDER = {
     # The scopes that tools and hooks need; the other scopes open nothing to a connected agent.
     "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change", "capture": "Append to sessions"},
@@ -218,7 +187,7 @@ OAUTH2_PROVIDER = {
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
-    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS and OAUTH_METADATA_DOCUMENTS != "off",
+    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_METADATA_DOCUMENTS != "off",
     "CIMD_METADATA_FETCHER": "agent_tools.oauth.clients.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,

@@ -1,6 +1,6 @@
-"""Settings of every deployment, by subject, each building on the one before: site, accounts, oauth, limits, search.
+"""Settings of every deployment, by subject, each building on the one before: site, accounts, limits, search.
 
-Here are the database, the chat and the workers. A value that a deployment may change is read from the environment.
+Here are the database, the chat and the workers. What a deployment may change stands in config/settings/table.py.
 """
 
 import re
@@ -8,18 +8,16 @@ import re
 from psycopg_pool import ConnectionPool
 
 from config.settings.search import *
-from core.isolation.roles import DEFAULT_PREFIX, Roles
+from config.settings.table import read
+from core.isolation.roles import Roles
 
 # Database, its roles, and Redis
 
 # Three roles, three addresses (docs/isolation.md). Web processes log in with DATABASE_URL (the web role), workers and
 # commands that do a worker's work with DATABASE_WORKER_URL, migrations with DATABASE_OWNER_URL (the tables' owner).
-DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", default="")
-DATABASE_WORKER_URL = env.str("DATABASE_WORKER_URL", default="")
-# For `manage.py backup` alone: a role that may read every row, and that no serving process knows (docs/operations.md).
-DATABASE_BACKUP_URL = env.str("DATABASE_BACKUP_URL", default="")
-# The prefix of the roles' names: roles belong to a whole server, which another installation may share.
-DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
+DATABASE_OWNER_URL, DATABASE_WORKER_URL = read("DATABASE_OWNER_URL"), read("DATABASE_WORKER_URL")
+DATABASE_BACKUP_URL = read("DATABASE_BACKUP_URL")
+DATABASE_ROLES = Roles(read("DATABASE_ROLE_PREFIX"))
 # Tables that refer to a user and have no row-level security: each is read to find out who is asking, or holds nothing
 # that a user wrote. Every other one must have it, or no process starts (core.E001).
 NOT_PERSONAL = {
@@ -39,15 +37,14 @@ NOT_PERSONAL = {
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
 # connection before a request uses it.
-DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect", engine="config.database")}
-# The password, where the address has none: the file of a secret, by DATABASE_PASSWORD_FILE.
-DATABASES["default"]["PASSWORD"] = DATABASES["default"].get("PASSWORD") or env.str("DATABASE_PASSWORD", default="")
+DATABASES = {"default": {**read("DATABASE_URL"), "ENGINE": "config.database"}}
+DATABASES["default"]["PASSWORD"] = DATABASES["default"].get("PASSWORD") or read("DATABASE_PASSWORD")
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": {
-        "min_size": env.int("DATABASE_POOL_MIN", default=1),
-        "max_size": env.int("DATABASE_POOL_MAX", default=16),
-        "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
+        "min_size": 1,
+        "max_size": read("DATABASE_POOL_MAX"),
+        "timeout": 5,
         # While PostgreSQL is unavailable the pool tries every second; by default it doubles its pauses up to a minute.
         "reconnect_timeout": 1.0,
         "reconnect_failed": ConnectionPool.check,
@@ -57,55 +54,24 @@ DATABASES["default"]["OPTIONS"] = {
 # Whether the client of a network endpoint raises an error if it is called inside a transaction. Otherwise it logs one.
 REFUSES_CALLS_IN_TRANSACTIONS = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
+REDIS_URL = read("REDIS_URL")
 
 # Chat: language model, tools, notes
 
-# Without LLM_MODEL the chat runs in recall mode. A name such as "anthropic:…" picks that vendor; any other name is
-# requested from LLM_BASE_URL by the OpenAI protocol.
-LLM_MODEL = env.str("LLM_MODEL", default="")
-LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
-LLM_API_KEY = env.str("LLM_API_KEY", default="")
-# What every chat's model is instructed, before a person's own instructions. Without a value: as staff write at
-# /staff/settings/.
-DEFAULT_INSTRUCTIONS = env.str("DEFAULT_INSTRUCTIONS", default=None)
-# The thinking level of the model: "on", "off", "low", "medium", "high"; empty uses its server's default.
-LLM_THINKING = env.str("LLM_THINKING", default="")
-# How many tokens the model reads at once, its answer included; 0 asks its server, or takes what is known of its family.
-LLM_CONTEXT_TOKENS = max(0, env.int("LLM_CONTEXT_TOKENS", default=0))
-# Whether the model sees pictures: "on", "off"; empty goes by its name, as with Claude, GPT-4o and later, Gemini.
-LLM_VISION = env.str("LLM_VISION", default="")
-# More models, by names of your own; the first is the default if LLM_MODEL names none. Each has its own variables:
-# LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on for LLM_MODELS=fast,my-claude. One with an address and without a
-# model offers all models that its server lists.
+LLM_MODEL, LLM_BASE_URL, LLM_API_KEY = read("LLM_MODEL"), read("LLM_BASE_URL"), read("LLM_API_KEY")
+LLM_THINKING, LLM_VISION = read("LLM_THINKING"), read("LLM_VISION")
+LLM_CONTEXT_TOKENS = max(0, read("LLM_CONTEXT_TOKENS"))
 LLM_MODELS = {
     name: {
-        what: env.str(f"LLM_{re.sub('[^A-Z0-9]', '_', name.upper())}_{what}", default="")
+        what: read(f"LLM_…_{what}", chosen=re.sub("[^A-Z0-9]", "_", name.upper()))
         for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING", "CONTEXT_TOKENS", "VISION")
     }
-    for name in dict.fromkeys(map(str.strip, env.list("LLM_MODELS", default=[])))
+    for name in dict.fromkeys(map(str.strip, read("LLM_MODELS")))
     if name
 }
-# How long an answer waits for the first word, and between two pieces. A model that is loaded first, or that reads a
-# long conversation without a graphics card, takes minutes for the first one.
-LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=300.0)
-# The number of rounds of tool calls in one answer; then the model has to answer.
-CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
-# The length of each of the notes in the model's instructions (MEMORY.md, USER.md) at most; 0 is none.
-CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
-
-# Whether the model writes a chat's title after its first answer; each user can turn it off.
-CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
-
-# The tokens in a day by which a model reads the ended chats of a user who agreed, and proposes what to remember. 0
-# turns it off for everybody.
-PROPOSAL_TOKENS_A_DAY = max(0, env.int("PROPOSAL_TOKENS_A_DAY", default=60_000))
-# The tokens of one such reading at most; at least 3,500. A longer chat is read in several.
-PROPOSAL_TOKENS = max(3_500, env.int("PROPOSAL_TOKENS", default=6_000))
-
-# A running answer whose web process has not renewed its lease for this time is closed as interrupted. The lease is in
-# the database, and is renewed once a second.
-ANSWER_LEASE_SECONDS = max(5, env.int("ANSWER_LEASE_SECONDS", default=10))
+LLM_TIMEOUT_SECONDS = read("LLM_TIMEOUT_SECONDS")
+CHAT_TITLES = read("CHAT_TITLES")
+PROPOSAL_TOKENS_A_DAY = max(0, read("PROPOSAL_TOKENS_A_DAY"))
 
 # Celery: workers and scheduled tasks
 
@@ -148,7 +114,7 @@ CELERY_TASK_ROUTES = {
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
-        "schedule": EMBEDDING_SWEEP_SECONDS,
+        "schedule": 5,
         "options": {"expires": 10},
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},

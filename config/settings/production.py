@@ -3,6 +3,7 @@
 from django.core.exceptions import ImproperlyConfigured
 
 from config.settings.base import *
+from config.settings.table import env, read
 
 SECRET_KEY = env.str("SECRET_KEY")
 if not PUBLIC_URL:
@@ -15,14 +16,13 @@ if not PUBLIC_URL:
 EMAIL_IS_REQUIRED = True
 
 # The proxy that terminates TLS counts as one.
-TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1)
+TRUSTED_PROXIES = read("TRUSTED_PROXIES", 1)
 # Only a proxy that overwrites this header may be in front.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
-SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000)
-SECURE_HSTS_INCLUDE_SUBDOMAINS = True
-# A domain is hard to remove from the browsers' built-in list, so its owner has to ask for `preload`.
-SECURE_HSTS_PRELOAD = env.bool("SECURE_HSTS_PRELOAD", default=False)
+SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_HSTS_SECONDS = 31_536_000
+# A domain is hard to remove from the browsers' built-in list, so a proxy that its owner sets up adds `preload`.
+SECURE_HSTS_PRELOAD = False
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "security.W021"]
 if not PUBLIC_URL:
     # A browser accepts cookies with these names only from this host, over HTTPS and for all its paths.

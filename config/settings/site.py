@@ -1,36 +1,27 @@
 """The environment, and the site: apps, middleware, templates, sessions, email, logs."""
 
+import os
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
+from smtplib import SMTP_SSL_PORT
 from urllib.parse import urlsplit
 
 import environ
-from environ.fileaware_mapping import FileAwareMapping
 
 import config
 from config.public_url import settings_for
-
-# Environment: the deployment's settings, and the folders of this copy of the project
+from config.settings.table import env, read
+from config.stack import DATA
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 
-class SecretFiles(FileAwareMapping):  # type: ignore[misc]  # without types
-    """The environment, in which `X_FILE` names a file with the value of `X`, as Compose mounts secrets."""
-
-    def __getitem__(self, key: str) -> str:
-        # Editors and `echo` end a file with a line break, which no value means.
-        return str(super().__getitem__(key)).rstrip("\r\n")
-
-
-env = environ.Env()
-env.ENVIRON = SecretFiles()
 # A test run ignores these files, so that it never uses a person's keys or database.
 READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
 if READS_ENV_FILES:
     environ.Env.read_env(BASE_DIR / ".env")
-VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
+VAR_DIR = Path(read("RECOLLECT_VAR", BASE_DIR / "var"))
 if READS_ENV_FILES:
     # Written by a running `make up` for commands beside it; it never overrides the environment or .env.
     environ.Env.read_env(VAR_DIR / "env")
@@ -38,30 +29,17 @@ if READS_ENV_FILES:
 # Site: apps, middleware, templates, static files, language
 
 VERSION = config.VERSION
-DEBUG = env.bool("DEBUG", default=False)
-SECRET_KEY = env.str("SECRET_KEY", default="")
-# Former keys, for reading data that they signed or encrypted.
-SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
-# The address by which people reach this site, such as "https://memory.example" or "https://memory.example/recollect":
-# scheme, host and path of every link, cookie and name in OAuth. Empty: the name in the request, without a path.
-PUBLIC_URL = env.str("PUBLIC_URL", default="")
-_OF_PUBLIC_URL = settings_for(
-    PUBLIC_URL,
-    # The names that requests may use, beside that of PUBLIC_URL.
-    hosts=env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"]),
-    # Origins of forms beside the site's own.
-    origins=env.list("CSRF_TRUSTED_ORIGINS", default=[]),
-)
+DEBUG = False
+SECRET_KEY, SECRET_KEY_FALLBACKS = read("SECRET_KEY"), read("SECRET_KEY_FALLBACKS")
+_OF_PUBLIC_URL = settings_for(read("PUBLIC_URL"), hosts=read("ALLOWED_HOSTS"), origins=read("CSRF_TRUSTED_ORIGINS"))
 PUBLIC_URL = _OF_PUBLIC_URL["PUBLIC_URL"]
 ALLOWED_HOSTS = _OF_PUBLIC_URL["ALLOWED_HOSTS"]
 CSRF_TRUSTED_ORIGINS = _OF_PUBLIC_URL["CSRF_TRUSTED_ORIGINS"]
 FORCE_SCRIPT_NAME = _OF_PUBLIC_URL["FORCE_SCRIPT_NAME"]
 CSRF_FAILURE_VIEW = "intake.middleware.csrf_failure"
-# The scheme and host of links in emails and invitations, such as "https://recollect.example". Empty: those of
-# PUBLIC_URL, or the name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
-SITE_ADDRESS = env.str("SITE_ADDRESS", default="").rstrip("/")
-if PUBLIC_URL and not SITE_ADDRESS:
-    SITE_ADDRESS = "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL))
+# The scheme and host of links in emails and invitations. Empty: the name in the request, which ALLOWED_HOSTS checks,
+# with a port only if this server listens on it.
+SITE_ADDRESS = "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL)) if PUBLIC_URL else ""
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -137,17 +115,15 @@ TEMPLATES = [
 # The language outside pages (the API, tools, tasks); a page uses the reader's, if it is one of the others.
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("de", "Deutsch"), ("es", "Español")]
-# The codes of those that pages offer. Without a value: as staff choose at /staff/settings/; all, until they do.
-LANGUAGES_OFFERED = env.list("LANGUAGES_OFFERED", default=None)
 LOCALE_PATHS = [BASE_DIR / "locale"]
 # Our own formats only for English; other languages use Django's.
 FORMAT_MODULE_PATH = ["config.formats"]
-TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+TIME_ZONE = read("TIME_ZONE")
 USE_I18N = True
 USE_TZ = True
 
-# The folder of the embedded server's data, named by `make up`: its disk may be full.
-DATABASE_FOLDER = env.str("RECOLLECT_DATA", default="")
+# The folder of the embedded server's data, handed on by `make up`: its disk may be full.
+DATABASE_FOLDER = os.environ.get(DATA, "")
 
 STATIC_URL = _OF_PUBLIC_URL["STATIC_URL"]
 # Swagger UI and Mermaid, without the rest of the packages that carry them.
@@ -155,7 +131,7 @@ STATICFILES_DIRS = [
     ("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist"),
     ("mermaid", Path(str(distribution("sphinx-immaterial").locate_file("sphinx_immaterial/bundles/mermaid")))),
 ]
-STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
+STATIC_ROOT = Path(read("STATIC_ROOT", VAR_DIR / "static"))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.static.StaticStorage"},
@@ -169,8 +145,7 @@ SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = _OF_PUBLIC_URL["
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _OF_PUBLIC_URL["SESSION_COOKIE_SECURE"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-# The contact for security reports: "mailto:…" or "https://…", several separated by commas.
-SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
+SECURITY_CONTACT = read("SECURITY_CONTACT")
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
@@ -191,24 +166,20 @@ CONTENT_SECURITY_POLICY = {
 # Email: to the console, unless a server is named. Production refuses to start without one (intake.E003).
 
 EMAIL_IS_REQUIRED = False
-EMAIL_HOST = env.str("EMAIL_HOST", default="")
+EMAIL_HOST = read("EMAIL_HOST")
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
-EMAIL_PORT = env.int("EMAIL_PORT", default=587)
-EMAIL_HOST_USER = env.str("EMAIL_HOST_USER", default="")
-EMAIL_HOST_PASSWORD = env.str("EMAIL_HOST_PASSWORD", default="")
-# Encrypted from the first byte, as on port 465, or after STARTTLS.
-EMAIL_USE_SSL = env.bool("EMAIL_USE_SSL", default=False)
-EMAIL_USE_TLS = env.bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+EMAIL_PORT = read("EMAIL_PORT")
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = read("EMAIL_HOST_USER"), read("EMAIL_HOST_PASSWORD")
+# Encrypted from the first byte, or after STARTTLS.
+EMAIL_USE_SSL = EMAIL_PORT == SMTP_SSL_PORT
+EMAIL_USE_TLS = not EMAIL_USE_SSL and read("EMAIL_USE_TLS")
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="Recollect <recollect@localhost>")
+DEFAULT_FROM_EMAIL = read("EMAIL_FROM")
 
 # Logs: ids, counts and codes, never a user's text
 
-LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
-# The bearer token that Prometheus sends to /metrics; without one, only this machine and private networks have access.
-METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
-# "line" for people, "json" for programs.
-LOG_FORMAT = env.str("LOG_FORMAT", default="line")
+LOG_LEVEL, LOG_FORMAT = read("LOG_LEVEL"), read("LOG_FORMAT")
+METRICS_TOKEN = read("METRICS_TOKEN")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.
 QUIET = LOG_LEVEL if LOG_LEVEL in ("ERROR", "CRITICAL") else "WARNING"
 

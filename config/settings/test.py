@@ -31,9 +31,8 @@ RERANKER = None
 CHAT_TITLES = False
 # No worker reads files; the tests of those that do say so.
 ATTACHMENT_WAIT_SECONDS = 0
-# Tests send many requests from one address; those of the limits set their own.
-RATE_LIMITS = {}
-CONCURRENT_CALLS = CONCURRENT_ANSWERS = STREAMS_PER_PERSON = STREAMS_PER_ADDRESS = 0
+# Tests send many requests from one address; those of the limits set their own (`limited`).
+RATE_LIMITS = 0
 # The processes of one run collect static files at the same time.
 STATIC_ROOT = VAR_DIR / f"static-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 IMPORTS_DIR = VAR_DIR / f"imports-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"

@@ -213,15 +213,10 @@ def as_worker(environment: dict[str, str]) -> dict[str, str]:
     return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
 
 
-def as_housekeeper(environment: dict[str, str]) -> dict[str, str]:
-    """For the worker that draws and sweeps, and embeds nothing."""
-    return as_worker(environment) | {"HOUSEKEEPING_WORKER": "1"}
-
-
 def as_importer(environment: dict[str, str]) -> dict[str, str]:
     """For the importing worker, which uses the web role and has no other address."""
     others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
-    return environment | dict.fromkeys(others, "") | {"IMPORTING_WORKER": "1"}
+    return environment | dict.fromkeys(others, "")
 
 
 def _taken(environment: Mapping[str, str]) -> dict[str, str]:

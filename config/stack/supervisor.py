@@ -31,7 +31,6 @@ from config.stack.preflight import (
     about_servers_of_models,
     about_the_first_person,
     addresses,
-    as_housekeeper,
     as_importer,
     as_worker,
     check_broker,
@@ -183,7 +182,7 @@ class Supervisor:
         # They need the tables that the web process creates, and it needs the processor until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
         self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
-        self._start_program("housekeeper", *HOUSEKEEPER, environment=as_housekeeper(self._environment))
+        self._start_program("housekeeper", *HOUSEKEEPER, environment=as_worker(self._environment))
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()

@@ -20,7 +20,7 @@ CHAT, SEARCH = "/api/v1/intake/chat", "/api/v1/tools/search_chat_history/"
 
 @pytest.fixture(autouse=True)
 def small(settings):
-    settings.MAX_BODY_BYTES = 100_000
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100_000
 
 
 def raw(server: str, request: bytes) -> tuple[bytes, float]:
@@ -77,8 +77,8 @@ def test_chunks_are_counted_though_no_length_was_announced(server, path):
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_a_body_that_trickles_in_is_given_up(server, settings, path):
-    settings.BODY_SECONDS = 0.5
+def test_a_body_that_trickles_in_is_given_up(server, monkeypatch, path):
+    monkeypatch.setattr("config.bodies.BODY_SECONDS", 0.5)
     request = post(path, "Content-Length: 1000")
     address = urlsplit(server)
     started = time.monotonic()
@@ -100,8 +100,8 @@ def test_a_body_of_the_length_that_is_allowed_is_read(visitor):
     assert (answer.status_code, sorted(answer.json()["errors"])) == (400, ["pad"])
 
 
-def test_an_answer_may_take_longer_than_a_body(visitor, settings, language_model):
-    settings.BODY_SECONDS = 0.3
+def test_an_answer_may_take_longer_than_a_body(visitor, monkeypatch, language_model):
+    monkeypatch.setattr("config.bodies.BODY_SECONDS", 0.3)
     language_model(Say(("one ", "two ", "three"), seconds_apart=0.4))
     assert visitor.events("Count")[-1].name == "done"
 

@@ -1,6 +1,7 @@
 """In a real browser: the web process is killed in mid-answer, comes back, and the answer can be continued."""
 
 import signal
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -22,7 +23,7 @@ def server(web):  # noqa: F811
 
 
 def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_on(
-    open_page, person, web, model, settings  # noqa: F811
+    open_page, person, web, model, monkeypatch  # noqa: F811
 ):  # fmt: skip
     model.follow(words(2_000, 0.02), Say(("And that ", "is all.")))
     page = open_page(user=person)
@@ -35,7 +36,7 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
 
     web.start()
     # The lease, ahead of its time.
-    settings.ANSWER_LEASE_SECONDS = 0
+    monkeypatch.setattr("intake.chats.running.LEASE", timedelta())
     with as_a_worker():
         close_abandoned_turns()
     expect(turn).to_have_attribute("data-status", "interrupted")

@@ -13,6 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from copy import copy
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import httpx2
@@ -118,12 +119,7 @@ def served(django_db_setup, tmp_path_factory):
             # A title is one more request, which no script expects.
             "CHAT_TITLES": "false",
             "LLM_BASE_URL": f"{address}/v1",
-            "RATE_LIMIT_CHAT": "",
-            "RATE_LIMIT_CHAT_ADDRESS": "",
-            "CONCURRENT_ANSWERS": "0",
-            "CONCURRENT_CALLS": "0",
-            "STREAMS_PER_PERSON": "0",
-            "STREAMS_PER_ADDRESS": "0",
+            "RATE_LIMITS": "0",
         }
         web = Web(environment, folder / "web.log")
         try:
@@ -305,7 +301,7 @@ def test_a_server_that_is_stopped_closes_the_models_stream_and_keeps_what_was_wr
     assert turn.assistant_message.startswith("word0000 word0001 word0002 word0003 word0004 word0005")
 
 
-def test_a_server_killed_in_the_middle_of_an_answer_loses_a_second_of_it_at_most(web, model, settings):
+def test_a_server_killed_in_the_middle_of_an_answer_loses_a_second_of_it_at_most(web, model, monkeypatch):
     alice = Speaker(web, "alice")
     model.follow(words(1_000, 0.02))
     # How much of the answer had been read at which moment.
@@ -324,7 +320,7 @@ def test_a_server_killed_in_the_middle_of_an_answer_loses_a_second_of_it_at_most
     assert kept.assistant_message.count("word") >= a_second_before
 
     web.start()
-    settings.ANSWER_LEASE_SECONDS = 0
+    monkeypatch.setattr("intake.chats.running.LEASE", timedelta())
     with as_a_worker():
         close_abandoned_turns()
     with alice.client() as client:

@@ -12,7 +12,7 @@ import yaml
 from django.conf import settings
 from django.db import connection
 
-from config.settings.site import SecretFiles
+from config.settings.table import SecretFiles
 from config.stack.servers import MAJOR_VERSION
 from config.tests.test_headers import in_production
 from core.logs import SILENT

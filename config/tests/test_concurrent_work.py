@@ -18,6 +18,7 @@ from agent_tools.tools import registry
 from config.asgi import RUNNING_AT_ONCE, Turns
 from core.errors import RateLimited
 from core.rate_limits import running_calls, when_user_is_known
+from intake.chats.running import LEASE
 from intake.models import Turn
 from testing.model_server import Hang, Say
 
@@ -75,9 +76,9 @@ def by_mcp(server, secret):
 
 @pytest.mark.parametrize("ask", [by_rest, by_mcp])
 def test_a_persons_calls_beyond_the_limit_are_told_to_come_again_and_others_are_not(
-    settings, server, held, person, stranger, ask
+    limited, server, held, person, stranger, ask
 ):
-    settings.CONCURRENT_CALLS = 2
+    limited(calls=2)
     mine, theirs = (create_token(user=user).secret for user in (person, stranger))
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(ask, server, mine) for _ in range(2)]
@@ -95,8 +96,8 @@ def test_a_persons_calls_beyond_the_limit_are_told_to_come_again_and_others_are_
 
 
 @pytest.mark.parametrize("ask", [by_rest, by_mcp])
-def test_a_call_that_fails_leaves_its_place(settings, server, held, person, ask):
-    settings.CONCURRENT_CALLS = 1
+def test_a_call_that_fails_leaves_its_place(limited, server, held, person, ask):
+    limited(calls=1)
     secret = create_token(user=person).secret
 
     def fail(requested, user):
@@ -109,8 +110,8 @@ def test_a_call_that_fails_leaves_its_place(settings, server, held, person, ask)
 
 
 @pytest.mark.parametrize("ask", [by_rest, by_mcp])
-def test_a_call_whose_client_leaves_leaves_its_place(settings, server, held, person, ask, monkeypatch):
-    settings.CONCURRENT_CALLS = 1
+def test_a_call_whose_client_leaves_leaves_its_place(limited, server, held, person, ask, monkeypatch):
+    limited(calls=1)
     secret = create_token(user=person).secret
     monkeypatch.setattr(httpx2.Client, "post", _impatient(httpx2.Client.post))
     monkeypatch.setattr(httpx2, "post", _impatient(httpx2.post))
@@ -126,9 +127,9 @@ def _impatient(function):
     return lambda *args, **kwargs: function(*args, **{**kwargs, "timeout": 1})
 
 
-def test_pages_of_a_person_count_with_their_calls(settings, server, held, person, log_in):
+def test_pages_of_a_person_count_with_their_calls(limited, server, held, person, log_in):
     client, secret = log_in(person), create_token(user=person).secret
-    settings.CONCURRENT_CALLS = 1
+    limited(calls=1)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(by_rest, server, secret)
         assert held.inside.acquire(timeout=10)
@@ -149,8 +150,8 @@ def known_tokens(server, *users):
     return secrets
 
 
-def test_a_callers_third_request_waits_for_the_others_and_for_nobody_elses(settings, server, held, person, stranger):
-    settings.CONCURRENT_CALLS = 8
+def test_a_callers_third_request_waits_for_the_others_and_for_nobody_elses(limited, server, held, person, stranger):
+    limited(calls=8)
     mine, theirs = known_tokens(server, person, stranger)
     with ThreadPoolExecutor(5) as pool:
         running = [pool.submit(by_rest, server, mine) for _ in range(RUNNING_AT_ONCE + 2)]
@@ -163,8 +164,8 @@ def test_a_callers_third_request_waits_for_the_others_and_for_nobody_elses(setti
         assert [each.result().status_code for each in running] == [200] * len(running)
 
 
-def test_beyond_the_limit_a_call_waits_a_second_and_is_refused_before_a_thread(settings, server, held, person):
-    settings.CONCURRENT_CALLS = 2
+def test_beyond_the_limit_a_call_waits_a_second_and_is_refused_before_a_thread(limited, server, held, person):
+    limited(calls=2)
     (secret,) = known_tokens(server, person)
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(by_rest, server, secret) for _ in range(2)]
@@ -223,8 +224,8 @@ def test_made_up_tokens_are_one_caller_and_those_of_users_leave_its_queue():
     asyncio.run(try_out())
 
 
-def test_a_request_that_leaves_while_it_waits_keeps_no_place(settings):
-    settings.CONCURRENT_CALLS = RUNNING_AT_ONCE + 1
+def test_a_request_that_leaves_while_it_waits_keeps_no_place(limited):
+    limited(calls=RUNNING_AT_ONCE + 1)
 
     async def try_out():
         requests = Requests()
@@ -269,9 +270,9 @@ def streaming():
 
 
 def test_a_persons_answers_beyond_the_limit_are_told_to_come_again_and_keep_nothing(
-    settings, person, stranger, log_in, language_model
+    limited, person, stranger, log_in, language_model
 ):
-    settings.CONCURRENT_ANSWERS = 2
+    limited(answers=2)
     language_model(Hang(), Hang(), Say(("Hello.",)), Say(("Again.",)))
     client = log_in(person)
     with being_answered(client, "One", "Two"):
@@ -284,8 +285,8 @@ def test_a_persons_answers_beyond_the_limit_are_told_to_come_again_and_keep_noth
     assert client.events("Three")[-1].name == "done"
 
 
-def test_of_many_that_begin_at_once_no_more_are_answered(settings, person, log_in, language_model):
-    settings.CONCURRENT_ANSWERS = 2
+def test_of_many_that_begin_at_once_no_more_are_answered(limited, person, log_in, language_model):
+    limited(answers=2)
     language_model(*[Hang()] * 8)
     client = log_in(person)
     token = client._csrf()
@@ -308,21 +309,21 @@ def test_of_many_that_begin_at_once_no_more_are_answered(settings, person, log_i
         assert Counter(each.result() for each in running) == {200: 2, 429: 6}
 
 
-def test_an_answer_whose_server_was_killed_gives_its_place_back(settings, person, log_in, language_model):
-    settings.CONCURRENT_ANSWERS = 1
+def test_an_answer_whose_server_was_killed_gives_its_place_back(settings, person, log_in, language_model, limited):
+    limited(answers=1)
     language_model(Hang(), Say(("Here.",)))
     client = log_in(person)
     with being_answered(client, "One"):
         assert client.chat("Two").status_code == 429
-        long_ago = timezone.now() - timedelta(seconds=settings.ANSWER_LEASE_SECONDS + 1)
+        long_ago = timezone.now() - LEASE - timedelta(seconds=1)
         Turn.objects.filter(status=Turn.Status.STREAMING).update(updated_at=long_ago)
         assert client.events("Two")[-1].name == "done"
 
 
-def test_a_visitors_pages_have_a_limit_as_well(settings, server, visitor, monkeypatch):
+def test_a_visitors_pages_have_a_limit_as_well(limited, server, visitor, monkeypatch):
     visitor.events("Hello")
     user_id = Turn.objects.get(user_message="Hello").user_id
-    settings.CONCURRENT_CALLS = 1
+    limited(calls=1)
     running_calls.begin(user_id)
     try:
         assert visitor.get("/conversations/").status_code == 429

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from config import VERSION
 from config.ops import doctor
-from config.ops.variables import names_set
+from config.settings.table import names_set
 from config.stack.lock import RunLock
 from config.stack.supervisor import HealthAnswer, RunPaths
 from intake.tests.factories import a_person, a_turn
@@ -76,8 +76,7 @@ def away():
         "SECRET_KEY": SECRET,
         "DATABASE_URL": f"postgres://kwyjibo_web:kwyjibo-password@{nowhere}/recollect",
         "REDIS_URL": f"redis://:kwyjibo-password@{nowhere}/0",
-        "DATABASE_POOL_TIMEOUT": "1",
-        "SITE_ADDRESS": "kwyjibo.example",
+        "LOGIN_HEADER": "kwyjibo:header",
         "LLM_MODELS": "rumpelstiltskin",
         "LLM_RUMPELSTILTSKIN_API_KEY": "kwyjibo",
     }
@@ -147,14 +146,14 @@ def test_a_migration_that_is_not_applied_is_named(examined, settings, tmp_path, 
 
 
 @pytest.mark.medium
-def test_a_full_disk_is_said_before_uploads_are_refused(examined, settings):
-    settings.IMPORTS_FREE_BYTES = 10**18
-    assert any("less than IMPORTS_FREE_BYTES" in what for what in whats(examined()))
+def test_a_full_disk_is_said_before_uploads_are_refused(examined, monkeypatch):
+    monkeypatch.setattr(doctor, "FREE_BYTES", 10**18)
+    assert any("less than uploads leave free" in what for what in whats(examined()))
 
 
 @pytest.mark.medium
 def test_a_model_that_did_not_make_the_index_is_a_problem(examined, settings, monkeypatch):
-    monkeypatch.setenv("EMBEDDING_MODEL_DIR", "/home/alice/weights")
+    monkeypatch.setenv("MODEL_CACHE_DIR", "/home/alice/weights")
     settings.EMBEDDER = project.BUILT_IN_MODEL | {
         "OPTIONS": project.BUILT_IN_MODEL["OPTIONS"] | {"model_dir": "/home/alice/weights"}
     }
@@ -190,8 +189,8 @@ def test_without_database_and_redis_it_says_so_and_goes_on(away):
 
 def test_settings_are_named_and_no_value_is_shown_even_where_a_check_quotes_it(away):
     (named,) = re.findall(r"^Settings set +(.*)$", away.stdout, re.MULTILINE)
-    assert {"DATABASE_URL", "SECRET_KEY", "SITE_ADDRESS", "LLM_MODELS", "LLM_…_API_KEY"} <= set(named.split(", "))
-    assert "intake.E004: SITE_ADDRESS is no address of a site: '<SITE_ADDRESS>'." in away.stdout
+    assert {"DATABASE_URL", "SECRET_KEY", "LOGIN_HEADER", "LLM_MODELS", "LLM_…_API_KEY"} <= set(named.split(", "))
+    assert "intake.E006: LOGIN_HEADER is '<LOGIN_HEADER>', which is no name of a header for log-in." in away.stdout
     assert not re.search("kwyjibo|rumpelstiltskin", away.stdout, re.IGNORECASE)
 
 

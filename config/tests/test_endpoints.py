@@ -36,7 +36,7 @@ def matrix(monkeypatch, settings, residents_then):
     # A result's score falls with its age: the same question has to be asked at the same moment.
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     # On a machine with other work a walk takes longer than a proof is good for, and the second answer would differ.
-    settings.PROOF_SECONDS = 24 * 60 * 60
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 24 * 60 * 60
     return Matrix(**residents_then)
 
 

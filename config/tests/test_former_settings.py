@@ -8,6 +8,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 
 from config import asgi
+from config.settings.table import SETTINGS
 from core import checks
 from memory.tasks import refuse_unless_a_worker_in_the_database
 
@@ -42,3 +43,14 @@ def test_a_setting_that_protected_nothing_is_a_warning_and_an_empty_one_nothing(
     assert found() == []
     monkeypatch.setenv("TURN_ABANDONED_SECONDS_FILE", "/run/secrets/it")
     assert [id_ for id_, _, _ in found()] == ["core.W007"]
+    monkeypatch.setenv("RATE_LIMIT_LOGIN", "3/minute")
+    monkeypatch.setenv("HISTORY_WEIGHT_MEMORY", "2")
+    ways_out = {message.split(" ")[0]: (id_, hint.split(" ")[0]) for id_, message, hint in found()}
+    assert ways_out["RATE_LIMIT_LOGIN"] == ("core.E007", "RATE_LIMITS")
+    assert ways_out["HISTORY_WEIGHT_MEMORY"] == ("core.W007", "HISTORY_WEIGHTS")
+
+
+def test_no_setting_is_both_read_and_refused():
+    former = " ".join([*checks.NO_LONGER_STARTS.values(), *checks.NO_LONGER_READ.values()]).split()
+    assert len(former) == len({*former}) > 75
+    assert not {*former} & {*SETTINGS}

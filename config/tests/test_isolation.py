@@ -385,8 +385,8 @@ def test_a_worker_removes_visitors_and_no_other_user(alice):
     assert set(Turn.objects.values_list("user", flat=True)) == {alice.pk}
 
 
-def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice, settings):
-    settings.ANSWER_LEASE_SECONDS = 0
+def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice, monkeypatch):
+    monkeypatch.setattr("intake.chats.running.LEASE", timedelta())
     caller = Caller(user_id=alice.pk)
     with acting_as(caller):
         turn = services.create_turn(services.TurnRequest(message="Anybody there?"), caller=caller, now=NOW)

@@ -84,9 +84,9 @@ def own_views(new_client):
 
 @pytest.mark.medium
 @pytest.mark.parametrize("address", ["/loop", "/api/v1/loop", "/sleep"])
-def test_a_request_ends_at_its_deadline_and_so_does_its_thread(own_views, settings, address, person, log_in):
+def test_a_request_ends_at_its_deadline_and_so_does_its_thread(own_views, monkeypatch, address, person, log_in):
     client = log_in(person)
-    settings.REQUEST_SECONDS = 1.0
+    monkeypatch.setattr("config.bodies.RESPONSE_SECONDS", 1.0)
     began = time.monotonic()
     answer = client.get(address)
     assert time.monotonic() - began < 5
@@ -220,10 +220,10 @@ def test_expired_sessions_are_removed_and_others_stay(settings, monkeypatch):
 
 
 @pytest.fixture
-def small_budget(settings):
-    settings.MAX_BODY_BYTES, settings.SHORT_BODY_BYTES = 1_000_000, 10_000
-    settings.BODIES_BYTES, settings.BODIES_BYTES_PER_ADDRESS = 2_000_000, 1_000_000
-    settings.TRUSTED_PROXIES = 1
+def small_budget(settings, monkeypatch):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE, settings.TRUSTED_PROXIES = 1_000_000, 1
+    for name, most in {"SHORT": 10_000, "BODIES": 2_000_000, "BODIES_OF_AN_ADDRESS": 1_000_000}.items():
+        monkeypatch.setattr(f"config.bodies.{name}", most)
 
 
 def unfinished(stack, server, body, address):

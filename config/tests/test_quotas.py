@@ -181,8 +181,8 @@ def test_a_quota_of_files_counts_each_content_once_and_spares_the_texts(alice, s
     assert quotas.measure(alice.pk).file_bytes == 2000
 
 
-def test_a_visitor_has_a_small_quota_of_files(settings):
-    settings.VISITOR_FILE_BYTES = 1000
+def test_a_visitor_has_a_small_quota_of_files(monkeypatch):
+    monkeypatch.setattr("memory.quotas.VISITOR_FILE_BYTES", 1000)
     visitor = a_visitor()
     counted = {"take_room": partial(quotas.take_file, Caller(user_id=visitor.pk, is_visitor=True))}
     a_file(visitor, b"a" * 900, **counted)
@@ -211,14 +211,15 @@ def test_before_the_first_message_a_visitor_holds_one_small_file():
     assert a_file(visitor, b"a" * 6_000_000).pk
 
 
-def test_no_file_is_taken_that_would_fill_the_disk(alice, settings, tmp_path):
-    settings.DATABASE_FOLDER, settings.IMPORTS_FREE_BYTES = str(tmp_path), 2**60
+def test_no_file_is_taken_that_would_fill_the_disk(alice, settings, tmp_path, monkeypatch):
+    settings.DATABASE_FOLDER = str(tmp_path)
+    monkeypatch.setattr("intake.attachments.services.FREE_BYTES", 2**60)
     with pytest.raises(Unavailable, match="The disk is full"):
         a_file(alice)
 
 
-def test_what_strangers_upload_has_a_lid_for_each_address(settings):
-    settings.RATE_LIMITS = {"attachment": "120/minute"}
+def test_what_strangers_upload_has_a_lid_for_each_address(limited):
+    limited(attachment="120/minute")
     for _ in range(10):
         rate_limits.take_bytes_of_visitor(5_000_000, address="192.0.2.7")
     with pytest.raises(RateLimited):

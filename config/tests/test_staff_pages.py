@@ -283,15 +283,13 @@ def test_quotas_of_everybody_apply_and_wrong_ones_are_refused(staff, bob):
     assert users.quota_for(bob.pk, "turns") == 2
 
 
-def test_the_instructions_of_staff_come_before_a_persons_own(staff, bob, settings):
+def test_the_instructions_of_staff_come_before_a_persons_own(staff, bob):
     staff.post(SETTINGS, {"part": "instructions", "instructions": "Answer in verse."})
     turn = a_turn(bob, "Hello")
     with acting_as(bob):
         deps = deps_for(caller_for(bob), turn.conversation, now=timezone.now())
     assert "Answer in verse." in introduction(deps)
     assert "for everybody" not in introduction(ChatDeps(caller=caller_for(bob), now=timezone.now()))
-    settings.DEFAULT_INSTRUCTIONS = ""
-    assert users.default_instructions() == ""
 
 
 # --- The index ---
@@ -388,7 +386,7 @@ def test_everybody_who_is_logged_in_reads_the_version_what_is_new_and_the_licenc
 
 @pytest.mark.parametrize("path", [SETTINGS, INVITE])
 def test_an_unattended_browser_changes_nothing_without_a_new_proof(staff, settings, path):
-    settings.PROOF_SECONDS = 0
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
     answer = staff.post(path, {"retention_days": 1, "uses": 1})
     assert answer["Location"].startswith(reverse("account_reauthenticate"))
     assert not Invitation.objects.exists()

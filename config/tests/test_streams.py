@@ -152,8 +152,8 @@ def test_an_open_stream_keeps_no_thread_and_no_connection(address, person, log_i
 
 
 @pytest.fixture
-def few(settings):
-    settings.STREAMS_PER_PERSON, settings.STREAMS_PER_ADDRESS = 3, 5
+def few(limited):
+    limited(streams=3, streams_address=5)
     rate_limits.bypass.until = 0.0
     with redis.Redis.from_url(deployed.REDIS_URL) as broker:
         for key in broker.scan_iter(match="streams*"):
@@ -203,8 +203,9 @@ import os, sys
 import django
 django.setup()
 from django.conf import settings
-settings.STREAMS_PER_PERSON = 3
+settings.RATE_LIMITS = 1
 from core import rate_limits
+rate_limits.AT_ONCE["streams"] = 3
 rate_limits.STREAM_LEASE_SECONDS = 2.0
 kept = [rate_limits.open_streams.begin(user_id=5, address="192.0.2.5") for _ in range(3)]
 print("open", flush=True)

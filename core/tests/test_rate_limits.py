@@ -43,14 +43,14 @@ def times_allowed(name: str, *subjects: object, tries: int = 20) -> int:
     return allowed
 
 
-def test_a_window_holds_its_count_and_each_subject_has_one(settings):
-    settings.RATE_LIMITS = {"api": "5/hour"}
+def test_a_window_holds_its_count_and_each_subject_has_one(limited):
+    limited(api="5/hour")
     assert times_allowed("api", 1) == 5
     assert times_allowed("api", 2) == 5
 
 
-def test_it_refills_and_says_when(settings):
-    settings.RATE_LIMITS = {"api": "10/second"}
+def test_it_refills_and_says_when(limited):
+    limited(api="10/second")
     assert times_allowed("api", 1) >= 10
     with pytest.raises(RateLimited) as refused:
         while True:
@@ -60,14 +60,14 @@ def test_it_refills_and_says_when(settings):
     assert times_allowed("api", 1) >= 10
 
 
-def test_many_threads_together_get_no_more_than_one(settings):
-    settings.RATE_LIMITS = {"api": "50/hour"}
+def test_many_threads_together_get_no_more_than_one(limited):
+    limited(api="50/hour")
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(lambda _: times_allowed("api", 1, tries=25), range(8))) == 50
 
 
-def test_what_one_limit_refuses_is_not_counted_under_another(settings):
-    settings.RATE_LIMITS = {"chat": "1/hour", "chat_address": "3/hour"}
+def test_what_one_limit_refuses_is_not_counted_under_another(limited):
+    limited(chat="1/hour", chat_address="3/hour")
     for _ in range(5):
         with suppress(RateLimited):
             rate_limits.take_for("chat", user_id=1, address="192.0.2.1")
@@ -77,14 +77,15 @@ def test_what_one_limit_refuses_is_not_counted_under_another(settings):
         rate_limits.take_for("chat", user_id=4, address="192.0.2.1")
 
 
-def test_no_limit_is_no_limit(settings):
-    settings.RATE_LIMITS = {"api": ""}
-    assert times_allowed("api", 1, tries=100) == 100
+def test_no_limit_is_no_limit(settings, limited):
+    limited(api="1/hour")
     assert times_allowed("unheard_of", 1, tries=100) == 100
+    settings.RATE_LIMITS = 0
+    assert times_allowed("api", 1, tries=100) == 100
 
 
-def test_windows_end_by_themselves_and_name_nobody(settings):
-    settings.RATE_LIMITS = {"login": "10/minute", "login_address": "100/minute"}
+def test_windows_end_by_themselves_and_name_nobody(settings, limited):
+    limited(login="10/minute", login_address="100/minute")
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         before = set(client.scan_iter("LIMITS:*"))
         rate_limits.take_for_password("Alice@example.com", address="192.0.2.1")
@@ -113,8 +114,10 @@ def silent_server():
 
 
 @pytest.mark.parametrize("kind", ["refuses", "is silent"])
-def test_when_redis_is_away_this_process_counts_and_nobody_is_kept_waiting(settings, caplog, silent_server, kind):
-    settings.RATE_LIMITS = {"api": "20/hour"}
+def test_when_redis_is_away_this_process_counts_and_nobody_is_kept_waiting(
+    settings, caplog, silent_server, kind, limited
+):
+    limited(api="20/hour")
     settings.REDIS_URL = silent_server if kind == "is silent" else "redis://127.0.0.1:9/0"
     started = time.monotonic()
     assert times_allowed("api", 1, tries=50) == 20
@@ -124,8 +127,8 @@ def test_when_redis_is_away_this_process_counts_and_nobody_is_kept_waiting(setti
 
 
 @pytest.mark.django_db
-def test_passwords_cannot_be_guessed_while_redis_is_away(settings):
-    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "5/hour"}
+def test_passwords_cannot_be_guessed_while_redis_is_away(settings, limited):
+    limited(login="3/hour", login_address="5/hour")
     settings.REDIS_URL = "redis://127.0.0.1:9/0"
     client, email = Client(), "alice@example.com"
     statuses = [client.post(LOGIN, {"username": email, "password": "x"}).status_code for _ in range(4)]
@@ -134,8 +137,8 @@ def test_passwords_cannot_be_guessed_while_redis_is_away(settings):
     assert others == [200, 200, 429]
 
 
-def test_redis_is_asked_again_after_a_while(settings):
-    settings.RATE_LIMITS = {"api": "1/hour"}
+def test_redis_is_asked_again_after_a_while(settings, limited):
+    limited(api="1/hour")
     url, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:9/0"
     assert times_allowed("api", 1) == 1
     settings.REDIS_URL = url
@@ -175,8 +178,8 @@ def test_over_a_socket_there_is_no_address_and_still_an_answer():
 
 
 @pytest.mark.django_db
-def test_the_api_answers_429_with_the_contracts_problem(settings):
-    settings.RATE_LIMITS = {"api": "2/hour"}
+def test_the_api_answers_429_with_the_contracts_problem(limited):
+    limited(api="2/hour")
     client = APIClient()
     client.force_authenticate(a_person())
     statuses = [client.get(API).status_code for _ in range(3)]
@@ -188,8 +191,8 @@ def test_the_api_answers_429_with_the_contracts_problem(settings):
 
 
 @pytest.mark.django_db
-def test_a_failed_login_is_counted_for_the_account_at_that_address_alone(settings):
-    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "100/hour"}
+def test_a_failed_login_is_counted_for_the_account_at_that_address_alone(limited):
+    limited(login="3/hour", login_address="100/hour")
     a_person("alice@example.com")
     attacker, owner = Client(REMOTE_ADDR="192.0.2.66"), Client(REMOTE_ADDR="192.0.2.1")
     for email in ("alice@example.com", "ALICE@example.com", " alice@example.com"):
@@ -202,16 +205,16 @@ def test_a_failed_login_is_counted_for_the_account_at_that_address_alone(setting
 
 
 @pytest.mark.django_db
-def test_an_address_cannot_try_one_password_on_every_account(settings):
-    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "5/hour"}
+def test_an_address_cannot_try_one_password_on_every_account(limited):
+    limited(login="3/hour", login_address="5/hour")
     client = Client()
     statuses = [client.post(LOGIN, {"username": f"{n}@example.com", "password": "x"}).status_code for n in range(6)]
     assert statuses == [200] * 5 + [429]
 
 
 @pytest.mark.django_db
-def test_the_admins_endpoint_counts_the_same_tries(settings):
-    settings.RATE_LIMITS = {"login": "2/hour"}
+def test_the_admins_endpoint_counts_the_same_tries(limited):
+    limited(login="2/hour")
     User.objects.create_superuser("root@example.com", "password")
     client = Client()
     for _ in range(2):
@@ -222,8 +225,8 @@ def test_the_admins_endpoint_counts_the_same_tries(settings):
 
 
 @pytest.mark.django_db
-def test_registering_is_limited_by_address(settings):
-    settings.RATE_LIMITS = {"register_address": "2/hour"}
+def test_registering_is_limited_by_address(limited):
+    limited(register_address="2/hour")
     client = Client()
     statuses = [client.post(REGISTER, {"email": "x"}).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
@@ -233,8 +236,8 @@ def test_registering_is_limited_by_address(settings):
 @pytest.mark.medium
 @pytest.mark.django_db
 @pytest.mark.parametrize("endpoint", ["page", "api"])
-def test_a_stolen_session_cannot_try_passwords_for_ever(settings, endpoint):
-    settings.RATE_LIMITS = {"login": "2/hour"}
+def test_a_stolen_session_cannot_try_passwords_for_ever(limited, endpoint):
+    limited(login="2/hour")
     alice = a_person()
     client = APIClient()
     client.force_login(alice)
@@ -251,8 +254,8 @@ def test_a_stolen_session_cannot_try_passwords_for_ever(settings, endpoint):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_chat_is_limited_by_person_wherever_they_are(settings, person, stranger, log_in):
-    settings.RATE_LIMITS = {"chat": "1/hour"}
+def test_the_chat_is_limited_by_person_wherever_they_are(limited, person, stranger, log_in):
+    limited(chat="1/hour")
     assert log_in(person).events("Hello")[-1].name == "done"
     refused = log_in(person).chat("Again")
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
@@ -261,13 +264,16 @@ def test_the_chat_is_limited_by_person_wherever_they_are(settings, person, stran
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_visitor_who_forgets_their_cookies_is_the_same_address(settings, new_client):
-    settings.RATE_LIMITS = {"chat": "1/hour"}
+def test_a_visitor_who_forgets_their_cookies_is_the_same_address(limited, new_client):
+    limited(chat="1/hour")
     new_client().events("Hello")
     assert new_client().chat("Again").status_code == 429
 
 
-def test_a_rate_that_is_none_is_said_at_start_up(settings):
-    settings.RATE_LIMITS = {"api": "ten per minute", "chat": ""}
-    [error] = [error for error in run_checks() if error.id == "core.E005"]
-    assert "RATE_LIMIT_API" in error.hint
+def test_a_factor_scales_all_limits_and_one_below_0_is_said_at_start_up(settings, limited):
+    assert all(rate_limits._scaled(rate, 1).amount >= 1 for rate in rate_limits.RATES.values())
+    limited(api="10/hour", calls=3)
+    settings.RATE_LIMITS = 0.5
+    assert (times_allowed("api", 1), rate_limits.most_at_once("calls")) == (5, 2)
+    settings.RATE_LIMITS = -1
+    assert [error.id for error in run_checks()] == ["core.E005"]

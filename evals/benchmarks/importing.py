@@ -47,8 +47,6 @@ def run(options: dict[str, Any], report: Report) -> Any:
         report("Importing it twice, and undoing it.")
         given = environment(database=database, broker=broker) | {
             "IMPORTS_DIR": folder,
-            "IMPORTING_WORKER": "1",
-            "IMPORTS_FREE_BYTES": "0",
         }
         return call(import_twice, given, path=str(path), turns=turns)
 

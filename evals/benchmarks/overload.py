@@ -289,9 +289,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
 
 def _deployed() -> dict[str, str]:
     """A deployment's limits in place of those that are out of reach, behind a proxy that names each client."""
-    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
-    names = ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS", "STREAMS_PER_PERSON", "STREAMS_PER_ADDRESS")
-    return {**rates, **{name: str(getattr(settings, name)) for name in names}, "TRUSTED_PROXIES": "1"}
+    return {"RATE_LIMITS": str(settings.RATE_LIMITS), "TRUSTED_PROXIES": "1"}
 
 
 def _attacked(

@@ -21,7 +21,7 @@ from evals.datasets.loading import Report
 from evals.metrics import Latency
 from evals.processes import call
 from evals.reliability import faults
-from evals.reliability.faults import POISON, ServerName, Timeline
+from evals.reliability.faults import MORTAL, POISON, ServerName, Timeline
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Kept, Save, Saver, Words, kept_turns, not_found, rows_shown_to_staff
 from evals.tables import Check, none_of, some
@@ -36,8 +36,6 @@ BROKER_AWAY = (ServerName.BROKER, ServerName.SILENT_BROKER)
 FEWEST_TO_JUDGE = 20
 # So many milliseconds more may a save take, at the median, while the broker is away.
 SLOWER_AT_MOST_MS = 200
-# Shorter than a restart of the worker, and no longer than in production.
-LONGEST_SWEEP_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +135,7 @@ class Outcome:
 
 
 def run(plan: Plan, report: Report) -> Outcome:
-    extra = {
-        "EMBEDDING_MAX_ATTEMPTS": str(plan.attempts),
-        "EMBEDDING_LEASE_SECONDS": str(plan.lease),
-        "EMBEDDING_SWEEP_SECONDS": str(min(plan.lease, LONGEST_SWEEP_SECONDS)),
-    }
+    extra = {MORTAL: f"{plan.attempts},{plan.lease}"}
     report("Starting a product of its own.")
     poisonable = ["--include=evals.reliability.mortal_worker"]
     with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:

@@ -15,6 +15,8 @@ from evals.reliability.product import Product
 
 # The poison word: a worker that loads `evals.reliability.mortal_worker` dies when it embeds this.
 POISON = "arsenic-for-workers"
+# The variable with the number of attempts at a row in that worker, and its lease in seconds.
+MORTAL = "EVALS_MORTAL_WORKER"
 
 
 class ServerName(StrEnum):

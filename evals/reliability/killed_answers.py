@@ -24,6 +24,7 @@ from evals.reliability.answering import REST, AnswerReader, NumberingModel, ques
 from evals.reliability.faults import kill
 from evals.reliability.product import Person, Product, running_product
 from evals.tables import Check
+from intake.chats.running import LEASE
 from testing.serving import serving
 
 WEBS = ("web", "web 2")
@@ -44,19 +45,18 @@ _TURNS = "SELECT id, status, assistant_message FROM intake_conversation_turns WH
 
 @dataclass(frozen=True, slots=True)
 class AnswersPlan:
-    """`words` of each answer, `pause` seconds apart; `lease` in seconds."""
+    """`words` of each answer, `pause` seconds apart."""
 
     answers: int
     kills: int
     seed: int
     words: int = 150
     pause: float = 0.1
-    lease: int = 10
     logs: Path | None = None
 
     @property
     def closed_within(self) -> float:
-        return self.lease + SWEEP_SECONDS + SPARE_SECONDS
+        return LEASE.total_seconds() + SWEEP_SECONDS + SPARE_SECONDS
 
 
 class KeptAnswer(NamedTuple):
@@ -147,12 +147,7 @@ def run(plan: AnswersPlan, report: Report) -> AnswersOutcome:
     dice = random.Random(plan.seed)  # noqa: S311
     report("Starting a product of its own, with two web processes.")
     with serving(model.application) as address:
-        extra = {
-            "LLM_MODEL": "fake",
-            "LLM_BASE_URL": f"{address}/v1",
-            "CHAT_TITLES": "0",
-            "ANSWER_LEASE_SECONDS": str(plan.lease),
-        }
+        extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{address}/v1", "CHAT_TITLES": "0"}
         with running_product(extra=extra, logs=plan.logs, webs=WEBS) as product:
             people = product.people(PEOPLE)
             with product.servers.connect_as_superuser() as connection:

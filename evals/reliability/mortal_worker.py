@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from evals.reliability.faults import POISON
+from evals.reliability.faults import MORTAL, POISON
 from memory.backends.e5 import BuiltInEmbedder
 from memory.backends.embedders import Matrix
 
@@ -24,4 +24,5 @@ class MortalEmbedder(BuiltInEmbedder):
         return super().embed_documents(texts)
 
 
+settings.EMBEDDING_MAX_ATTEMPTS, settings.EMBEDDING_LEASE_SECONDS = map(int, os.environ[MORTAL].split(","))
 settings.EMBEDDER = {**settings.EMBEDDER, "BACKEND": f"{__name__}.{MortalEmbedder.__name__}"}

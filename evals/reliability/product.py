@@ -39,8 +39,6 @@ from testing.servers import ADDRESSES, ThrowawayServers
 
 IMPORTER = (*WORKER, "--queues=imports", "--hostname=importer@%h")
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
-# Those that a run of one address and a few people would reach.
-LIMITS = ("api", "api_address", "refused_address", "page", "page_address", "health_address", "chat", "chat_address")
 CHAT = "/api/v1/intake/chat"
 
 
@@ -158,8 +156,7 @@ def running_product(
             "beat": (BEAT, as_worker),
         }
         if has_importer:
-            as_importer = {**logging_in(given, "DATABASE_URL"), "IMPORTING_WORKER": "1"}
-            commands["importer"] = ([*IMPORTER, "--loglevel=WARNING"], as_importer)
+            commands["importer"] = ([*IMPORTER, "--loglevel=WARNING"], logging_in(given, "DATABASE_URL"))
         programs = {
             name: ModuleProcess(name, command, environment, log=folder / f"{name}.log")
             for name, (command, environment) in commands.items()
@@ -192,9 +189,5 @@ def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
         "RECOLLECT_VAR": str(folder),
         "MODEL_CACHE_DIR": str(settings.MODEL_CACHE_DIR),
         "LOG_LEVEL": "WARNING",
-        **{f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in LIMITS},
-        "CONCURRENT_CALLS": "1000",
-        "CONCURRENT_ANSWERS": "1000",
-        "STREAMS_PER_PERSON": "0",
-        "STREAMS_PER_ADDRESS": "0",
+        **BEYOND_REACH,
     }

@@ -46,8 +46,6 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
     monkeypatch.setattr(overload, "WARM_UP_SECONDS", 0.5)
     monkeypatch.setattr(overload, "SETTLING_SECONDS", 0)
     monkeypatch.setattr(overload, "NESTED_BYTES", 100_000)
-    # The time-out of the product's queries, while their endpoint hangs. Longer than a query waits on a busy machine.
-    monkeypatch.setenv("EMBEDDING_QUERY_TIMEOUT_SECONDS", "3")
     target = tmp_path / "figures.json"
     # One that holds its responses, one that keeps a rate, and the endpoint; as fast as the answers come is tested below.
     attacks = ["visitor_streams", "nested_zips", overload.HANGING]
@@ -65,7 +63,7 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
         assert 0 < each["p50_ms"] <= each["p95_ms"]
         assert each["errors"] == 0
     # The first searches have waited for the endpoint, and no other failed.
-    assert hanging["p95_ms"] > 2_700
+    assert hanging["p95_ms"] > 4_500
     assert hanging["errors"] <= 2
     shown = capsys.readouterr()
     assert "quiet people alone" in shown.out

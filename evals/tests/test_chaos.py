@@ -37,11 +37,10 @@ class Models:
 @pytest.fixture(scope="module")
 def product(begin_migrated):
     """What each part would start for itself, and the models that it asks."""
-    models, embedding = Models(), {"MAX_ATTEMPTS": "2", "LEASE_SECONDS": "1", "SWEEP_SECONDS": "1"}
+    models = Models()
     with serving(models) as address:
-        extra = {f"EMBEDDING_{name}": value for name, value in embedding.items()}
-        extra |= {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{address}/v1", "CHAT_TITLES": "0", "ANSWER_LEASE_SECONDS": "5"}
-        extra["RERANK_SECONDS"] = "0"
+        extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{address}/v1", "CHAT_TITLES": "0", "RERANK_SECONDS": "0"}
+        extra[faults.MORTAL] = "2,1"
         poisonable = ["--include=evals.reliability.mortal_worker"]
         with running_product(extra=extra, worker_options=poisonable, webs=killed_answers.WEBS) as product:
             yield product, models, address, extra
@@ -98,7 +97,7 @@ def test_a_run_of_nothing_is_an_error_in_words(option):
 
 
 def test_a_killed_web_process_loses_a_second_of_its_answers_and_all_readers_hear_how_they_ended(shared_product, capsys):
-    call_command("chaos", "--part=answers", "--answers=6", "--kills=1", "--answer-lease=5", "--seed=1")
+    call_command("chaos", "--part=answers", "--answers=6", "--kills=1", "--seed=1")
 
     figures = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     told = {name: value.strip() for name, value in figures.items()}

@@ -26,8 +26,9 @@ from pydantic import Field
 from core.errors import NoRoom
 from core.resilience import for_each
 from core.validation import Shape
-from imports.models import Import, ImportJob
+from imports.models import UNUSED_FOR, Import, ImportJob
 from imports.reading.files import Limits
+from intake.attachments.services import FREE_BYTES
 from intake.models import User
 from memory.index.writer import Waker
 from memory.models import Embedding
@@ -39,6 +40,8 @@ MAX_ATTEMPTS = 3
 # How often a worker renews its lease within the lease's time.
 BEATS = 4
 RETRY_SECONDS = 5
+# Another worker takes over after this time without a sign of life.
+LEASE = timedelta(seconds=60)
 # The number of jobs to look at: more than there are importing workers.
 CANDIDATES = 20
 
@@ -93,7 +96,7 @@ def claim(*, now: datetime, besides: Collection[int] = ()) -> ImportJob | None:
             if job is not None:
                 job.lease = uuid.uuid4()
                 job.attempts += 1
-                job.due_at = now + _lease()
+                job.due_at = now + LEASE
                 one.update(lease=job.lease, attempts=job.attempts, due_at=job.due_at)
                 return job
     return None
@@ -110,7 +113,7 @@ def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     """
     batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
     mine = ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease)
-    if batch is None or not mine.update(due_at=timezone.now() + _lease()):
+    if batch is None or not mine.update(due_at=timezone.now() + LEASE):
         raise LeaseLost
     return batch
 
@@ -140,19 +143,15 @@ def kept_alive(job: ImportJob) -> Iterator[None]:
 
 
 def _renew(job: ImportJob, ended: threading.Event) -> None:
-    while not ended.wait(settings.IMPORTS_LEASE_SECONDS / BEATS):
+    while not ended.wait(LEASE.total_seconds() / BEATS):
         try:
             ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(
-                due_at=timezone.now() + _lease()
+                due_at=timezone.now() + LEASE
             )
         except DatabaseError:
             logger.warning("The lease of an import could not be renewed")
         finally:
             connections.close_all()
-
-
-def _lease() -> timedelta:
-    return timedelta(seconds=settings.IMPORTS_LEASE_SECONDS)
 
 
 # --- Stores uploads on disk: a private folder for each user, a file for each import, written chunk by chunk ---
@@ -174,7 +173,7 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
     """Write a chunk, overwriting data of a broken attempt after the offset. Raises `NoRoom`."""
     path = upload_path(batch)
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    if shutil.disk_usage(path.parent).free - len(data) < settings.IMPORTS_FREE_BYTES:
+    if shutil.disk_usage(path.parent).free - len(data) < FREE_BYTES:
         raise NoRoom
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE)
@@ -187,7 +186,7 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
 
 def keep_until_expiry(batch: Import, *, now: datetime) -> None:
     """A worker deletes an upload that is not continued."""
-    expire_at(batch, now + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS))
+    expire_at(batch, now + UNUSED_FOR)
 
 
 def delete_forgotten(*, now: datetime) -> int:
@@ -222,7 +221,7 @@ def reserve(batch: Import) -> None:
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < settings.IMPORTS_FREE_BYTES:
+        if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < FREE_BYTES:
             raise NoRoom
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
             upload.truncate(batch.bytes)
@@ -246,7 +245,7 @@ def reading_limits() -> Limits:
     """Zips in a zip are copied beside the uploads, on the disk whose space is checked, never to the system's folder."""
     folder = Path(settings.IMPORTS_DIR) / "temporary"
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    return Limits(temporary=folder, free_bytes=settings.IMPORTS_FREE_BYTES)
+    return Limits(temporary=folder, free_bytes=FREE_BYTES)
 
 
 # --- Counts a user's passages that wait for their vectors, and estimates the time at the present rate ---

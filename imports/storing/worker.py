@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
-from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import Count, Max, Min, Q, Sum
 from django.template.defaultfilters import filesizeformat
@@ -57,6 +56,9 @@ from memory.quotas import room_for_files
 
 # The number that is looked up together.
 BATCH = 100
+# Reading or storing one export may take so long; one user's import runs for some seconds before another's has its turn.
+LONGEST_SECONDS, TURN_SECONDS = 6 * 3600, 20.0
+AT_ONCE = 4
 NO_ROOM = _(
     "The files of this export have %(size)s, and there is room for %(room)s. The last ones stay out, and the "
     "report lists them."
@@ -278,15 +280,15 @@ def work() -> bool:
     first = _claimed()
     if first is None:
         return False
-    until = time.monotonic() + settings.IMPORTS_SECONDS
+    until = time.monotonic() + LONGEST_SECONDS
     under_way = deque([first])
     try:
         while under_way:
-            if not under_way[0].go_on(settings.IMPORTS_TURN_SECONDS):
+            if not under_way[0].go_on(TURN_SECONDS):
                 under_way.popleft()
                 continue
             under_way.rotate(-1)
-            if len(under_way) < settings.IMPORTS_AT_ONCE and time.monotonic() < until:
+            if len(under_way) < AT_ONCE and time.monotonic() < until:
                 another = _claimed(besides=[each.job.user_id for each in under_way])
                 under_way.extendleft([] if another is None else [another])
     finally:
@@ -320,7 +322,7 @@ class _Running:
         while (is_unfinished := self._advance()) and time.monotonic() - began < seconds:
             pass
         self._seconds += time.monotonic() - began
-        if is_unfinished and self._seconds > settings.IMPORTS_SECONDS and self._user is not None:
+        if is_unfinished and self._seconds > LONGEST_SECONDS and self._user is not None:
             _fail(self.job, self._user, TOO_LONG)
             is_unfinished = False
         if not is_unfinished:

@@ -351,9 +351,9 @@ def test_a_chunk_that_is_none_is_refused_and_changes_nothing(importer, data, hea
     assert importer.get(f"{id_}/").json()["bytes_received"] == 0
 
 
-def test_there_is_a_limit_to_open_imports_and_to_their_bytes(importer, settings):
-    settings.IMPORTS_OPEN_PER_PERSON = 1
-    settings.IMPORTS_BYTES_PER_PERSON = 100
+def test_there_is_a_limit_to_open_imports_and_to_their_bytes(importer, monkeypatch):
+    monkeypatch.setattr("imports.services.MOST_OPEN", 1)
+    monkeypatch.setattr("imports.services.MOST_BYTES", 100)
     large = importer.post("", {"filename": "x", "bytes": 101})
     assert (large.status_code, large.json()["code"]) == (413, "quota_exceeded")
     importer.begin(b"x")
@@ -361,8 +361,8 @@ def test_there_is_a_limit_to_open_imports_and_to_their_bytes(importer, settings)
     assert (more.status_code, more.json()["code"]) == (409, "too_many_imports")
 
 
-def test_an_upload_for_which_the_disk_has_no_room_is_refused_before_it_begins(importer, settings):
-    settings.IMPORTS_FREE_BYTES = 2**60
+def test_an_upload_for_which_the_disk_has_no_room_is_refused_before_it_begins(importer, monkeypatch):
+    monkeypatch.setattr("imports.storing.queue.FREE_BYTES", 2**60)
     response = importer.post("", {"filename": "x", "bytes": 1})
     assert (response.status_code, response.json()["code"]) == (507, "no_room")
     assert not Import.objects.exists()
@@ -539,10 +539,12 @@ def test_notes_are_documents_of_their_own_with_their_dates(importer, alice):
     assert not MemoryDocument.objects.exists()
 
 
-def test_announced_uploads_of_all_people_count_against_the_free_space(importer, settings):
+def test_announced_uploads_of_all_people_count_against_the_free_space(importer, settings, monkeypatch):
     free = shutil.disk_usage("/").free
     size = 100 * 1024 * 1024
-    settings.IMPORTS_FREE_BYTES = shutil.disk_usage(settings.IMPORTS_DIR.parent).free - 2 * size - size // 2
+    monkeypatch.setattr(
+        "imports.storing.queue.FREE_BYTES", shutil.disk_usage(settings.IMPORTS_DIR.parent).free - 2 * size - size // 2
+    )
     bob = Client()
     bob.force_login(a_person("bob@example.com"))
     requested = {"filename": "x.zip", "bytes": size}
@@ -554,20 +556,20 @@ def test_announced_uploads_of_all_people_count_against_the_free_space(importer, 
     assert Import.objects.count() == 2
 
 
-def test_each_chunk_is_refused_once_the_disk_is_nearly_full(importer, settings):
+def test_each_chunk_is_refused_once_the_disk_is_nearly_full(importer, monkeypatch):
     data = export(conversations=1, turns=1)
     id_ = importer.begin(data)
-    settings.IMPORTS_FREE_BYTES = 10**18
+    monkeypatch.setattr("imports.storing.queue.FREE_BYTES", 10**18)
     refused = importer.put(id_, data, first=0, total=len(data))
     assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
-    settings.IMPORTS_FREE_BYTES = 0
+    monkeypatch.setattr("imports.storing.queue.FREE_BYTES", 0)
     assert importer.put(id_, data, first=0, total=len(data)).status_code == 200
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("step", ["reading", "storing", "undoing"])
-def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, settings, monkeypatch, step):
-    settings.IMPORTS_TURN_SECONDS = 0.0
+def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, monkeypatch, step):
+    monkeypatch.setattr("imports.storing.worker.TURN_SECONDS", 0.0)
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
     monkeypatch.setattr(worker, "BATCH", 2)
     monkeypatch.setattr(job, "BATCH", 2)
@@ -602,8 +604,8 @@ def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, set
 
 
 @pytest.mark.medium
-def test_imports_that_take_turns_each_store_everything(importer, alice, settings, monkeypatch):
-    settings.IMPORTS_TURN_SECONDS = 0.0
+def test_imports_that_take_turns_each_store_everything(importer, alice, monkeypatch):
+    monkeypatch.setattr("imports.storing.worker.TURN_SECONDS", 0.0)
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
     people = [a_person(f"{number}@example.com") for number in range(5)]
     for person in people:

@@ -53,7 +53,6 @@ def start_importer(log, imports_dir):
             "DJANGO_SETTINGS_MODULE": "config.settings.local",
             "SECRET_KEY": "for tests only",
             "DATABASE_URL": address.geturl(),
-            "IMPORTING_WORKER": "1",
             "IMPORTS_DIR": str(imports_dir),
         },
         stdout=log,

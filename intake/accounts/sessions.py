@@ -158,7 +158,7 @@ def _info(row: Session, *, is_this_one: bool) -> dict[str, Any]:
 
 # --- Tracks when the user of a session last proved their identity, and asks again for sensitive actions ---
 # Every log-in is a proof, and so is confirming with a password, a code or a passkey. Actions that change an account
-# permanently, or give access to it, require a proof that is not older than `settings.PROOF_SECONDS`.
+# permanently, or give access to it, require a proof that is not older than `settings.ACCOUNT_REAUTHENTICATION_TIMEOUT`.
 
 ProvingView = TypeVar("ProvingView", bound=Callable[..., Any])
 
@@ -175,7 +175,7 @@ def is_recent(request: HttpRequest) -> bool:
         # The proxy proves the person with every request; there may be no password to ask for.
         return True
     proved_at = request.session.get(PROVED_AT, 0)
-    return bool(time.time() - proved_at < settings.PROOF_SECONDS)
+    return bool(time.time() - proved_at < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT)
 
 
 def require_recent_proof(request: HttpRequest) -> None:

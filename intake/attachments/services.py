@@ -44,6 +44,8 @@ MOST_OF_A_MESSAGE = 10
 # How long a file may wait for its message. A policy keeps a worker from removing anything newer.
 UNCLAIMED_FOR = timedelta(days=1)
 UNCLAIMED_AT_ONCE = 1_000
+# The disk space that uploads leave free.
+FREE_BYTES = 1024**3
 # Of a visitor before their first message.
 FIRST_FILE_BYTES = 5 * 1024**2
 FIRST_FILE = _(
@@ -127,7 +129,7 @@ def store(
 def _refuse_without_room(caller: Caller, size: int) -> None:
     """Raises `Unavailable` when the disk is full, and `QuotaExceeded` for more of a visitor who has said nothing."""
     folder = settings.DATABASE_FOLDER
-    if folder and shutil.disk_usage(folder).free - size < settings.IMPORTS_FREE_BYTES:
+    if folder and shutil.disk_usage(folder).free - size < FREE_BYTES:
         raise Unavailable(DISK_FULL)
     # Who has a chat is bounded by the quota of visitors, and chats are bounded by their rate.
     if not caller.is_visitor or Conversation.objects.for_caller(caller).exists():

@@ -6,18 +6,20 @@ A turn's `updated_at` is its writer's lease: the writer renews it at least once 
 import time
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import connection
 
 from core.citus.routing import about
 from core.errors import RateLimited
 from core.isolation.acting import Caller
+from core.rate_limits import most_at_once
 from core.resilience import for_each
 from core.text import gettext_noop as _
 from intake.chats import services
 from intake.models import Turn
 
-ANSWER_RETRY_SECONDS = 5
+# A running answer whose web process has not renewed its lease for so long is closed as interrupted. The lease is in the
+# database, and is renewed once a second.
+LEASE = timedelta(seconds=10)
 # Separate from any other use of PostgreSQL's advisory locks.
 LOCK = 0x616E7377
 
@@ -25,23 +27,23 @@ LOCK = 0x616E7377
 def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
     """Call at the end of the transaction that begins a turn: it is rolled back if there is no room for an answer.
 
-    Raises `RateLimited` when more than `CONCURRENT_ANSWERS` of the caller's turns are being answered, this one
+    Raises `RateLimited` when more than `most_at_once("answers")` of the caller's turns are being answered, this one
     included.
     """
-    most = settings.CONCURRENT_ANSWERS
+    most = most_at_once("answers")
     if most < 1:
         return
     with connection.cursor() as cursor:
         # One transaction after the other, each until its commit: two that begin together would not see each other's
         # turn.
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK, caller.user_id])
-    alive = now - timedelta(seconds=settings.ANSWER_LEASE_SECONDS)
+    alive = now - LEASE
     running = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING, updated_at__gte=alive)
     if running.count() > most:
         raise RateLimited(
             _("%(count)s of your answers are being written. Wait for one to end."),
             count=most,
-            retry_after=ANSWER_RETRY_SECONDS,
+            retry_after=5,
         )
 
 
@@ -50,7 +52,7 @@ def close_abandoned_turns(*, now: datetime) -> int:
 
     No lease is renewed while the database is away. A running writer renews its own within the last fifth of the lease.
     """
-    last = timedelta(seconds=settings.ANSWER_LEASE_SECONDS) / 5
+    last = LEASE / 5
     silent = services.open_turns(silent_since=now - 4 * last)
     if silent:
         time.sleep(last.total_seconds())

@@ -301,9 +301,8 @@ def may_visitors_chat() -> bool:
 
 def languages_offered(*, reads: bool = True) -> list[tuple[str, str]]:
     """Code and name of the languages in which pages are shown; never none."""
-    fixed = settings.LANGUAGES_OFFERED
-    chosen = kept_setting(LANGUAGES, reads=reads) if fixed is None else fixed
-    return [each for each in settings.LANGUAGES if each[0] in (chosen or ())] or list(settings.LANGUAGES)
+    chosen = kept_setting(LANGUAGES, reads=reads) or ()
+    return [each for each in settings.LANGUAGES if each[0] in chosen] or list(settings.LANGUAGES)
 
 
 def retention_days() -> int:
@@ -311,8 +310,7 @@ def retention_days() -> int:
 
 
 def default_instructions() -> str:
-    fixed = settings.DEFAULT_INSTRUCTIONS
-    return str(kept_setting(INSTRUCTIONS, default="") if fixed is None else fixed)
+    return str(kept_setting(INSTRUCTIONS, default=""))
 
 
 def fixed_quota(name: str) -> int | None:

@@ -267,25 +267,25 @@ def after_the_password(browser: Client) -> Client:
 
 
 @pytest.mark.parametrize("kind", BY_STRANGERS)
-def test_strangers_use_up_nothing_that_the_owner_may_do(kind, settings, alice):
+def test_strangers_use_up_nothing_that_the_owner_may_do(kind, limited, alice):
     limit, attempt = BY_STRANGERS[kind]
     if kind == "a code":
         with_an_app(alice)
-    settings.RATE_LIMITS = {limit: "2/hour"}
+    limited(**{limit: "2/hour"})
     stranger, owner = Client(REMOTE_ADDR="198.51.100.7"), Client(REMOTE_ADDR="203.0.113.9")
     assert [attempt(stranger).status_code for _ in range(3)][-1] == 429
     assert attempt(owner).status_code < 429
 
 
-def test_the_codes_of_an_account_have_a_total_for_all_clients(settings, alice):
+def test_the_codes_of_an_account_have_a_total_for_all_clients(limited, alice):
     with_an_app(alice)
-    settings.RATE_LIMITS = {"code": "1/hour", "code_account": "2/hour"}
+    limited(code="1/hour", code_account="2/hour")
     clients = [after_the_password(Client(REMOTE_ADDR=f"198.51.100.{number}")) for number in range(3)]
     assert [browser.post(CODE, {"code": "000000"}).status_code for browser in clients] == [200, 200, 429]
 
 
-def test_emails_that_are_asked_for_are_counted_for_the_address_they_go_to(client, alice, settings):
-    settings.RATE_LIMITS = {"mail": "2/hour"}
+def test_emails_that_are_asked_for_are_counted_for_the_address_they_go_to(client, alice, limited):
+    limited(mail="2/hour")
     assert [client.post(RESET, {"email": email}).status_code for email in (alice.email, "ALICE@example.com")] == [
         302,
         302,

@@ -120,7 +120,7 @@ def test_a_value_that_is_not_one_address_logs_nobody_in(value):
 
 
 def test_a_new_person_gets_an_account_where_registration_is_open(settings):
-    settings.PROOF_SECONDS = 0
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
     client = Client()
     assert ask(client, BOB).status_code == 200
     bob = User.objects.get(email=BOB)

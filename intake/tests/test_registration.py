@@ -179,8 +179,8 @@ def test_without_visitors_nobody_chats_before_they_log_in(visitor, settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_visitors_together_have_a_budget_of_answers_by_a_model(visitor, language_model, settings):
+def test_visitors_together_have_a_budget_of_answers_by_a_model(visitor, language_model, limited):
     language_model(Say(("Hello.",)), Say(("Hello.",)))
-    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "visitors": "1/day"}
+    limited(visitors="1/day")
     assert visitor.chat("Good morning").status_code == 200
     assert visitor.chat("And again").status_code == 429

@@ -123,7 +123,7 @@ def embed_pending(*, until: datetime | None = None) -> int:
 
 
 class Batches:
-    """How many texts go into one batch: as many as the model embeds in `EMBEDDING_BATCH_SECONDS`, at its seen speed.
+    """How many texts go into one batch: as many as the model embeds in ten seconds, at its seen speed.
 
     A model that does not answer in time gets half as many; one text is always tried.
     """
@@ -139,7 +139,7 @@ class Batches:
             speed, most = self._speeds.get(embedder.name), self._most.get(embedder.name)
         sizes: list[int] = [settings.EMBEDDING_BATCH_SIZE] if most is None else [settings.EMBEDDING_BATCH_SIZE, most]
         if speed is not None:
-            sizes.append(int(speed * settings.EMBEDDING_BATCH_SECONDS))
+            sizes.append(int(speed * 10))
         return max(1, min(sizes))
 
     def took(self, embedder: Embedder, texts: int, seconds: float) -> None:
@@ -286,7 +286,7 @@ def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[tuple[int, int]]
     """The next batch of due rows. More owners than are looked at take turns: the next batch begins after the last of
     them, and owners without a due row cost no batch.
     """
-    parameters = {
+    parameters: dict[str, Any] = {
         "model": embedder.name,
         "now": now,
         "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
@@ -349,7 +349,7 @@ def quarantine_exhausted(*, now: datetime) -> int:
 def postpone(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
     """The model is unavailable: no attempt is counted, however long this lasts."""
     logger.warning("The embedding model is away: %s", error)
-    later = now + timedelta(seconds=settings.EMBEDDING_SWEEP_SECONDS)
+    later = now + timedelta(seconds=5)
     _update(rows, attempts=F("attempts") - 1, last_error=_describe(error), next_attempt_at=later)
 
 

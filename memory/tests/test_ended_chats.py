@@ -258,10 +258,10 @@ def test_own_words_of_three_languages_are_supported(alice):
 # -- Cost and failures --------------------------------------------------------------------------------------------------
 
 
-def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice, settings):
+def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice, settings, monkeypatch):
     from intake.llm.models import tokens_of
 
-    settings.PROPOSAL_TOKENS = 4_000
+    monkeypatch.setattr("memory.ended_chats.PROPOSAL_TOKENS", 4_000)
     words = "The tiles of the kitchen are green and the worktop is of oak. "
     chat(alice, *[(f"{number}. {words * 12}", words * 40) for number in range(20)])
     asked = []
@@ -269,13 +269,13 @@ def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice,
     while read(alice, asked=asked):
         rounds += 1
     assert 1 < rounds <= 20
-    most = settings.PROPOSAL_TOKENS - ended_chats.MOST_WRITTEN
+    most = ended_chats.PROPOSAL_TOKENS - ended_chats.MOST_WRITTEN
     assert max(tokens_of(prompt) + tokens_of(ended_chats.INSTRUCTIONS) for prompt in asked) <= most
     assert all(f"[turn {number}," in "".join(asked) for number in range(1, 21))
 
 
-def test_a_message_longer_than_a_reading_is_cut_and_a_small_window_is_not_asked(alice, settings):
-    settings.PROPOSAL_TOKENS = 3_500
+def test_a_message_longer_than_a_reading_is_cut_and_a_small_window_is_not_asked(alice, settings, monkeypatch):
+    monkeypatch.setattr("memory.ended_chats.PROPOSAL_TOKENS", 3_500)
     turn = chat(alice, ("The worktop is oak.\n" * 1_500, "Good."))
     settings.LLM_CONTEXT_TOKENS = 2_000
     assert not read(alice)
@@ -309,7 +309,7 @@ def test_a_failed_reading_is_tried_again_and_counts_against_the_budget(alice, se
         read_next(alice, now=NOW, ask=fail)
     assert Conversation.objects.get(pk=turn.conversation_id).read_up_to == 0
     spent = ended_chats.tokens_of_day(alice, now=NOW)["input"]
-    assert 2_000 < spent < settings.PROPOSAL_TOKENS
+    assert 2_000 < spent < ended_chats.PROPOSAL_TOKENS
     assert read(alice, OAK)
     assert waiting(alice) == ["We take the oak worktop."]
 

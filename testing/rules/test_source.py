@@ -56,8 +56,6 @@ RETIRED = {
 KEPT_WORDS = {
     # Columns of the turns and of the index, which the statements of `memory/index` name.
     "said_at", "said", "answered", "said_length", "answered_length", "said_lengths", "answered_lengths", "said_score",
-    # A setting.
-    "CHAT_TOOL_ROUNDS",
     # Markdown's own.
     "fence", "fences", "is_fence", "open_fences", "_FENCE", "_FENCES", "_FENCE_END",
 }  # fmt: skip

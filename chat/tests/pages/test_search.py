@@ -515,8 +515,8 @@ def test_a_database_that_is_away_is_a_page_too(client, monkeypatch):
     assert "not available right now" in page_of(client, status=503, q="cello")
 
 
-def test_searches_are_limited(client, settings):
-    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+def test_searches_are_limited(client, limited):
+    limited(api="1/hour")
     assert page_of(client, q="cello")
     assert "Too many requests" in page_of(client, status=429, q="cello")
     assert page_of(client)

@@ -56,7 +56,10 @@ def _passwords_from_settings(roles: Roles) -> dict[str, str]:
     """By role, from the addresses that contain one."""
     database = settings.DATABASES["default"]
     worker = environ.Env.db_url_config(settings.DATABASE_WORKER_URL) if settings.DATABASE_WORKER_URL else {}
-    logins = {database.get("USER"): database.get("PASSWORD"), worker.get("USER"): worker.get("PASSWORD")}
+    logins: dict[Any, Any] = {
+        database.get("USER"): database.get("PASSWORD"),
+        worker.get("USER"): worker.get("PASSWORD"),
+    }
     return {name: logins[name] for name in (roles.web, roles.worker) if logins.get(name)}
 
 

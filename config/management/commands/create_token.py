@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agent_tools.authentication import DEFAULT_DAYS, create_token
+from agent_tools.authentication import LONGEST_DAYS, create_token
 from agent_tools.models import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput
 from intake.models import User
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("email")
         parser.add_argument("--name", default="", help="What the token is for, so that its owner knows it again.")
         parser.add_argument(
-            "--days", type=int, default=DEFAULT_DAYS, help=f"How long it is valid (default: {DEFAULT_DAYS} days)."
+            "--days", type=int, default=LONGEST_DAYS, help=f"How long it is valid (default: {LONGEST_DAYS} days)."
         )
         parser.add_argument(
             "--scopes",

@@ -16,7 +16,7 @@ from evals.benchmarks.search.histories import made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.datasets.loading import Report
-from evals.processes import Environment, environment, hardly_limited, own_broker
+from evals.processes import BEYOND_REACH, Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
 from intake.models import User
 from memory.models import Embedding
@@ -41,7 +41,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         options["plots"].mkdir(parents=True, exist_ok=True)
     with scratch_database() as database, own_broker() as broker:
         # Other processes are configured as this one was: they have the real model.
-        given = environment(database=database, broker=broker) | hardly_limited()
+        given = environment(database=database, broker=broker) | BEYOND_REACH
         with synthetic_meaning():
             result = _measure(options, database, given, report)
     if options["plots"]:

@@ -22,7 +22,6 @@ NUMBERS = {
     "lease": Number(15, "seconds for which a dead worker keeps its rows"),
     "answers": Number(20, "how many are written at each kill"),
     "kills": Number(4, "how often a web process is killed"),
-    "answer_lease": Number(10, "seconds without which a web process is taken for dead"),
 }
 OF_SAVES = ("turns", "faults", "people", "patience", "attempts", "lease", "only", "logs")
 
@@ -58,6 +57,6 @@ class Command(ReportingCommand):
             checks += self.show(chaos.run(plan, self.report).checks(plan))
         if options["part"] != "saves":
             given = {name: options[name] for name in ("answers", "kills", "logs")}
-            answers_plan = killed_answers.AnswersPlan(seed=seed, lease=options["answer_lease"], **given)
+            answers_plan = killed_answers.AnswersPlan(seed=seed, **given)
             checks += self.show(killed_answers.run(answers_plan, self.report).checks(answers_plan))
         self.judge(*checks)
