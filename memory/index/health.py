@@ -322,8 +322,8 @@ class Switch:
                 rows = self._rows()
                 parts, waiting = rows.count(), rows.waiting()
                 error = waiting.exclude(last_error="").values_list("last_error", flat=True).first()
-                told = f"{parts - waiting.count():,} of {parts:,} parts embedded."
-                self.tell(told + (f" ({error})" if error else ""))
+                progress = f"{parts - waiting.count():,} of {parts:,} parts embedded."
+                self.tell(progress + (f" ({error})" if error else ""))
                 reported_at = timezone.now()
             if not embedded:
                 self.sleep(1.0)

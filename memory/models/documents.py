@@ -81,7 +81,7 @@ SELECT closed.id FROM ({CLOSED_SOURCES}) AS closed(id) WHERE %(hides_closed)s
 def _subquery(statement: str, **values: object) -> RawSQL:
     """A statement with named parameters, as a part of a query of Django's."""
     names = re.findall(r"%\((\w+)\)s", statement)
-    return RawSQL(re.sub(r"%\(\w+\)s", "%s", statement), [values[name] for name in names])  # noqa: S611 - constants
+    return RawSQL(re.sub(r"%\(\w+\)s", "%s", statement), [values[name] for name in names])  # noqa: S611 - constants of ours
 
 
 def past_records(user: User, *, today: date) -> RawSQL:

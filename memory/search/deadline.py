@@ -51,10 +51,9 @@ def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     It never asks a network endpoint. Raises `Unavailable` (retryable) if half of the pool is searching, and
     `OutOfTime` after so many seconds.
     """
-    # Half of the process's connections: pages, log-ins and answers always have the other half.
-    connections = (
-        settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
-    )  # scratch databases have no pool
+    # Half of the process's connections: pages, log-ins and answers always have the other half. Scratch databases have
+    # no pool.
+    connections = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
     places = _places(max(1, connections // 2))
     if not places.acquire(timeout=WAIT_SECONDS):
         raise Unavailable(TOO_MANY_SEARCHES)

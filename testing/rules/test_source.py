@@ -142,7 +142,7 @@ def test_each_package_that_a_module_imports_is_declared(modules):
     for each in modules:
         extras = FOR_TESTS if each.is_test else FOLDERS[each.folder]
         known = set().union(*(declared[extra] for extra in extras))
-        for package in {name.split(".")[0] for name in each.imported} - {*FOLDERS, "conftest"} - STANDARD:
+        for package in {name.split(".")[0] for name in each.imported} - {*FOLDERS, "conftest", "manage"} - STANDARD:
             if not known & {canonical(name) for name in DISTRIBUTIONS.get(package, [package])}:
                 missing.add(f"{each.name} imports {package}")
     assert sorted(missing) == []

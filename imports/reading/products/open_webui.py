@@ -32,7 +32,7 @@ _FOLDED_ITEMS = {
     "web_search_call",
 }  # fmt: skip
 # The phases of Qwen's answers that are no thinking and no search.
-_ANSWERED = (None, "", "answer")
+_SHOWN_PHASES = (None, "", "answer")
 _SHAPES = (
     {"chat.history"},
     {"history.messages"},
@@ -130,7 +130,7 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
         # Newer versions keep an answer's blocks beside an empty text.
         texts = [text for item in objects_of(message.get("output")) for text in _texts_of_item(item)]
         listed = objects_of(message.get("content_list"))
-        texts = texts or [text_of(each.get("content")) for each in listed if each.get("phase") in _ANSWERED]
+        texts = texts or [text_of(each.get("content")) for each in listed if each.get("phase") in _SHOWN_PHASES]
     text = opened(texts, "open-webui", is_answer=role == "assistant").text
     attached = objects_of(message.get("files"))
     if not text and not attached:
@@ -145,7 +145,7 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
         tool_calls=tuple(
             {"name": "thinking", "summary": thought}
             for each in objects_of(message.get("content_list"))
-            if each.get("phase") not in _ANSWERED and (thought := text_of(each.get("content")).strip())
+            if each.get("phase") not in _SHOWN_PHASES and (thought := text_of(each.get("content")).strip())
         ),
         attachments=tuple(_name(each) for each in attached),
         files=tuple(found for each in attached if (found := _file(each, files))),
