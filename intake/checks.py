@@ -35,12 +35,13 @@ def check_language_models(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
 def check_addresses(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Also run by every web process before it serves (`refuse_unless_reachable`)."""
     found: list[CheckMessage] = []
-    if settings.EMAIL_IS_REQUIRED and not settings.EMAIL_HOST:
+    if settings.EMAIL_IS_REQUIRED and not settings.EMAIL_HOST and not settings.EMAIL_IS_OFF:
         found.append(
             Error(
                 "EMAIL_HOST is empty, so the log of the web process would hold the links by which people set a new "
                 "password.",
-                hint="Set EMAIL_HOST and the rest of EMAIL_… (docs/operations.md).",
+                hint="Set EMAIL_HOST and the rest of EMAIL_…, or EMAIL_HOST=none: then no email is sent, and staff "
+                "make links for a new password (docs/operations.md).",
                 id="intake.E003",
             )
         )
@@ -56,7 +57,7 @@ def refuse_unless_reachable() -> None:
 @register(Tags.security, deploy=True)
 def check_email(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Run by `manage.py check --deploy`."""
-    if settings.EMAIL_HOST or settings.EMAIL_IS_REQUIRED:
+    if settings.EMAIL_HOST or settings.EMAIL_IS_OFF or settings.EMAIL_IS_REQUIRED:
         return []
     cannot = "cannot register" if settings.EMAIL_VERIFICATION == "mandatory" else "cannot confirm their address"
     return [

@@ -228,3 +228,8 @@ def csrf_token(context: template.Context) -> SafeString:
     if not made_for:
         return format_html("{}", token)
     return format_html('{}<input type="hidden" name="{}" value="{}">', token, PAGE_PERSON_FIELD, made_for)
+
+
+@register.simple_tag
+def mail_is_off() -> bool:
+    return bool(settings.EMAIL_IS_OFF)

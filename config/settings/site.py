@@ -163,11 +163,15 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# Email: to the console, unless a server is named. Production refuses to start without one (intake.E003).
+# Email: to the console, unless a server is named; with "none" nowhere. Production refuses to start without either
+# (intake.E003).
 
 EMAIL_IS_REQUIRED = False
-EMAIL_HOST = read("EMAIL_HOST")
-EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+EMAIL_IS_OFF = read("EMAIL_HOST") == "none"
+EMAIL_HOST = "" if EMAIL_IS_OFF else read("EMAIL_HOST")
+EMAIL_BACKEND = (
+    f"django.core.mail.backends.{'dummy' if EMAIL_IS_OFF else 'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+)
 EMAIL_PORT = read("EMAIL_PORT")
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = read("EMAIL_HOST_USER"), read("EMAIL_HOST_PASSWORD")
 # Encrypted from the first byte, or after STARTTLS.

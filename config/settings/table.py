@@ -272,7 +272,8 @@ TABLE = {
             "EMAIL_HOST",
             "str",
             "",
-            "The mail server. Without one, emails are printed; production refuses to start (intake.E003).",
+            "The mail server, or `none`: nobody gets an email, and staff make links for a new password. Empty, emails "
+            "are printed; production refuses to start (intake.E003).",
         ),
         Setting("EMAIL_PORT", "int", 587, "Its port. On 465 the connection is encrypted from the first byte."),
         Setting("EMAIL_HOST_USER", "str", "", "The login at the mail server."),

@@ -216,6 +216,27 @@ def test_production_without_a_mail_server_refuses_to_start():
     assert "intake.E003" in done.stderr and "Set EMAIL_HOST" in done.stderr
 
 
+SAY_THAT_NO_MAIL_IS_SENT = """
+import django; django.setup()
+from django.core.management import call_command
+call_command("check", deploy=True, fail_level="WARNING")
+from django.conf import settings
+from django.core.mail import send_mail
+from django.test import Client
+assert (settings.EMAIL_HOST, settings.EMAIL_VERIFICATION) == ("", "none")
+send_mail("subject", "a link", None, ["person@recollect.example"])
+page = Client().get("/login/password/", secure=True, headers={"host": "recollect.example"}).content.decode()
+assert "This server sends no emails" in page and "Send the email" not in page, page
+"""
+
+
+@pytest.mark.medium
+def test_production_without_mail_starts_when_that_is_said_and_pages_say_it_too():
+    done = in_production("-c", SAY_THAT_NO_MAIL_IS_SENT, EMAIL_HOST="none")
+    assert done.returncode == 0, done.stderr
+    assert "a link" not in done.stdout + done.stderr
+
+
 @pytest.mark.medium
 def test_production_passes_djangos_own_check_and_insists_on_https_and_its_own_name():
     done = in_production("-c", ASK_IN_PRODUCTION)

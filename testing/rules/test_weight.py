@@ -22,8 +22,8 @@ ROOT = Path(settings.BASE_DIR)
 SHIPPED = ("config", "core", "intake", "memory", "imports", "agent_tools", "chat", "recollect_cli")
 MEASURED = (*SHIPPED, "evals", "testing")
 MOST = {
-    # 21,600 more than before: readers of eight more products and of words that were left out (18,200), the same in hooks
-    # (3,400). 1,900 more: backups by themselves, what is bounded of strangers, drawing without a connection.
+    # 21,600 more than before: readers of eight more products and of words that were left out (18,200), the same in
+    # hooks (3,400). 1,900 more: backups by themselves, what is bounded of strangers, drawing without a connection.
     "tokens": 466_700,
     "lines of a divider": 129,
     "functions named once, of three lines or fewer": 254,
