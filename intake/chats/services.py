@@ -10,14 +10,15 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
 from core.ids import parse_id
 from core.isolation.acting import Caller, PersonalChange, change_for_each, project_for
 from core.text import LONGEST_PROJECT, Sentence, project_label, shortened
 from core.text import gettext_noop as _
-from core.validation import checked, stated, text_limit
+from core.validation import LONGEST_REFERENCE, checked, stated, text_limit
 from intake.attachments import services as files
 from intake.chats.idempotency import claim, keep
 from intake.chats.tree import turns_of
@@ -77,7 +78,11 @@ UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, too
 
 
 def _as_id(value: object) -> object:
-    return parse_id(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if len(value) > LONGEST_REFERENCE:
+        raise PydanticKnownError("string_too_long", {"max_length": LONGEST_REFERENCE})
+    return parse_id(value)
 
 
 def _as_project(name: str) -> str:
@@ -88,7 +93,7 @@ def _as_project(name: str) -> str:
     return label
 
 
-Id = Annotated[UUID, BeforeValidator(_as_id)]
+Id = Annotated[UUID, BeforeValidator(_as_id), WithJsonSchema({"type": "string", "maxLength": LONGEST_REFERENCE})]
 TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 
 
