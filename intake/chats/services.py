@@ -85,6 +85,14 @@ def _as_id(value: object) -> object:
     return parse_id(value)
 
 
+def _few(value: object) -> object:
+    """Before any id of them is looked at, which may be an id of nothing."""
+    if isinstance(value, list) and len(value) > files.MOST_OF_A_MESSAGE:
+        sizes = {"field_type": "List", "max_length": files.MOST_OF_A_MESSAGE, "actual_length": len(value)}
+        raise PydanticKnownError("too_long", sizes)
+    return value
+
+
 def _as_project(name: str) -> str:
     label = project_label(checked(name, field="project", max_length=LONGEST_PROJECT, may_be_blank=True))
     # In searches it would mean everything but the project.
@@ -120,6 +128,7 @@ class TurnRequest(ChatOptions):
             description="The ids of files that were uploaded for this message, in its order. Another version of a "
             "message keeps its files.",
         ),
+        BeforeValidator(_few),
     ] = ()
     conversation_id: Annotated[Id | None, Field(description="The conversation to go on with, if any.")] = None
     parent: Annotated[
