@@ -6,7 +6,6 @@ import pytest
 from django.db import DataError, OperationalError
 from django.test import Client
 
-from intake.chats import services
 from intake.models import User
 from intake.tests.factories import NOW, a_turn
 from memory import index
@@ -66,10 +65,10 @@ def test_input_that_is_refused_is_not_quoted(logged, person, log_in, body):
 def test_a_failure_while_something_is_saved_says_nothing_of_it(logged, person, monkeypatch, error):
     """Also the page of an unexpected failure, and the report of it, which holds the local variables of every frame."""
 
-    def fail(**fields):
+    def fail(*request, **fields):
         raise error("the server is away")
 
-    monkeypatch.setattr(services, "create_turn", fail)
+    monkeypatch.setattr("chat.rest.chat.create_turn", fail)
     client = Client(raise_request_exception=False)
     client.force_login(person)
     answer = client.post("/api/v1/intake/chat", {"message": f"The word is {SECRET}"}, content_type="application/json")
