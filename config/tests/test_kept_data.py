@@ -111,7 +111,7 @@ def test_make_up_backs_up_earlier_data_then_migrates_and_says_what_changed(
         # The next start finds nothing to do, and so backs up nothing.
         assert migrations_apart({"DATABASE_OWNER_URL": url}) == ([], [])
     lines = output.read_text()
-    (backup,) = (earlier_data / "backups").iterdir()
+    (backup,) = (earlier_data / "backups").glob("*.backup")
     assert f"Making a backup …\nThe backup is {backup}." in lines
     assert "which added agent_tools.0002_projects_of_tokens, " in lines and "CHANGELOG.md says what is new" in lines
     assert backup.stat().st_mode & 0o777 == 0o600
