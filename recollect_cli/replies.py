@@ -16,7 +16,7 @@ _REFUSED = re.compile(
 )
 _FOR_THE_MODEL = re.compile(r"\n\s{0,20}Note: The user's next message may contain.*", re.DOTALL)
 _REPLIED = re.compile(r"\s{0,20}(?:User has answered|Your questions have been answered)")
-_PAIR = re.compile(r"\"((?:[^\"\\]|\\.){1,2000})\"=\"((?:[^\"\\]|\\.){0,20000})\"", re.DOTALL)
+_PAIR = re.compile(r"(?<!\\)\"((?:[^\"\\]|\\.){1,2000}+)\"=\"((?:[^\"\\]|\\.){0,20000}+)\"", re.DOTALL)
 _NO_WORDS = {"id", "type", "kind", "questionId", "question_id", "question", "header", "preview"}
 
 

@@ -155,7 +155,7 @@ def test_what_is_shared_waits_on_the_device_and_goes_into_the_message(open_page,
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("notes.txt")
     assert (Attachment.objects.count(), Conversation.objects.count()) == (0, 0)
-    dialog.get_by_role("button", name="Attach").click()
+    dialog.get_by_role("button", name="Attach", exact=True).click()
     expect(page.locator("[data-attached] li")).to_contain_text("notes.txt")
     expect(page.locator("[data-attached] progress:visible")).to_have_count(0)
     assert Attachment.objects.get().name == "notes.txt"

@@ -248,6 +248,8 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     "recollect_cli.importing": lambda: [
         re.compile(each, re.IGNORECASE) for each in (*importing.WANTED.values(), importing.ANY)
     ],
+    "intake.markdown.later": lambda: [re.compile(rf"{'0a' * 16}-(\d+);")],
+    "imports.reading.products": lambda: [re.compile(each.wordless) for each in products.readers()],
     "imports.reading.envelopes": lambda: [
         pattern
         for product, is_answer in itertools.product((each.product for each in products.readers()), (False, True))
@@ -267,7 +269,9 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
 
 
 METHODS = {
-    "config.ops.variables": ("fullmatch",),
+    "config.settings.table": ("fullmatch",),
+    # Handed to `imports.reading.sessions`.
+    **{f"imports.reading.products.{name}": ("match",) for name in products.MODULES},
     "recollect_cli.importing": ("fullmatch",),
 }
 """How the expressions of these modules are used."""
@@ -306,7 +310,9 @@ def uses_of_expressions() -> Iterator[tuple[str, re.Pattern[str], str]]:
                 yield from made_at_run_time(module, where)
                 continue
             used = uses.get(in_module(module, names.get(id(node), "")), set())
-            for method in sorted(used if node.func.attr == "compile" else {node.func.attr}) or ("fullmatch", "search"):
+            for method in sorted(used if node.func.attr == "compile" else {node.func.attr}) or METHODS.get(
+                module.__name__, ("fullmatch", "search")
+            ):
                 yield where, pattern, method
 
 

@@ -57,7 +57,7 @@ def conversation(person, settings, monkeypatch, language_model):
 
 
 def file(person, settings, monkeypatch, language_model):
-    monkeypatch.setattr("chat.rest.account.pieces_of", slowly_as_text)
+    monkeypatch.setattr("chat.rest.downloads.pieces_of", slowly_as_text)
     stored = a_file(person, b"x" * 1_000_000)
     return "GET", f"/api/v1/attachments/{stored.pk}/content", {}
 
@@ -147,7 +147,7 @@ def test_no_other_module_streams():
         if re.search(r"\b(StreamingHttpResponse|FileResponse)\(", path.read_text())
     }
     assert streaming <= {
-        "chat/rest/account.py",
+        "chat/rest/downloads.py",
         "core/responses.py",
     }
 

@@ -52,7 +52,7 @@ from recollect_cli.replies import asked, questions_in, replies_in_results
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/[^/]+\.jsonl\Z")
 _MEMORY = re.compile(r"(?:^|.*/)projects/[^/]+/memory/.+\.md\Z")
-_MEMORY_OF_FOLDER = re.compile(r"(?:(?:^|.*/)(?P<folder>[^/]+)/)?(?P<path>memory/.+\.md)\Z")
+_MEMORY_OF_FOLDER = re.compile(r"(?=.*\.md\Z)(?:(?:^|.*/)(?P<folder>[^/]+)/)?(?P<path>memory/.+)")
 # Of Claude's desktop program, which keeps the title of each session in a file beside its folder.
 _DESKTOP = re.compile(r"(?:^|.*/)local_[^/]+\.json\Z")
 # Kinds of lines that hold nothing that was said.

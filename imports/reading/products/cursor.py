@@ -15,7 +15,7 @@ from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_ch
 from imports.reading.trees import ConversationDraft, NotShown, calls_in, message_of, texts_of, unknown_kinds
 
 PRODUCT = "cursor"
-_TRANSCRIPT = re.compile(r"(?:^|.*/)agent-transcripts/(?:.*/)?[^/]+\.jsonl\Z")
+_TRANSCRIPT = re.compile(r"(?=.*\.jsonl\Z)(?:.*/)?agent-transcripts/")
 _OF_SUBAGENT = re.compile(r"(?:^|.*/)(?P<parent>[^/]+)/subagents/[^/]+\.jsonl\Z")
 # Only a message of the person has one: `Friday, Sep 11, 2026, 9:05 AM (UTC+2)`.
 _TIME = re.compile(

@@ -32,7 +32,7 @@ from imports.reading.trees import ConversationDraft, NotShown, message_of, unkno
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "gemini-cli"
-_CHAT = re.compile(r"(?:^|.*/)chats/(?:.*/)?session-[^/]+\.jsonl\Z")
+_CHAT = re.compile(r"(?=(?:.*/)?session-[^/]+\.jsonl\Z)(?:.*/)?chats/")
 _SHAPE = {"sessionId", "startTime", "messages"}
 _ROLES: dict[str, Role] = {"user": "user", "gemini": "assistant", "model": "assistant", "assistant": "assistant"}
 # What the program says itself.
