@@ -24,7 +24,7 @@ MEASURED = (*SHIPPED, "evals", "testing")
 MOST = {
     # 21,600 more than before: readers of eight more products and of words that were left out (18,200), the same in
     # hooks (3,400). 1,900 more: backups by themselves, what is bounded of strangers, drawing without a connection.
-    "tokens": 466_700,
+    "tokens": 466_800,
     "lines of a divider": 129,
     "functions named once, of three lines or fewer": 254,
     "numbers named at module level": 820,
@@ -34,7 +34,7 @@ MOST = {
     "sentences in JavaScript and in Python": 0,
     "lines of JavaScript and CSS": 8_971,
     # 14,000 more than before: the readers' and the hooks' examples, and the attacks that were mended.
-    "tokens of tests": 517_500,
+    "tokens of tests": 517_700,
 }
 LONGEST_FUNCTION = 60
 READ = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
