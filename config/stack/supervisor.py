@@ -437,7 +437,7 @@ def ask(address: Address, environment: Mapping[str, str]) -> HealthAnswer:
 
 
 def ask_there(file: Path) -> HealthAnswer:
-    """Query whatever web process answers at the address in a supervisor's file."""
+    """Ask `/healthz` at the address in a supervisor's file."""
     url = urlsplit(file.read_text())
     return ask(Address(url.hostname or "127.0.0.1", url.port or 0), {**os.environ, RUN: ""})
 
@@ -462,7 +462,7 @@ class Listening:
         """In a thread, because an answer may take long, and several processes may share the address."""
         gap, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
         if gap > HANGS_SECONDS / 2:
-            # This process itself stood still, as on a machine that slept: the silence was nobody's fault.
+            # The supervisor itself paused, as on a machine that slept, so the web process gets a new count.
             self._failures, self._resumed_at = 0, self._looked_at
         if self._answer is None:
             if time.monotonic() - self._asked_at >= ASK_SECONDS:
