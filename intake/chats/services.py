@@ -86,11 +86,13 @@ def _as_id(value: object) -> object:
 
 
 def _few(value: object) -> object:
-    """Before any id of them is looked at, which may be an id of nothing."""
-    if isinstance(value, list) and len(value) > files.MOST_OF_A_MESSAGE:
+    """Before any id of them is looked at, which may be an id of nothing. A tuple, as the strict model takes no list."""
+    if not isinstance(value, list):
+        return value
+    if len(value) > files.MOST_OF_A_MESSAGE:
         sizes = {"field_type": "List", "max_length": files.MOST_OF_A_MESSAGE, "actual_length": len(value)}
         raise PydanticKnownError("too_long", sizes)
-    return value
+    return tuple(value)
 
 
 def _as_project(name: str) -> str:
