@@ -15,7 +15,7 @@ from chat.pages import (
     projects,
     records,
     searching,
-    staff,
+    staff_models,
 )
 
 conversation_pages = [
@@ -55,8 +55,8 @@ conversation_pages = [
     path("staff/people/<str:user_id>/", people.show_user, name="staff_person"),
     path("staff/", people.show_usage, name="staff_usage"),
     path("staff/invite/", people.invite, name="staff_invite"),
-    path("staff/models/", staff.show_models, name="staff_models"),
-    path("staff/models/<str:key>/", staff.edit_model, name="staff_model"),
+    path("staff/models/", staff_models.show_models, name="staff_models"),
+    path("staff/models/<str:key>/", staff_models.edit_model, name="staff_model"),
     path("register/", account.RegisterView.as_view(), name="register"),
     path("login/", account.LoginView.as_view(), name="login"),
     path("logout/", account.log_out, name="logout"),

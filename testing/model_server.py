@@ -92,7 +92,8 @@ class ScriptedModel:
 
     `requests` holds the requests, `closed_at` the times when readers left, `streaming` the number of running answers,
     and `sent` the number of text pieces sent. `names` are the models that it lists, `keys` the API keys it received.
-    `row` is what it says of each besides its name, and `others` are its answers at other paths.
+    `row` is what it says of each besides its name, and `others` are its answers at other paths: JSON, or what makes it
+    of the JSON that was sent.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class ScriptedModel:
         return JSONResponse({"object": "list", "data": rows})
 
     async def _other(self, request: Request) -> Response:
-        path = f"/{request.path_params['path']}"
-        return JSONResponse(self.others[path]) if path in self.others else JSONResponse({}, status_code=404)
+        answer = self.others.get(f"/{request.path_params['path']}")
+        if callable(answer):
+            answer = answer(await request.json())
+        return JSONResponse({}, status_code=404) if answer is None else JSONResponse(answer)
 
     async def _message(self, request: Request) -> Response:
         """Anthropic's protocol, for steps with text."""

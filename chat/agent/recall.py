@@ -41,9 +41,9 @@ NEAREST_SHOWN = 2
 # The relevance of a turn of the open chat that has half of the question's words, by their weight.
 HALF_OF_THE_WORDS = 0.25
 
-SAVED = "Saved. "
+SAVED = " Your message is saved."
 CLOSEST = "Here is what you said or noted that comes closest:\n\n"
-NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
+NOTHING_ABOUT_IT = "Nothing earlier about this."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
 # Of a heading or an item; and lines that are only marks, around code and in a table.
 _LINE_MARK = re.compile(
@@ -51,12 +51,9 @@ _LINE_MARK = re.compile(
     r"|(?:`{3}[^`\n]*|~{3}[^\n]*)$|\|[-:| ]*+$)",
     re.MULTILINE,
 )
-# The second sentence is for users who can change the configuration.
-RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
-HOW_TO_ADD = (
-    "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
-    "Add a model at /staff/models/ to have your questions answered.*"
-)
+# Once a chat. The second sentence is for users who can change the configuration.
+WITHOUT_A_MODEL = "*Without a model I only quote what you wrote.*"
+HOW_TO_ADD = "*Without a model I only quote what you wrote. Connect one at /staff/models/ to have questions answered.*"
 
 
 def recall_model(
@@ -85,11 +82,11 @@ def recall_model(
         if looked_up.has_files and NOTES in among and not any(map(_is_of_files, _parts_of_run(messages))):
             yield _searches_of_files(question, _earlier_messages(messages))
             return
-        for piece in [
-            *_answer_sentences(question, close or here, not close, found, looked_up),
-            HOW_TO_ADD if looked_up.is_staff else RECALL_MODE,
-        ]:
-            yield piece.removeprefix(SAVED) if is_temporary else piece
+        sentences = _answer_sentences(question, close or here, not close, found, looked_up)
+        if not _earlier_messages(messages):
+            sentences.append(HOW_TO_ADD if looked_up.is_staff else WITHOUT_A_MODEL)
+        for piece in sentences:
+            yield piece.replace(SAVED, "") if is_temporary else piece
             # Yield to the event loop, so that each piece is sent separately, as a model's would be.
             await asyncio.sleep(0)
 
@@ -163,7 +160,7 @@ def _answer_sentences(
         return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
     if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes, _ in searched):
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
-    return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
+    return [f"{NOTHING_ABOUT_IT}{SAVED}\n\n"]
 
 
 # The relevance of a result and the text of its quote.

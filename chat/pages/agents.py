@@ -200,7 +200,7 @@ class TokenForm(forms.Form):
         max_length=MAX_PROJECT_LENGTH,
         required=False,
         label=_("Project"),
-        help_text=_("To which belongs what an agent appends with it, if the agent names no project."),
+        help_text=_("Default project for what this agent saves."),
     )
     bound = forms.BooleanField(
         required=False,

@@ -34,7 +34,7 @@ from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
 from chat.pages.installation import REGISTRATIONS, is_to_choose_who_registers
 from chat.pages.records import TYPES
-from chat.pages.staff import look_nearby, nearby
+from chat.pages.staff_models import look_nearby, nearby
 from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as

@@ -193,11 +193,11 @@ class AnswersForm(forms.Form):
 
     def __init__(self, *args: Any, caller: Caller, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = [model.name for model in offered(caller)]
-        first = _("The first one (%(name)s)") % {"name": names[0]} if names else _("The first one")
+        models = offered(caller)
+        first = _("The first one (%(name)s)") % {"name": models[0].title} if models else _("The first one")
         field = self.fields["model"]
         if isinstance(field, forms.ChoiceField):
-            field.choices = [("", first), *((name, name) for name in names)]
+            field.choices = [("", first), *((model.name, model.title) for model in models)]
 
     def clean_how_to_answer(self) -> str:
         return without_nul(self.cleaned_data["how_to_answer"]).strip()

@@ -33,6 +33,7 @@ from memory.projects import read_project
 
 class ModelOutput(Output):
     name: Annotated[str, Field(description="By which it is chosen: `model` of the chat, of a conversation.")]
+    title: Annotated[str, Field(description="As people read it.")]
     takes_temperature: bool
     context_tokens: Annotated[
         int | None, Field(description="How many tokens it reads at once, its answer included, as far as known.")
@@ -46,6 +47,7 @@ class ModelOutput(Output):
         note, window = note_on_window(model), window_of(model, asks=False)
         return cls(
             name=model.name,
+            title=model.title,
             takes_temperature=model.takes_temperature,
             context_tokens=None if window.is_assumed else window.tokens,
             note=in_language(note, language) if note else None,

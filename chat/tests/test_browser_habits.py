@@ -198,7 +198,7 @@ def test_an_operators_advice_is_for_staff(person, log_in, is_staff):
     type(person).objects.update(is_staff=is_staff)
     log_in(person).events("Hello there")
     assert ("/staff/models/" in Turn.objects.get().assistant_message) == is_staff
-    assert "recall mode" in Turn.objects.get().assistant_message
+    assert "Without a model I only quote what you wrote." in Turn.objects.get().assistant_message
 
 
 def test_a_visitors_first_minute_speaks_of_no_setting(open_page):
@@ -207,7 +207,7 @@ def test_a_visitors_first_minute_speaks_of_no_setting(open_page):
     page.keyboard.press("Enter")
     expect(page.locator(".turn")).to_have_attribute("data-status", "complete")
     assert "LLM_" not in page.content()
-    expect(page.locator(".prose")).to_contain_text("recall mode")
+    expect(page.locator(".prose")).to_contain_text("Without a model I only quote what you wrote.")
 
 
 def test_a_registration_that_is_refused_says_why_in_words(open_page, person):

@@ -388,7 +388,7 @@ def test_without_a_language_model_what_is_only_the_nearest_is_offered_as_such(pe
     index.embed_pending()
     log_in(person).events("Which scholarship paid my studies in Kyoto, and for how many years?")
     answer = the_turn().assistant_message
-    assert answer.startswith("Saved. I found nothing about that. This may be related:")
+    assert answer.startswith("Nothing earlier about this. This may be related:")
     assert "> Lamp" in answer
 
 
@@ -482,7 +482,7 @@ def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, langu
     ("question", "begins"),
     [
         ("Wohin wollte ich im Frühling?", "Here is what you said"),
-        ("A boat, far away?", "Saved. I found nothing about that"),
+        ("A boat, far away?", "Nothing earlier about this"),
     ],
 )
 def test_recall_quotes_distant_chats_that_are_likely_in_the_questions_language(

@@ -59,7 +59,7 @@ def test_recall_mode_quotes_a_temporary_chat_and_one_without_memory(person, log_
 def test_recall_mode_searches_nothing_for_a_visitor(visitor):
     events = visitor.events(QUESTION)
     assert {event.name for event in events} == {"turn", "delta", "done"}
-    assert "I found nothing earlier that comes close to it." in Turn.objects.get().assistant_message
+    assert "Nothing earlier about this. Your message is saved." in Turn.objects.get().assistant_message
 
 
 def test_a_visitors_other_chats_are_quoted_and_nobody_elses(visitor, new_client):

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from chat.pages import staff as staff_pages
+from chat.pages import staff_models as staff_pages
 from config.ops import comparison, doctor
 from config.tests.endpoints.walking import routes
 from core.isolation.acting import Caller
@@ -57,7 +57,7 @@ def house():
 
 
 def add(staff, **fields):
-    answer = staff.post(NEW, {"name": "fast", "id": "gpt-fast", "base_url": "", **fields})
+    answer = staff.post(NEW, {"name": "fast", "id": "gpt-fast", "base_url": "", "anyway": "1", **fields})
     assert answer.status_code == 302, answer.content.decode()
     return InstallationSetting.objects.get(name="models").value[-1]["key"]
 
@@ -106,11 +106,11 @@ def test_an_empty_key_keeps_the_one_that_there_is(staff):
 
 def test_a_kept_key_goes_to_no_other_server(staff):
     edit = reverse("intake:staff_model", args=[add(staff, api_key=SECRET, base_url="https://models.example/v1")])
-    form = {"name": "fast", "id": "gpt-fast", "base_url": "https://evil.example/v1", "api_key": ""}
+    form = {"name": "fast", "id": "gpt-fast", "base_url": "https://evil.example/v1", "api_key": "", "anyway": "1"}
     assert "enter the key for it" in staff.post(edit, form).content.decode()
     assert offered(SOMEBODY)[0].base_url == "https://models.example/v1"
     staff.post(edit, {**form, "base_url": "https://models.example/v2"})
-    assert offered(SOMEBODY)[0].api_key == SECRET
+    assert (offered(SOMEBODY)[0].base_url, offered(SOMEBODY)[0].api_key) == ("https://models.example/v2", SECRET)
     staff.post(edit, {**form, "api_key": "sk-another"})
     assert (offered(SOMEBODY)[0].base_url, offered(SOMEBODY)[0].api_key) == ("https://evil.example/v1", "sk-another")
 
@@ -205,6 +205,94 @@ def test_a_server_on_this_machine_is_found_and_added_by_one_click(staff, house, 
     assert names() == ["ollama/llama", "ollama/qwen"]
 
 
+GIGABYTE = 10**9
+OLLAMA = {
+    "all-minilm:latest": (["embedding"], GIGABYTE // 20),
+    "bge-m3:latest": ([], GIGABYTE),
+    "gpt-oss:20b": (["completion", "tools"], 2 * GIGABYTE),
+    "huge:405b": (["completion"], 10**15),
+    "qwen3:4b-instruct": (["completion"], GIGABYTE),
+}
+
+
+@pytest.fixture
+def ollama():
+    """Five models: one says that it embeds, one has a name that says so, and one is larger than any memory."""
+    running = {"models": []}
+    others = {
+        "/api/tags": {"models": [{"name": name, "size": size} for name, (_, size) in OLLAMA.items()]},
+        "/api/show": lambda sent: {"capabilities": OLLAMA[sent["model"]][0]},
+        "/api/ps": running,
+    }
+    model = ScriptedModel(names=list(OLLAMA), others=others)
+    with serving(model.application) as address:
+        model.address, model.running = f"{address}/v1", running["models"]
+        yield model
+
+
+def adopted(staff, server, monkeypatch):
+    port = int(server.address.split(":")[2].split("/")[0])
+    monkeypatch.setattr(staff_pages, "find_servers", partial(model_servers.find_servers, ports={port: "Ollama"}))
+    return act(staff, "adopt", "", address=f"http://127.0.0.1:{port}/v1")
+
+
+def test_one_click_on_ollama_offers_what_can_chat_the_largest_that_fits_first(staff, ollama, monkeypatch):
+    adopted(staff, ollama, monkeypatch)
+    models = offered(SOMEBODY)
+    assert [model.title for model in models] == ["gpt-oss 20B", "huge 405B", "qwen3 4B-instruct"]
+    assert models[0].name == "ollama/gpt-oss:20b"
+    page = staff.get("/").content.decode()
+    assert '<option value="ollama/gpt-oss:20b"' in page and ">gpt-oss 20B</option>" in page
+
+
+def test_the_model_that_is_loaded_comes_first(staff, ollama, monkeypatch):
+    ollama.running.append({"name": "qwen3:4b-instruct"})
+    adopted(staff, ollama, monkeypatch)
+    assert names()[0] == "ollama/qwen3:4b-instruct"
+
+
+def test_staff_choose_a_servers_default_and_hide_its_others(staff, ollama, monkeypatch):
+    adopted(staff, ollama, monkeypatch)
+    key = InstallationSetting.objects.get(name="models").value[0]["key"]
+    act(staff, "hide", key, model="huge:405b")
+    act(staff, "default", key, model="qwen3:4b-instruct")
+    assert names() == ["ollama/qwen3:4b-instruct", "ollama/gpt-oss:20b"]
+    page = staff.get(MODELS).content.decode()
+    assert "Make gpt-oss 20B the default" in page and "Show huge 405B" in page and "Hide gpt-oss 20B" in page
+    act(staff, "show", key, model="huge:405b")
+    assert "ollama/huge:405b" in names()
+    # Its other fields are changed, and these stay.
+    edit = reverse("intake:staff_model", args=[key])
+    staff.post(edit, {"name": "home", "base_url": ollama.address, "anyway": "1"})
+    assert names()[0] == "home/qwen3:4b-instruct"
+
+
+def test_a_new_server_is_tried_before_it_is_kept(staff, ollama):
+    def post(**fields):
+        return staff.post(f"{NEW}?of=other", fields, follow=True).content.decode()
+
+    assert "No server answers at this address (URLError)." in post(base_url="http://127.0.0.1:1/v1")
+    root = ollama.address.removesuffix("/v1")
+    wrong = post(base_url=f"{root}/api/v1")
+    assert "The server answered 404. Does the address end in /v1?" in wrong and "Save anyway" in wrong
+    assert names() == []
+    assert "Saved." in post(base_url=root)
+    assert offered(SOMEBODY)[0].base_url == ollama.address and names()[0] == "other/gpt-oss:20b"
+
+
+def test_a_vendors_model_is_chosen_from_its_list_and_the_key_is_typed_once(staff, house, monkeypatch):
+    monkeypatch.setitem(staff_pages.VENDORS, "anthropic", house.address)
+    monkeypatch.setattr(model_servers, "ANTHROPICS", house.address)
+    add_page = f"{NEW}?of=anthropic"
+    form = staff.post(add_page, {"api_key": SECRET}).content.decode()
+    assert '<option value="qwen">qwen</option>' in form and "All of them" not in form and SECRET not in form
+    sealed = form.split('name="sealed" value="')[1].split('"')[0]
+    staff.post(add_page, {"api_key": "", "sealed": sealed, "id": "qwen"})
+    (model,) = offered(SOMEBODY)
+    assert (model.name, model.id, model.base_url, model.api_key) == ("qwen", "anthropic:qwen", "", SECRET)
+    assert set(house.keys) == {None}, "Anthropic takes a key in its own way"
+
+
 def test_this_server_is_not_taken_for_one_of_models(house):
     port = int(house.address.split(":")[2].split("/")[0])
     ports = {port: "vLLM"}
@@ -259,7 +347,7 @@ def test_a_model_that_is_away_or_too_slow_is_said_to_be(staff, house, monkeypatc
 def test_a_chat_is_answered_by_a_model_that_was_added(log_in, house):
     person = User.objects.create_user("person@example.com", "password", is_staff=True)
     browser = log_in(person)
-    answer = browser.submit(NEW, name="house", base_url=house.address, id="llama", api_key=SECRET)
+    answer = browser.submit(NEW + "?of=other", name="house", base_url=house.address, id="llama", api_key=SECRET)
     assert answer.status_code == 200, answer.text
     house.follow(Say(("From 2011.",)))
     assert browser.events("How old is the boiler?")[-1].data["html"] == '<p dir="auto">From 2011.</p>'
@@ -278,7 +366,7 @@ def test_no_key_is_in_an_endpoint_a_log_a_row_the_doctor_or_a_backup(log_in, hou
         monkeypatch.setenv(name, getattr(settings, name))
     person = User.objects.create_user("staff@example.com", "password", is_staff=True, is_superuser=True)
     browser = log_in(person)
-    browser.submit(NEW, name="kept", base_url=house.address, id="llama", api_key=planted["kept"])
+    browser.submit(NEW + "?of=other", name="kept", base_url=house.address, id="llama", api_key=planted["kept"])
     house.follow(*(Refuse(401, message=f"Incorrect API key {' '.join(planted.values())}") for _ in range(4)))
     seen = {"chat": json.dumps([event.data for event in browser.events("How old is the boiler?")])}
     assert '"code": "' in seen["chat"]

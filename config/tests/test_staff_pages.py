@@ -17,7 +17,7 @@ from agent_tools.tests.callers import client_of
 from chat.agent.context import ChatDeps, deps_for
 from chat.agent.prompt import introduction
 from chat.pages import people
-from chat.pages import staff as staff_pages
+from chat.pages import staff_models as staff_pages
 from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
 from core.isolation.acting import acting_as

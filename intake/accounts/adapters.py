@@ -172,7 +172,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
     error_messages = {
         **DefaultMFAAdapter.error_messages,
         "unverified_email": _("Confirm your email address first. Your account page sends you the email again."),
-        "incorrect_code": _("This is not the right code, or the passkey is not known here."),
+        "incorrect_code": _("Wrong code. Wait for the next one."),
     }
 
     def encrypt(self, text: str) -> str:

@@ -64,6 +64,17 @@ class LanguageModel:
     context_tokens: int = 0
     # Whether it sees pictures, by the settings: `on`, `off`; empty goes by its name.
     vision: str = ""
+    # Of a server with many: the model that answers new chats, and those that nobody is offered.
+    first: str = ""
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name as people read it: "gpt-oss 20B" for `ollama/gpt-oss:20b`. One that staff wrote stays."""
+        if self.name == self.own_name or not self.name.endswith(f"/{self.id}"):
+            return self.name
+        own = self.id.rpartition("/")[2].removesuffix(".gguf").removesuffix(":latest")
+        return re.sub(r"(?<=[ -])\d+(?:\.\d+)?[bm](?![a-z])", lambda size: size[0].upper(), own.replace(":", " "))
 
     @property
     def sees_pictures(self) -> bool:
@@ -106,7 +117,7 @@ def is_recall_mode() -> bool:
 
 def offered(caller: Caller) -> list[LanguageModel]:
     """The models that the caller may choose, the installation's default first. A visitor gets only that one."""
-    named = [model for entry in _entries() for model in _models_of(entry)]
+    named = [model for entry in _entries() for model in models_of(entry)]
     return named if caller.is_registered else named[:1]
 
 
@@ -184,7 +195,7 @@ def models_of_environment() -> list[LanguageModel]:
     return found
 
 
-# --- The models that staff keep in the browser (`chat/pages/staff.py`): rows of a setting, their keys sealed ---
+# --- The models that staff keep in the browser (`chat/pages/staff_models.py`): rows of a setting, their keys sealed ---
 
 
 def kept_models() -> list[dict[str, Any]]:
@@ -195,7 +206,8 @@ def kept_models() -> list[dict[str, Any]]:
 def as_model(kept: dict[str, Any]) -> LanguageModel:
     """Without its key if SECRET_KEY does not open it: the server refuses it then, and the page of models says why."""
     fields = {name: kept[name] for name in ("name", "id", "base_url", "thinking", "context_tokens", "vision")}
-    return LanguageModel(**fields, api_key=opened_key(kept["sealed"]) or "")
+    chosen = {"first": kept.get("first", ""), "hidden": tuple(kept.get("hidden", ()))}
+    return LanguageModel(**fields, **chosen, api_key=opened_key(kept["sealed"]) or "")
 
 
 def sealed_key(api_key: str) -> str:
@@ -221,8 +233,12 @@ def as_tokens(text: str) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= LONGEST_NUMBER else None
 
 
-def _models_of(entry: LanguageModel) -> list[LanguageModel]:
-    return [entry] if entry.id else [_of_server(entry, own) for own in _listed(entry) or ()]
+def models_of(entry: LanguageModel, *, with_hidden: bool = False) -> list[LanguageModel]:
+    """The model, or those of a server, its default first."""
+    if entry.id:
+        return [entry]
+    names = [own for own in _listed(entry) or () if with_hidden or own not in entry.hidden]
+    return [_of_server(entry, own) for own in sorted(names, key=lambda own: own != entry.first)]
 
 
 def _of_server(entry: LanguageModel, own: str) -> LanguageModel:
@@ -351,7 +367,7 @@ def small_windows(name: str) -> list[Sentence]:
     """The sentences about models whose windows are too small, each called `name`; of a server that lists many, of the
     first few. Asks the servers now, outside a transaction.
     """
-    models = [model for entry in _entries() for model in _models_of(entry)[:MOST_EXAMINED]]
+    models = [model for entry in _entries() for model in models_of(entry)[:MOST_EXAMINED]]
     for model in models:
         if _has_server(model) and not model.context_tokens:
             learn_window(model)

@@ -5,12 +5,14 @@ before what the weights could do.
 """
 
 import json
+import os
 import re
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 
@@ -50,6 +52,14 @@ class Window:
 ASSUMED = Window(ASSUMED_TOKENS, is_certain=False, is_assumed=True)
 
 
+# It takes a key in its own way, also where it lists its models.
+ANTHROPICS = "https://api.anthropic.com/"
+# In names of models that answer no chat.
+NO_CHAT = re.compile(
+    r"embed|minilm|rerank|moderation|whisper|transcribe|realtime|dall-e|gpt-image|stable-diffusion|davinci|babbage"
+    r"|(?:^|[/_-])(?:bge|gte|e5|tts|sora)(?:[-_:]|$)",
+    re.IGNORECASE,
+)
 # Where servers of models listen on the machine that runs them, unless somebody chooses another port.
 USUAL_PORTS = {11434: "Ollama", 1234: "LM Studio", 8080: "llama.cpp", 8000: "vLLM"}
 
@@ -73,10 +83,54 @@ def _look_at_port(named: tuple[int, str]) -> FoundServer | None:
 
 
 def list_models(base_url: str, api_key: str) -> dict[str, Window | None]:
-    """The models that are listed at `/models`, each with its window if the list says it. Raises `FAILURES`."""
+    """The models at `/models` that can chat, by name, each with its window if the list says it. Raises `FAILURES`.
+
+    Ollama says of each what it can do; elsewhere a model that embeds, ranks, hears or draws is known by its name.
+    """
     rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
     found = {row["id"]: _window_in(row) for row in rows if isinstance(row.get("id"), str) and row["id"]}
-    return dict(sorted(found.items())[:MOST_LISTED])
+    names = sorted(found)[:MOST_LISTED]
+    with ThreadPoolExecutor(8) as pool:
+        can_chat = pool.map(partial(_can_chat, _root(base_url), api_key), names if _tags(base_url, api_key) else ())
+        said = dict(zip(names, can_chat, strict=False))
+    return {name: found[name] for name in names if said.get(name, not NO_CHAT.search(name))}
+
+
+def best_model(base_url: str, api_key: str, names: Sequence[str]) -> str:
+    """The one to answer new chats unless staff choose another: loaded in Ollama, or the largest there that fits into
+    this machine's memory; elsewhere the first.
+    """
+    sizes = {name: size for name, size in _tags(base_url, api_key).items() if name in names}
+    try:
+        running = _fetch(f"{_root(base_url)}/api/ps", api_key)["models"] if sizes else []
+        loaded = [each["name"] for each in running if each["name"] in sizes]
+    except (*FAILURES, KeyError, TypeError):
+        loaded = []
+    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 4 // 5
+    fitting = [name for name in sizes if sizes[name] <= room] or [min(sizes, key=sizes.__getitem__)] if sizes else []
+    return next(iter(loaded), "") or max(fitting, key=sizes.__getitem__, default=next(iter(names), ""))
+
+
+def _tags(base_url: str, api_key: str) -> dict[str, int]:
+    """The size of each of Ollama's models in bytes; nothing of another server."""
+    try:
+        rows = _fetch(f"{_root(base_url)}/api/tags", api_key)["models"]
+        return {row["name"]: int(row.get("size") or 0) for row in rows}
+    except (*FAILURES, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _can_chat(root: str, api_key: str, name: str) -> bool:
+    """By its capabilities, which Ollama names since 2025; else by its name."""
+    try:
+        said = _fetch(f"{root}/api/show", api_key, {"model": name}).get("capabilities")
+    except (*FAILURES, AttributeError):
+        said = None
+    return "completion" in said if isinstance(said, list) and said else not NO_CHAT.search(name)
+
+
+def _root(base_url: str) -> str:
+    return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
@@ -86,7 +140,7 @@ def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
     row = next((row for row in rows if _is_called(row.get("id"), name)), rows[0] if len(rows) == 1 else {})
     if window := _window_in(row):
         return window
-    root = base_url.rstrip("/").removesuffix("/v1").rstrip("/")
+    root = _root(base_url)
     for ask in (_ask_ollama, _ask_lm_studio, _ask_llama_cpp, _ask_tgi):
         if time.monotonic() > deadline:
             break
@@ -181,7 +235,10 @@ def _fetch(address: str, api_key: str, data: dict[str, Any] | None = None) -> An
     request = urllib.request.Request(address, data=body)  # noqa: S310 - the address is checked above
     if body is not None:
         request.add_header("Content-Type", "application/json")
-    if api_key:
+    if api_key and address.startswith(ANTHROPICS):
+        request.add_header("x-api-key", api_key)
+        request.add_header("anthropic-version", "2023-06-01")
+    elif api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     with urllib.request.urlopen(request, timeout=ASKING_SECONDS) as response:  # noqa: S310 - the address is checked above
         return json.loads(response.read(LONGEST_LIST))

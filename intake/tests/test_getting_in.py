@@ -306,7 +306,7 @@ def test_after_a_password_a_code_is_asked_for_and_is_good_once(alice):
     for each in (client, thief):
         assert each.post(LOGIN, {**WORKER, "next": "/memory/"})["Location"] == CODE
         assert not is_in(each)
-    assert "not the right code" in client.post(CODE, {"code": "000000"}).text
+    assert "Wrong code" in client.post(CODE, {"code": "000000"}).text
     code = code_of(secret)
     assert client.post(CODE, {"code": code})["Location"] == "/memory/"
     assert is_in(client)

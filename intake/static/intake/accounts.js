@@ -11,7 +11,7 @@ for (const button of document.querySelectorAll("[data-reveal]")) {
   button.addEventListener("click", () => {
     const isShown = input.type === "password";
     input.type = isShown ? "text" : "password";
-    button.textContent = isShown ? gettext("Hide") : show;
+    button.textContent = isShown ? button.dataset.hide : show;
     button.setAttribute("aria-pressed", String(isShown));
   });
 }

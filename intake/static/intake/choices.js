@@ -32,9 +32,9 @@ export class Choices {
     return { ...this.#values([...this.#changed]), ...(isNew && this.isTemporary && { temporary: true }) };
   }
 
-  /** The names of the models that could answer as well. */
+  /** The options of the models that could answer as well. */
   get otherModels() {
-    return this.#row ? [...this.fields.model.options].filter((option) => !option.selected).map((option) => option.value) : [];
+    return this.#row ? [...this.fields.model.options].filter((option) => !option.selected) : [];
   }
 
   /** As if it had been chosen beside the message; the server learns of it with the next request. */
@@ -99,8 +99,8 @@ export class Choices {
     const { models } = await response.json();
     const select = this.fields.model;
     const chosen = select.selectedOptions[0];
-    const options = models.map(({ name, takesTemperature, note = "" }) => {
-      const option = new Option(name, name, false, name === chosen?.value);
+    const options = models.map(({ name, title, takesTemperature, note = "" }) => {
+      const option = Object.assign(new Option(title, name, false, name === chosen?.value), { title: name });
       option.dataset.note = note;
       option.toggleAttribute("data-takes-temperature", takesTemperature);
       return option;

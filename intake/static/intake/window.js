@@ -30,11 +30,11 @@ export function chooseModel() {
   }
 }
 
-/** Fills the menu beside "Answer again" with the names of models. */
-export function offerModels(menu, names) {
-  const entries = names.map((name) => {
+/** Fills the menu beside "Answer again" with the models, each an option of the select. */
+export function offerModels(menu, options) {
+  const entries = options.map(({ value, text, title }) => {
     const entry = document.createElement("button");
-    Object.assign(entry, { type: "button", role: "menuitem", tabIndex: -1, value: name, textContent: name });
+    Object.assign(entry, { type: "button", role: "menuitem", tabIndex: -1, value, title, textContent: text });
     entry.dataset.action = "regenerate-with";
     return entry;
   });
