@@ -33,6 +33,7 @@ conversation_pages = [
     path("conversations/", chats.conversations, name="conversations"),
     path("conversations/change/", chats.change_conversations, name="change_conversations"),
     path("settings/account/", account.account, name="account"),
+    path("settings/phone/", account.phone, name="phone"),
     path("settings/account/titles/", account.titles, name="titles"),
     path("settings/account/language/", account.language, name="language"),
     path("settings/account/answers/", account.answers, name="answers"),

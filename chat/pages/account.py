@@ -6,8 +6,9 @@ After a correct password, django-allauth decides on further steps: confirming th
 
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
+import qrcode
 from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress
 from allauth.account.signals import password_changed
@@ -24,12 +25,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.generic import FormView
+from qrcode.image.svg import SvgPathImage
 
 from chat.pages.forms import (
     AnswersForm,
@@ -61,6 +64,25 @@ from memory import quotas
 # Of the home page: the length of a name, and how many are kept.
 LONGEST_PART, MOST_PARTS = 20, 4
 FIRST = gettext_lazy("You are the first person here, so your account administers this Recollect.")
+
+
+@never_cache
+@require_safe
+def phone(request: HttpRequest) -> HttpResponse:
+    """Where another device on the network opens this installation: as a link, and as a code for its camera.
+
+    `ALLOWED_HOSTS` has the machine's own addresses if `make up` was told to listen beyond this machine.
+    """
+    within = urlsplit(request.build_absolute_uri("/"))
+    # Numbers before names, which not every phone resolves.
+    named = sorted(django_settings.ALLOWED_HOSTS, key=lambda host: not host.replace(".", "").isdecimal())
+    port = f":{within.port}" if within.port else ""
+    tried = [django_settings.PUBLIC_URL, within.geturl(), *(f"{within.scheme}://{host}{port}/" for host in named)]
+    local = {"", "localhost", "127.0.0.1", "::1", "*"}
+    address = next((each for each in tried if (urlsplit(each).hostname or "") not in local), "")
+    code = qrcode.make(address, image_factory=SvgPathImage, border=1).to_string().decode() if address else ""
+    context = {"address": address, "code": mark_safe(code), "is_open": registration.why_not("") is None}  # noqa: S308
+    return render(request, "intake/account/phone.html", context)
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -169,7 +169,7 @@ class ModelForm(forms.Form):
         if "anyway" in self.data or not address or (self.before is not None and not self.has_changed_server()):
             return True
         self.fields["sealed"].initial = sealed_key(self.key)
-        self.data = {**self.data.dict(), "sealed": sealed_key(self.key)}
+        self.data = {**{name: self.data[name] for name in self.data}, "sealed": sealed_key(self.key)}
         passwords.give_connections_back()
         try:
             try:

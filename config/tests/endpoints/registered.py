@@ -221,6 +221,7 @@ PAGES = [
         ],
     ),
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
+    endpoint("settings/phone/", GET=answers()),
     endpoint("settings/account/titles/", POST=changes(form={"proposes": "on"})),
     endpoint("settings/account/language/", POST=changes(form={"language": "de"})),
     endpoint("settings/account/home/", POST=changes(form={"hide": "last"})),
