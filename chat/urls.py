@@ -82,7 +82,6 @@ memory_pages = [
     path("memory/timeline/<str:month>/", overview.month_page, name="month"),
     path("memory/map/", overview.map_page, name="map"),
     path("memory/map/found/", overview.map_found, name="map_found"),
-    path("memory/map/names/", overview.map_names, name="map_names"),
     path("memory/map/texts/<str:text_id>/", overview.map_text, name="map_text"),
     path("memory/notes/", documents.notes, name="notes"),
     path("memory/notes/<str:note_id>/", documents.note, name="note"),

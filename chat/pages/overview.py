@@ -1,21 +1,14 @@
 """The pages `/memory/timeline/` and `/memory/map/`: all texts of a user, by time and by subject."""
 
-import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from typing import Any
 
-from asgiref.sync import async_to_sync
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext, gettext_noop
-from django.utils.translation import gettext_lazy as _
 
 from chat.pages.common import (
     page_for_registered,
@@ -28,25 +21,13 @@ from chat.pages.searching import short_query
 from chat.rest.overview import MOST_SKIPPED, month_of, text_id_of
 from core import rate_limits
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import acting_as
 from core.responses import problem_response
-from intake.accounts.identity import caller_of, person_of
-from intake.llm.language_models import ask_servers, default_for, is_recall_mode
-from intake.passwords import give_connections_back
+from intake.accounts.identity import person_of
 from memory.addresses import path_to
-from memory.models import Corpus, MemoryMap, TellingWord
-from memory.models.embeddings import NAMED
-from memory.overview import drawing, reading
-from memory.overview.reading import ClusterOutput, MonthOutput, WordOutput
+from memory.models import Corpus
+from memory.overview import reading
+from memory.overview.reading import MonthOutput, WordOutput
 
-logger = logging.getLogger(__name__)
-
-SOURCE_NAMES = {
-    Corpus.CHAT: _("Chats"),
-    Corpus.DAILY_LOG: _("Daily logs"),
-    Corpus.MEMORY: _("Notes"),
-    Corpus.RECORD: _("Records"),
-}
 SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
 # The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
 HUES = 12
@@ -123,8 +104,6 @@ def map_page(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "found": found,
         "clusters": clusters,
-        "naming": _naming(request, found.clusters),
-        "sources": [(place, SOURCE_NAMES[corpus]) for place, corpus in enumerate(Corpus) if corpus in SOURCE_NAMES],
         **within_choices(user, project),
     }
     return show(request, "memory/map.html", place="memory", tab="map", **context)
@@ -141,78 +120,6 @@ def map_found(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
     ids = reading.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
     return JsonResponse({"ids": ids})
-
-
-# The longest that a page waits for a model to name the groups.
-NAMING_SECONDS = 60.0
-# Of each text of a group that the model reads.
-READ_OF_TEXT = 160
-NO_NAMES = gettext_noop("The model did not name the groups. Try again.")
-NEW_GROUPS = gettext_noop("The map was drawn anew meanwhile. Try again.")
-
-
-@page_that_searches
-def map_names(request: HttpRequest) -> HttpResponse:
-    """Let the user's model name the groups, or with `do=undo` take the names back. No transaction waits for it."""
-    user = person_of(request)
-    if request.POST.get("do") == "undo":
-        drawing.forget_names(user)
-    elif request.method == "POST":
-        rate_limits.take_for("chat", user_id=user.pk, address=rate_limits.client_address(request))
-        if trouble := _name_groups(request):
-            messages.error(request, trouble)
-    return HttpResponseRedirect(reverse("memory:map"))
-
-
-def _name_groups(request: HttpRequest) -> str:
-    """What went wrong; empty if the groups have names."""
-    from chat.agent.titles import suggest_names
-
-    user, caller = person_of(request), caller_of(request)
-    ask_servers()
-    with acting_as(user):
-        clusters = reading.read_atlas(user=user, now=timezone.now()).clusters
-        layout = MemoryMap.objects.filter(pk=user.pk).values_list("layout", flat=True).first()
-        model = default_for(caller)
-    if model is None or layout is None or not clusters:
-        return gettext(NO_NAMES)
-
-    async def ask() -> dict[int, str]:
-        async with asyncio.timeout(NAMING_SECONDS):
-            return await suggest_names(model=model, groups=_groups_of(clusters))
-
-    give_connections_back()
-    try:
-        names = async_to_sync(ask)()
-    except Exception as error:  # the groups keep their names, and the page says that it failed
-        logger.warning("The groups of a map were not named (%s)", type(error).__name__)
-        return gettext(NO_NAMES)
-    texts = {cluster.number: cluster.newest[0].id for cluster in clusters if cluster.newest}
-    is_kept = drawing.keep_names(user, names, layout=bytes(layout), texts=texts)
-    if not is_kept:
-        return gettext(NEW_GROUPS)
-    return "" if names else gettext(NO_NAMES)
-
-
-def _groups_of(clusters: Sequence[ClusterOutput]) -> list[tuple[int, list[str], list[str]]]:
-    return [
-        (cluster.number, cluster.words, [text.snippet[:READ_OF_TEXT] for text in cluster.newest])
-        for cluster in clusters
-    ]
-
-
-def _naming(request: HttpRequest, clusters: Sequence[ClusterOutput]) -> dict[str, Any] | None:
-    """What the page says of names by a model: who would make them, and of how many tokens."""
-    if TellingWord.objects.filter(user=person_of(request), rank=NAMED).exists():
-        return {"is_done": True}
-    model = default_for(caller_of(request))
-    if model is None or not clusters or is_recall_mode():
-        return None
-    from chat.agent.titles import NAMING, groups_in_words
-    from intake.llm.models import tokens_of
-
-    tokens = tokens_of(NAMING + groups_in_words(_groups_of(clusters)))
-    return {"model": model.name, "tokens": -(-tokens // 100) * 100}
 
 
 @page_for_registered

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from chat.agent.titles import LONGEST_NAME, MOST_GROUPS, clean_title, groups_in_words, names_in
+from chat.agent.titles import clean_title
 from intake.models import Conversation, User
 from intake.models.conversations import TitledBy
 from testing.model_server import BreakOff, CallTool, Hang, Refuse, Say
@@ -193,19 +193,3 @@ def test_a_title_goes_with_the_turn_that_it_was_made_of(person, log_in, language
 )
 def test_what_models_put_around_a_title_is_taken_away(written, title):
     assert clean_title(written) == title
-
-
-# --- Names of groups ---
-
-
-def test_names_are_read_from_the_lines_that_a_model_writes():
-    text = "<think>0: No</think>Sure, here they are:\n**0**: Garden\n- 1) “Cello lessons”.\n2 : \n1: Again\n7: Not asked for"
-    assert names_in(text, {0, 1, 2}) == {0: "Garden", 1: "Cello lessons"}
-    (name,) = names_in(f"3: {'long ' * 40}", {3}).values()
-    assert len(name) <= LONGEST_NAME
-
-
-def test_a_model_is_sent_so_many_groups_at_most():
-    sent = groups_in_words([(number, ["word"], ["A text"]) for number in range(MOST_GROUPS + 5)])
-    assert sent.count("Group ") == MOST_GROUPS
-    assert "Group 0: word\n- A text" in sent

@@ -98,11 +98,10 @@ def test_the_models_are_listed_and_an_unknown_one_is_refused_with_the_names_of_t
         lambda client: client.chat("Hello", model="house/qwen"),
         lambda client: client.chat("Hello"),
         lambda client: client.get("/memory/map/"),
-        lambda client: client.submit("/memory/map/names/"),
         lambda client: client.get("/settings/account/"),
         lambda client: client.submit("/settings/account/answers/", model="house/qwen"),
     ],
-    ids=["home", "share", "list", "chosen", "chat", "map", "names", "account", "default"],
+    ids=["home", "share", "list", "chosen", "chat", "map", "account", "default"],
 )
 def test_a_process_asks_what_models_there_are_before_its_first_transaction(
     ask, models, person, log_in, settings, monkeypatch

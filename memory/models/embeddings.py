@@ -261,10 +261,6 @@ class MapPoint(models.Model):
         return str(self.text_id)
 
 
-# The rank of a cluster's name that a language model made, after those of its words.
-NAMED = 1_000
-
-
 class TellingWord(models.Model):
     """A word that is typical of a month or a cluster, compared with the rest of the user's history.
 

@@ -10,7 +10,7 @@ Drawing twice changes nothing. A map without a visit for a month is deleted, and
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,13 +19,12 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.isolation.acting import acting_as, insert_many
+from core.isolation.acting import insert_many
 from core.resilience import for_each
 from intake.models import User, local_time
 from memory.backends.embedders import get_embedder
 from memory.index import vectors
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
-from memory.models.embeddings import NAMED
 from memory.overview.layout import Layout, WholeNumbers, on_the_map
 from memory.overview.words import telling_words
 
@@ -157,8 +156,7 @@ def draw(user_id: int) -> None:
             # If the claim has expired, another worker may have drawn the map; this changes nothing.
             if not MemoryMap.objects.select_for_update(no_key=True, of=("self",)).filter(pk=user_id).exists():
                 return
-            is_anew = layout is not None or present.placed > len(known.ids)
-            _store(user_id, points, known, keeps_names=not is_anew)
+            _store(user_id, points, known)
             took = timedelta(seconds=time.monotonic() - began)
             _finish(present, points, layout, latest=latest, model=model, took=took)
     except IntegrityError:
@@ -235,8 +233,7 @@ def _batches(texts: list[int]) -> Iterator[list[int]]:
         yield texts[start : start + BATCH_TEXTS]
 
 
-def _store(user_id: int, points: Points, known: Points, *, keeps_names: bool) -> None:
-    """`keeps_names`: the groups are those that a model may have named."""
+def _store(user_id: int, points: Points, known: Points) -> None:
     clusters = dict(zip(known.ids, known.clusters.tolist(), strict=True))
     clusters |= dict(zip(points.ids, points.clusters.tolist(), strict=True))
     by_month, by_cluster = telling_words(user_id, [_months_of(user_id), clusters])
@@ -256,8 +253,7 @@ def _store(user_id: int, points: Points, known: Points, *, keeps_names: bool) ->
         moved = points.where([text_id in on_it for text_id in points.ids])
         added = points.where([text_id in new and text_id in held for text_id in points.ids])
         cursor.execute(_MOVE_POINTS, {"user_id": user_id, **moved.parameters()})
-        old = TellingWord.objects.filter(user_id=user_id)
-        (old.exclude(rank=NAMED) if keeps_names else old).delete()
+        TellingWord.objects.filter(user_id=user_id).delete()
     insert_many(_new_points(user_id, added), ignore_conflicts=True)
     insert_many([word for word in words if word.text_id in held], ignore_conflicts=True)
 
@@ -293,30 +289,3 @@ def _finish(
         placed=MapPoint.objects.filter(user_id=present.user_id).count(),
         waiting=Embedding.objects.of_model(model).waiting().filter(user_id=present.user_id, is_further=False).count(),
     )
-
-
-def keep_names(user: User, names: Mapping[int, str], *, layout: bytes, texts: Mapping[int, int]) -> bool:
-    """Replace the names of the groups; `texts`: one text of each group, with which its name goes.
-
-    False, and nothing is changed, if the map has been laid out again since.
-    """
-    with acting_as(user):
-        present = MemoryMap.objects.select_for_update(no_key=True).filter(pk=user.pk).first()
-        if present is None or bytes(present.layout) != layout:
-            return False
-        forget_names(user)
-        held = set(IndexedText.objects.for_user(user).filter(pk__in=texts.values()).values_list("pk", flat=True))
-        kind = TellingWord.CLUSTER
-        rows = [
-            TellingWord(user=user, kind=kind, bucket=number, rank=NAMED, word=name, texts=0, text_id=texts[number])
-            for number, name in names.items()
-            if texts.get(number) in held
-        ]
-        insert_many(rows, ignore_conflicts=True)
-        return True
-
-
-def forget_names(user: User) -> None:
-    """The groups have their words as names again."""
-    with acting_as(user):
-        TellingWord.objects.filter(user=user, rank=NAMED).delete()

@@ -29,7 +29,7 @@ from memory.index.sources import SourceKey, load
 from memory.index.terms import fetch
 from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
 from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
-from memory.models.embeddings import NAMED, SIDE
+from memory.models.embeddings import SIDE
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference, document_reference
 from memory.search.time_windows import moments_of
@@ -362,10 +362,9 @@ def _clusters(user: User, project: str) -> list[ClusterOutput]:
     named: set[str] = set()
     for number, count, x, y in fetch(_centres(project), _of(user, project)):
         # Words of a larger cluster are used last, so that two similar clusters have different names.
-        telling = sorted((word.word for word in words[number] if word.rank < NAMED), key=named.__contains__)
+        telling = sorted((word.word for word in words[number]), key=named.__contains__)
         named.update(telling[:NAMING])
-        by_model = next((word.word for word in words[number] if word.rank == NAMED), "")
-        name = by_model or ", ".join(telling[:NAMING]) or f"Group {number + 1}"
+        name = ", ".join(telling[:NAMING]) or f"Group {number + 1}"
         newest_here = by_cluster[number]
         clusters.append(
             ClusterOutput(number=number, name=name, texts=count, x=x, y=y, words=telling, newest=newest_here)

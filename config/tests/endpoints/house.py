@@ -26,9 +26,8 @@ from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, proposals, records
 from memory.index import attachments
-from memory.models import Embedding, MapPoint, MemoryMap
+from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
-from memory.overview import drawing
 from memory.tests.attached import read_all, read_here
 from memory.tests.overview.drawn import draw
 from testing.examiner import as_a_worker
@@ -120,13 +119,6 @@ class Resident:
         return caller_for(self.user)
 
 
-def draw_with_a_name(user: User, name: str) -> None:
-    """The user's map, with a group that a model has named."""
-    group = draw(user).clusters[0]
-    layout = bytes(MemoryMap.objects.get(pk=user.pk).layout)
-    drawing.keep_names(user, {group.number: name}, layout=layout, texts={group.number: group.newest[0].id})
-
-
 def move_in(name: str, word: str, *, day: date) -> Resident:
     """A row of this person in every table that names a person, most of them with the word."""
     email_word = f"{word[::-1]}mail"
@@ -181,7 +173,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     browser = Client()
     browser.force_login(user)
     index_all()
-    draw_with_a_name(user, f"About {word}")
+    draw(user)
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(

@@ -335,7 +335,6 @@ PAGES = [
         GET=[answers(query={"q": TOPIC}), answers(query={"q": TOPIC, "project": "{project}"})],
         POST=answers(query={"q": TOPIC}, form={}),
     ),
-    endpoint("memory/map/names/", GET=answers(), POST=[changes(form={"do": "undo"}), answers(form={})]),
     endpoint("memory/map/texts/<str:text_id>/", "memory/map/texts/{text}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),

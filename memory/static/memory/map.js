@@ -3,15 +3,13 @@
 import { HOME, IN_PAGE_LANGUAGE } from "../intake/dom.js";
 import { gettext, language } from "../intake/language.js";
 import { Camera } from "./map_camera.js";
-import { Pixels, drawNames, drawRing, drawTitles, radiusOf } from "./map_drawing.js";
-import { Filters } from "./map_filters.js";
-import { makeGrid, nearestPoint, pointTowards } from "./map_grid.js";
+import { Pixels, drawNames, drawRing, radiusOf } from "./map_drawing.js";
 
 const REACH_PX = 16;
 const HOVER_MS = 70;
 const PAUSE_MS = 3000;
 const LONGEST_PAUSE_MS = 60_000;
-const CLOSE = 5;
+const SIDE = 32_767;
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 const stage = document.querySelector("[data-stage]");
@@ -30,12 +28,6 @@ async function waitForMap() {
   else setTimeout(waitForMap, PAUSE_MS);
 }
 
-async function start() {
-  const map = new MemoryMap();
-  await map.load();
-  map.waitForNewest();
-}
-
 class MemoryMap {
   constructor() {
     this.canvas = stage.querySelector("[data-canvas]");
@@ -46,41 +38,35 @@ class MemoryMap {
     this.names = stage.querySelector("[data-names]").getContext("2d");
     this.texts = new Map();
     this.at = -1;
-    this.isPinned = false;
-    this.filters = new Filters(document.querySelector("[data-map-filters]"), () => this.#filter());
     this.camera = new Camera(this.canvas, {
       onMove: () => this.#moved(),
       onHover: (place) => this.isPinned || this.#hover(place),
-      onClick: (place) => this.#click(place),
+      onClick: (place) => this.#open(this.#near(place)),
     });
     this.#listen();
   }
 
   async load() {
     const response = await fetch(`${stage.dataset.points}?${within}`, { headers: { accept: "application/json" } }).catch(() => null);
-    if (!response?.ok) return this.#fail();
-    const told = await response.json();
-    const side = 32_767;
-    const points = {
-      id: told.id,
-      x: Float32Array.from(told.x, (x) => x / side),
-      y: Float32Array.from(told.y, (y) => y / side),
-      cluster: Uint16Array.from(told.cluster),
-      source: Uint8Array.from(told.source),
-      title: Int32Array.from(told.title),
-      titles: told.titles,
-    };
-    const before = this.at >= 0 ? this.points.id[this.at] : null;
-    this.points = points;
-    this.at = before === null ? -1 : points.id.indexOf(before);
-    this.grid = makeGrid(points.x, points.y);
-    this.camera.hold(points.x, points.y);
-    this.filters.take(told.day);
     stage.removeAttribute("aria-busy");
-    this.#readGroups();
+    if (!response?.ok) return this.#say(gettext("The map could not be loaded. Reload the page."));
+    const told = await response.json();
+    const before = this.at >= 0 ? this.points.id[this.at] : null;
+    const [x, y] = [told.x, told.y].map((places) => Float32Array.from(places, (place) => place / SIDE));
+    this.points = { id: told.id, x, y, cluster: Uint16Array.from(told.cluster) };
+    this.at = before === null ? -1 : told.id.indexOf(before);
+    this.camera.hold(x, y);
+    this.clusters = [...document.querySelectorAll("[data-cluster]")].map((group) => ({
+      number: Number(group.dataset.cluster),
+      name: group.dataset.name,
+      x: Number(group.dataset.x) / SIDE,
+      y: Number(group.dataset.y) / SIDE,
+      dot: group.querySelector("[data-dot]"),
+      shown: 0,
+    }));
     this.#readColours();
     this.#resize();
-    this.#filter();
+    this.#show();
   }
 
   /** While texts are being placed: the newest points and groups come by themselves. */
@@ -101,33 +87,17 @@ class MemoryMap {
     setTimeout(() => this.waitForNewest(Math.min(pause * 1.5, LONGEST_PAUSE_MS)), pause);
   }
 
-  #fail() {
-    stage.removeAttribute("aria-busy");
-    this.note.textContent = gettext("The map could not be loaded. Reload the page.");
-  }
-
-  #readGroups() {
-    this.clusters = [...document.querySelectorAll("[data-cluster]")].map((group) => ({
-      number: Number(group.dataset.cluster),
-      name: group.dataset.name,
-      x: Number(group.dataset.x) / 32_767,
-      y: Number(group.dataset.y) / 32_767,
-      dot: group.querySelector("[data-dot]"),
-      shown: 0,
-    }));
-  }
-
   /** The style sheet's colours, as they are in this theme. */
   #readColours() {
     const style = getComputedStyle(stage);
-    this.paper = numbers(style.backgroundColor);
-    this.ink = style.color;
-    this.soft = getComputedStyle(document.querySelector(".heading-note")).color;
-    this.colours = [];
-    for (const cluster of this.clusters) this.colours[cluster.number] = numbers(getComputedStyle(cluster.dot).backgroundColor);
-    this.faint = numbers(style.color);
-    for (let k = 0; k < this.points.cluster.length; k++) this.colours[this.points.cluster[k]] ??= this.faint;
-    this.font = getComputedStyle(document.querySelector("h1")).fontFamily;
+    this.look = {
+      paper: numbers(style.backgroundColor),
+      faint: numbers(style.color),
+      ink: style.color,
+      soft: getComputedStyle(document.querySelector(".heading-note")).color,
+      font: getComputedStyle(document.querySelector("h1")).fontFamily,
+      colours: Object.fromEntries(this.clusters.map(({ number, dot }) => [number, numbers(getComputedStyle(dot).backgroundColor)])),
+    };
   }
 
   #resize() {
@@ -140,16 +110,16 @@ class MemoryMap {
     this.#changed();
   }
 
-  #filter() {
-    const shown = this.filters.shown(this.points.source);
-    if (this.found) for (let k = 0; k < shown.length; k++) shown[k] &&= Number(this.found.has(this.points.id[k]));
-    this.shown = shown;
-    const counts = new Map();
-    for (let k = 0; k < shown.length; k++) if (shown[k]) counts.set(this.points.cluster[k], (counts.get(this.points.cluster[k]) ?? 0) + 1);
-    for (const cluster of this.clusters) cluster.shown = counts.get(cluster.number) ?? 0;
-    const total = shown.reduce((sum, is) => sum + is, 0);
-    this.note.textContent = total === shown.length ? "" : gettext("%(part)s of %(all)s shown", { part: total.toLocaleString(language), all: shown.length.toLocaleString(language) });
-    if (this.at >= 0 && !shown[this.at]) this.#leave();
+  /** All points, or those alone that a search has found. */
+  #show(found = null) {
+    this.found = found;
+    this.shown = Uint8Array.from(this.points.id, (id) => Number(!found || found.includes(id)));
+    const counts = {};
+    for (let k = 0; k < this.shown.length; k++) if (this.shown[k]) counts[this.points.cluster[k]] = (counts[this.points.cluster[k]] ?? 0) + 1;
+    for (const cluster of this.clusters) cluster.shown = counts[cluster.number] ?? 0;
+    const [part, all] = [found?.length ?? 0, this.shown.length].map((count) => count.toLocaleString(language));
+    this.note.textContent = found ? gettext("%(part)s of %(all)s shown", { part, all }) : "";
+    if (this.at >= 0 && !this.shown[this.at]) this.#leave();
     this.#changed();
   }
 
@@ -163,23 +133,21 @@ class MemoryMap {
   #changed() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
-      this.#draw();
+      if (this.shown) this.#draw();
     });
   }
 
   #draw() {
-    if (!this.shown) return;
     const began = performance.now();
-    const { camera, pixels, points, shown } = this;
+    const { camera, pixels, points, shown, look } = this;
     const view = camera.view;
     const radius = radiusOf(points.x.length, camera.zoom) * view.ratio;
-    pixels.draw({ points, shown, view, radius, colours: this.colours, paper: this.paper, faint: this.faint });
+    pixels.draw({ points, shown, view, radius, ...look });
     this.names.clearRect(0, 0, pixels.width, pixels.height);
-    const taken = drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, ink: this.ink, soft: this.soft, paper: css(this.paper), font: this.font, zoom: camera.zoom });
-    if (camera.zoom >= CLOSE) drawTitles(this.names, { points, shown, view, radius, width: pixels.width, height: pixels.height, ink: this.ink, paper: css(this.paper), font: this.font, taken });
+    drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, zoom: camera.zoom, ...look, paper: `rgb(${look.paper.join(" ")})` });
     if (this.at >= 0) {
       const [x, y] = [points.x[this.at] * view.scale + view.left, points.y[this.at] * view.scale + view.top];
-      drawRing(this.names, x, y, radius, this.ink, view.ratio);
+      drawRing(this.names, x, y, radius, look.ink, view.ratio);
       this.#placeCard(x / view.ratio, y / view.ratio);
     }
     stage.dataset.drawMs = (performance.now() - began).toFixed(1);
@@ -200,23 +168,24 @@ class MemoryMap {
     this.canvas.classList.toggle("at-text", found >= 0);
     if (found === this.at) return;
     if (found < 0) this.#leave();
-    else this.#show(found);
+    else this.#read(found);
   }
 
-  #click(place) {
-    const found = this.#near(place);
-    if (found < 0) return this.#leave();
-    this.#show(found);
-    this.#pin();
-  }
-
+  /** The nearest shown point within reach of a place on the canvas; -1 if there is none. */
   #near(place) {
-    return nearestPoint(this.grid, this.shown, ...this.camera.placeOf(...place), (REACH_PX * this.camera.ratio) / this.camera.view.scale);
+    const [x, y] = this.camera.placeOf(...place);
+    const reach = (REACH_PX * this.camera.ratio) / this.camera.view.scale;
+    return this.#cheapest((dx, dy) => (Math.hypot(dx, dy) <= reach ? Math.hypot(dx, dy) : Infinity), x, y);
   }
 
-  #pin() {
-    this.isPinned = true;
-    this.card.classList.add("pinned");
+  /** The shown point with the least cost by its offset from a place. */
+  #cheapest(cost, x, y) {
+    let [best, least] = [-1, Infinity];
+    for (let k = 0; k < this.shown.length; k++) {
+      const price = this.shown[k] ? cost(this.points.x[k] - x, this.points.y[k] - y) : Infinity;
+      if (price < least) [best, least] = [k, price];
+    }
+    return best;
   }
 
   #leave() {
@@ -227,7 +196,16 @@ class MemoryMap {
     this.#changed();
   }
 
-  async #show(point) {
+  /** Shows a text until another is opened, in sight; -1 opens none. */
+  #open(point, { isInSight = true } = {}) {
+    if (point < 0) return this.#leave();
+    this.isPinned = true;
+    this.card.classList.add("pinned");
+    if (!isInSight) this.camera.show(this.points.x[point], this.points.y[point]);
+    this.#read(point);
+  }
+
+  async #read(point) {
     this.at = point;
     this.#changed();
     const id = this.points.id[point];
@@ -245,17 +223,12 @@ class MemoryMap {
   async #textOf(id) {
     if (!this.texts.has(id)) {
       const response = await fetch(`${stage.dataset.texts}${id}/`).catch(() => null);
-      if (response?.status === 404) this.#forget(id);
+      if (response?.status === 404) this.load();
       if (!response?.ok) return null;
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       this.texts.set(id, page.body.firstElementChild);
     }
     return this.texts.get(id);
-  }
-
-  #forget(id) {
-    this.load();
-    if (this.at >= 0 && this.points.id[this.at] === id) this.#leave();
   }
 
   #listen() {
@@ -267,7 +240,11 @@ class MemoryMap {
       event.preventDefault();
       this.#find(search);
     });
-    search.addEventListener("input", () => search.elements.q.value.trim() || this.#mark(null));
+    search.addEventListener("input", () => {
+      if (search.elements.q.value.trim() || !this.found) return;
+      this.#leave();
+      this.#show();
+    });
     document.addEventListener("click", (event) => {
       const group = event.target.closest("[data-go]")?.closest("[data-cluster]");
       if (group) this.#goTo(group);
@@ -281,41 +258,25 @@ class MemoryMap {
     new MutationObserver(recolour).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
 
-  /** Enter marks what a search finds and goes to the best; Enter again goes to the next best. */
+  /** Enter marks what a search finds and opens the best; Enter again opens the next best. */
   async #find(search) {
     const query = search.elements.q.value.trim();
-    if (!query || !this.points) return this.#mark(null);
-    if (query === this.query && this.found?.size) return this.#visit(this.turn + 1);
-    const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams([["q", query], ...within])}`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
-    if (search.elements.q.value.trim() !== query) return;
-    if (!response?.ok) {
-      const { errors } = response?.status === 400 ? await response.json() : {};
-      return this.#say(errors?.q?.join(" ") ?? gettext("The search got no answer. Try again."));
+    if (!query || !this.points) return;
+    if (query !== this.query || !this.found?.length) {
+      const response = await fetch(`${search.getAttribute("action")}?${new URLSearchParams([["q", query], ...within])}`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
+      if (search.elements.q.value.trim() !== query) return;
+      if (!response?.ok) {
+        const { errors } = response?.status === 400 ? await response.json() : {};
+        return this.#say(errors?.q?.join(" ") ?? gettext("The search got no answer. Try again."));
+      }
+      const { ids } = await response.json();
+      this.query = query;
+      this.turn = 0;
+      this.#leave();
+      this.#show(ids.filter((id) => this.points.id.includes(id)));
+      if (!this.found.length) return this.#say(this.note.dataset.nothing);
     }
-    const places = new Map([...this.points.id.keys()].map((place) => [this.points.id[place], place]));
-    this.query = query;
-    this.#mark((await response.json()).ids.filter((id) => places.has(id)));
-    if (!this.found.size) return this.#say(this.note.dataset.nothing);
-    const found = [...this.found].map((id) => places.get(id));
-    this.camera.fit(found.map((place) => this.points.x[place]), found.map((place) => this.points.y[place]), CLOSE);
-    this.#visit(0);
-  }
-
-  #mark(ids) {
-    this.found = ids && new Set(ids);
-    if (!ids) this.query = null;
-    this.#leave();
-    this.#filter();
-  }
-
-  #visit(turn) {
-    const ids = [...this.found];
-    this.turn = turn % ids.length;
-    const place = this.points.id.indexOf(ids[this.turn]);
-    if (place < 0) return;
-    this.#pin();
-    this.#show(place);
-    if (turn) this.camera.show(this.points.x[place], this.points.y[place]);
+    this.#open(this.points.id.indexOf(this.found[this.turn++ % this.found.length]), { isInSight: false });
   }
 
   #say(sentence) {
@@ -326,7 +287,7 @@ class MemoryMap {
   #goTo(group) {
     stage.scrollIntoView({ block: "center" });
     this.canvas.focus({ preventScroll: true });
-    this.camera.glide([Number(group.dataset.x) / 32_767, Number(group.dataset.y) / 32_767], CLOSE);
+    this.camera.go([Number(group.dataset.x) / SIDE, Number(group.dataset.y) / SIDE], 5);
   }
 
   #press(event) {
@@ -341,14 +302,15 @@ class MemoryMap {
     event.preventDefault();
   }
 
-  /** From text to text; the first is the one nearest to the middle. */
-  #walk(dx, dy) {
-    const { grid, shown, camera } = this;
-    const found = this.at < 0 ? nearestPoint(grid, shown, ...camera.middle, 2) : pointTowards(grid, shown, this.at, dx, dy);
-    if (found < 0) return;
-    this.#pin();
-    this.#show(found);
-    camera.show(this.points.x[found], this.points.y[found]);
+  /** From text to text in a direction; the first is the one nearest to the middle. */
+  #walk(right, down) {
+    const [x, y] = this.at < 0 ? this.camera.middle : [this.points.x[this.at], this.points.y[this.at]];
+    const towards = (dx, dy) => {
+      const [along, aside] = [dx * right + dy * down, Math.abs(dx * down - dy * right)];
+      return along > 0 && aside <= along ? along + 2 * aside : Infinity;
+    };
+    const found = this.#cheapest(this.at < 0 ? Math.hypot : towards, x, y);
+    if (found >= 0) this.#open(found, { isInSight: false });
   }
 }
 
@@ -359,9 +321,7 @@ function numbers(colour) {
   return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
 }
 
-function css([red, green, blue]) {
-  return `rgb(${red} ${green} ${blue})`;
-}
-
-if (stage) start();
-else if (document.querySelector("[data-drawing]")) setTimeout(waitForMap, PAUSE_MS);
+if (stage) {
+  const map = new MemoryMap();
+  map.load().then(() => map.waitForNewest());
+} else if (document.querySelector("[data-drawing]")) setTimeout(waitForMap, PAUSE_MS);

@@ -3,7 +3,6 @@
 const CLOSEST = 60;
 const FARTHEST = 0.8;
 const STEP = 1.6;
-const GLIDE_MS = 260;
 const CLICK_PX = 5;
 const FILLED = 0.88;
 const LEAST_SIDE = 0.05;
@@ -15,8 +14,6 @@ export class Camera {
     this.zoom = 1;
     this.all = { middle: [0.5, 0.5], width: 1, height: 1 };
     this.middle = this.all.middle;
-    // Where it glides to, if it does: what comes meanwhile goes on from there.
-    this.goal = null;
     this.pointers = new Map();
     this.#listen();
   }
@@ -51,59 +48,32 @@ export class Camera {
   }
 
   zoomBy(factor, at = [this.width / this.ratio / 2, this.height / this.ratio / 2]) {
-    this.#stop();
     const before = this.placeOf(...at);
     this.zoom = Math.max(FARTHEST, Math.min(CLOSEST, this.zoom * factor));
     const after = this.placeOf(...at);
     this.#moveTo([this.middle[0] + before[0] - after[0], this.middle[1] + before[1] - after[1]]);
   }
 
-  /** All of these places, not closer than `most`. */
-  fit(x, y, most) {
-    const [left, right, top, bottom] = [...ends(x), ...ends(y)];
-    const zoom = (FILLED * Math.min(this.width / Math.max(right - left, LEAST_SIDE), this.height / Math.max(bottom - top, LEAST_SIDE))) / this.scale;
-    this.glide([(left + right) / 2, (top + bottom) / 2], Math.max(1, Math.min(most, zoom)));
-  }
-
   isAtEnd(way) {
-    const { zoom } = this.goal ?? this;
-    return way === "in" ? zoom >= CLOSEST : zoom <= FARTHEST;
+    return way === "in" ? this.zoom >= CLOSEST : this.zoom <= FARTHEST;
   }
 
   step(way) {
-    if (way === "all") return this.glide(this.all.middle, 1);
-    const { middle, zoom } = this.goal ?? this;
-    this.glide(middle, Math.max(FARTHEST, Math.min(CLOSEST, zoom * (way === "in" ? STEP : 1 / STEP))));
+    if (way === "all") this.go(this.all.middle, 1);
+    else this.zoomBy(way === "in" ? STEP : 1 / STEP);
   }
 
-  /** There in a quarter of a second, or at once for those who want no movement. */
-  glide(middle, zoom = (this.goal ?? this).zoom) {
-    const [from, began, near] = [[...this.middle], performance.now(), this.zoom];
-    const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.#stop();
-    this.goal = { middle, zoom };
-    const go = (now) => {
-      const done = isCalm ? 1 : Math.min(1, Math.max(0, (now - began) / GLIDE_MS));
-      const eased = 1 - (1 - done) ** 3;
-      if (done === 1) this.goal = null;
-      this.zoom = done === 1 ? zoom : near * (zoom / near) ** eased;
-      this.#moveTo([from[0] + (middle[0] - from[0]) * eased, from[1] + (middle[1] - from[1]) * eased]);
-      if (done < 1) this.gliding = requestAnimationFrame(go);
-    };
-    go(began);
+  go(middle, zoom = this.zoom) {
+    this.zoom = zoom;
+    this.#moveTo(middle);
   }
 
-  /** Moves no further than a place that is out of sight needs. */
+  /** Moves only if the place is out of sight. */
   show(x, y) {
     const view = this.view;
     const [px, py] = [x * view.scale + view.left, y * view.scale + view.top];
     const [mx, my] = [this.width * 0.12, this.height * 0.12];
-    if (px < mx || py < my || px > this.width - mx || py > this.height - my) this.glide([x, y]);
-  }
-
-  #stop() {
-    cancelAnimationFrame(this.gliding);
-    this.goal = null;
+    if (px < mx || py < my || px > this.width - mx || py > this.height - my) this.go([x, y]);
   }
 
   #moveTo([x, y]) {
@@ -122,7 +92,6 @@ export class Camera {
 
   #down(event) {
     if (event.button) return;
-    this.#stop();
     this.canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     this.travelled = this.pointers.size > 1 ? Infinity : 0;

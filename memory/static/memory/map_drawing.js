@@ -10,9 +10,6 @@ const NAME_GAP = 10;
 const LEAST_NAME = 12.5;
 const LARGEST_NAME = 19;
 const NARROW = 560;
-const TITLE = 11.5;
-const LONGEST_TITLE = 34;
-const MOST_TITLES = 40;
 
 /** As large as many points allow, and larger when one looks closer. */
 export function radiusOf(count, zoom) {
@@ -46,7 +43,7 @@ export class Pixels {
         const px = (x[k] * view.scale + view.left + 0.5) | 0;
         const py = (y[k] * view.scale + view.top + 0.5) | 0;
         if (px < stamp.reach || py < stamp.reach || px >= this.width - stamp.reach || py >= this.height - stamp.reach) continue;
-        this.#stamp(stamp, px, py, isShown ? colours[cluster[k]] : faint, strength);
+        this.#stamp(stamp, px, py, isShown ? (colours[cluster[k]] ?? faint) : faint, strength);
       }
     }
     this.context.putImageData(this.image, 0, 0);
@@ -134,32 +131,6 @@ export function drawNames(context, { clusters, view, width, height, ink, soft, p
       top += line.tall;
     }
   }
-  return taken;
-}
-
-/** The titles of chats beside their points, each once, where names and other titles leave room. */
-export function drawTitles(context, { points, shown, view, radius, width, height, ink, paper, font, taken }) {
-  const size = TITLE * view.ratio;
-  const named = new Set();
-  context.textAlign = "left";
-  context.font = `400 ${size}px ${font}`;
-  for (let k = points.x.length - 1; k >= 0 && named.size < MOST_TITLES; k--) {
-    const title = points.title[k];
-    if (!shown[k] || title < 0 || named.has(title)) continue;
-    const [px, py] = [points.x[k] * view.scale + view.left, points.y[k] * view.scale + view.top];
-    if (px < 0 || py < size || px > width || py > height - size) continue;
-    const text = shortened(points.titles[title]);
-    const left = px + radius + 4 * view.ratio;
-    const box = [left, py - size * 0.7, left + context.measureText(text).width, py + size * 0.7];
-    if (box[2] > width || taken.some((other) => overlaps(box, other))) continue;
-    taken.push(box);
-    named.add(title);
-    drawName(context, { text, font: context.font, colour: ink, tall: size }, left, py, paper);
-  }
-}
-
-function shortened(title) {
-  return title.length > LONGEST_TITLE ? `${title.slice(0, LONGEST_TITLE).trimEnd()}…` : title;
 }
 
 function drawName(context, { text, font, colour, tall }, x, y, paper) {

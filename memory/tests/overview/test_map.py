@@ -18,7 +18,6 @@ from memory.projects import save_project
 from memory.tests.overview.drawn import draw, draw_due, look
 from testing.examiner import as_a_worker
 from testing.kept_rows import kept_rows
-from testing.model_server import Refuse, Say
 
 pytestmark = pytest.mark.django_db
 
@@ -212,80 +211,6 @@ def test_a_map_by_a_layout_that_is_no_longer_made_is_drawn_anew(talker):
 
 
 # --- Names by a language model ---
-
-NAMES = "Here they are:\n0: **Garden**\n1) Cello lessons\n1: Again\n99: Nothing\nnot a line"
-
-
-def names_on(page):
-    return {name for name in ("Garden", "Cello lessons") if f'data-name="{name}"' in page.get("/memory/map/").text}
-
-
-@pytest.mark.medium
-@pytest.mark.django_db(transaction=True)
-def test_a_model_names_the_groups_once_and_undo_brings_their_words_back(alice, language_model):
-    talk(alice)
-    draw(alice)
-    model = language_model(Say((NAMES,)))
-    page = client_of(alice)
-    assert "scripted can name the groups" in page.get("/memory/map/").text
-    page.post("/memory/map/names/")
-    sent = str(model.requests[0])
-    assert "tomatoes" in sent and "How do I water the tomatoes" in sent
-    assert names_on(page) == {"Garden", "Cello lessons"}
-    assert "Name the groups" not in page.get("/memory/map/").text
-    # A new text is placed among the same groups.
-    a_turn(alice, "How do I water the tomatoes on the balcony of the garden?")
-    draw(alice)
-    assert names_on(page) == {"Garden", "Cello lessons"}
-    client_of(a_person("bob@example.com")).post("/memory/map/names/", {"do": "undo"})
-    assert names_on(page) == {"Garden", "Cello lessons"}
-    page.post("/memory/map/names/", {"do": "undo"})
-    assert (names_on(page), len(model.requests)) == (set(), 1)
-
-
-@pytest.mark.medium
-@pytest.mark.django_db(transaction=True)
-def test_names_by_a_model_go_with_a_deletion_and_with_a_new_layout(alice, language_model):
-    page = client_of(alice)
-
-    def delete_one():
-        turn = Turn.objects.for_user(alice).first()
-        delete_turn(caller=caller_for(alice), conversation_id=turn.conversation_id, turn_number=turn.turn_number)
-
-    talk(alice, 6)
-    for change in (delete_one, lambda: talk(alice, 12)):
-        draw(alice)
-        language_model(Say((NAMES,)))
-        page.post("/memory/map/names/")
-        assert names_on(page)
-        change()
-        draw(alice)
-        assert names_on(page) == set()
-
-
-@pytest.mark.medium
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("step", [Say(("I cannot do that.",)), Refuse(400)])
-def test_groups_keep_their_words_when_the_model_does_not_name_them(alice, language_model, step):
-    talk(alice)
-    before = [cluster.name for cluster in draw(alice).clusters]
-    language_model(step)
-    page = client_of(alice)
-    answer = page.post("/memory/map/names/", follow=True)
-    assert "The model did not name the groups. Try again." in answer.text
-    assert [cluster.name for cluster in look(alice).clusters] == before
-
-
-def test_names_for_an_earlier_layout_are_not_kept(talker):
-    found = draw(talker)
-    text = found.clusters[0].newest[0].id
-    assert not drawing.keep_names(talker, {0: "Garden"}, layout=b"of before", texts={0: text})
-    assert not TellingWord.objects.filter(word="Garden").exists()
-
-
-def test_without_a_model_the_map_offers_no_names(talker):
-    draw(talker)
-    assert "Name the groups" not in client_of(talker).get("/memory/map/").text
 
 
 def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(talker):
