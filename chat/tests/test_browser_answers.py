@@ -143,3 +143,13 @@ def test_what_is_stopped_before_the_server_has_answered_is_stopped_all_the_same(
     page.keyboard.press("Escape")
     expect(last_turn(page).locator(".mark")).to_have_text("Stopped")
     expect_status("interrupted", page)
+
+
+def test_a_slow_model_is_named_with_the_seconds_that_it_takes(open_page, person, language_model):
+    language_model(Say(("Mice.",), seconds_before=7))
+    page = open_page(user=person)
+    say(page, "What do cats eat?")
+    mark = last_turn(page).locator("[data-part=mark]")
+    expect(mark).to_have_text(re.compile(r"^Waiting for scripted · [4-7] s$"))
+    answered(page)
+    expect(mark).to_be_hidden()

@@ -105,11 +105,14 @@ async function show(turn, events) {
   current = turn;
   composer.isAnswering = true;
   open(turn);
+  turn.hear();
+  const clock = setInterval(() => turn.tellSilence(document.querySelector("#model")?.selectedOptions[0]?.text), 1000);
   try {
     for await (const event of events()) take(turn, event);
   } catch (error) {
     giveUp(turn, error);
   } finally {
+    clearInterval(clock);
     request = current = null;
     composer.isAnswering = false;
     answering.finished(conversationPath());
@@ -162,6 +165,7 @@ function ofNewChat() {
 }
 
 function take(turn, { type, data }) {
+  turn.hear();
   turn.isReconnecting = type === "reconnecting";
   if (type === "turn") begin(turn, data);
   else if (type === "reasoning") turn.think(data);

@@ -190,6 +190,23 @@ export class Turn {
     if (value) this.announce(RECONNECTING);
   }
 
+  /** Something has come. */
+  hear() {
+    this.heardAt = Date.now();
+    if (this.isSilent) this.#showMark("");
+    this.isSilent = false;
+  }
+
+  /** Says after four seconds which model is waited for, and how long; after twenty it may be loading. */
+  tellSilence(model) {
+    const seconds = Math.floor((Date.now() - this.heardAt) / 1000);
+    if (seconds < 4 || !model || part(this.element, "mark").textContent === RECONNECTING) return;
+    this.isSilent = true;
+    const isLoading = seconds >= 20 && !this.answer.hasChildNodes();
+    const words = isLoading ? gettext("Waiting for %(model)s · %(seconds)s s. It may be loading.", { model, seconds }) : gettext("Waiting for %(model)s · %(seconds)s s", { model, seconds });
+    this.#showMark(words);
+  }
+
   /** The answer's Markdown, as it is copied. */
   write(text) {
     this.reasoning.rest();
