@@ -165,7 +165,7 @@ def logs_path(project: str = "") -> str:
 
 
 def tab_of(day: DocumentDay) -> str:
-    return "logs" if isinstance(day, date) else "memory" if day is None else "about"
+    return "logs" if isinstance(day, date) else "memory"
 
 
 # --- The forms for notes and records; an invalid form keeps its input, with the errors beside it ---

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -99,13 +99,22 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
 @require_safe
 @page_for_registered
 def memory(request: HttpRequest) -> HttpResponse:
-    return _read(request, None)
+    """Who the person is and what always holds; of a project, what always holds there."""
+    project = project_of(request)
+    boxes = []
+    for key, day in (("who", ABOUT_ME), ("holds", None)) if not project else (("holds", None),):
+        document = _present(person_of(request), day, project)
+        paths = _paths(day, project, "edit", "history")
+        boxes.append({"key": key, "document": document, "content": document.content if document else "", **paths})
+    context: dict[str, Any] = {"boxes": boxes, **_memories_beside(request, None)}
+    return show(request, "memory/document.html", place="memory", tab="memory", **context)
 
 
 @require_safe
 @page_for_registered
 def about(request: HttpRequest) -> HttpResponse:
-    return _read(request, ABOUT_ME)
+    """The former address of the first box, which links of results and agents still have."""
+    return HttpResponsePermanentRedirect(f"{reverse('memory:memory')}#who")
 
 
 @page_for_registered
@@ -173,17 +182,6 @@ def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, statu
     context: dict[str, Any] = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
     context |= {"of_project": project, "paths": _paths(day, project, "edit", "history", "move", "delete")}
     return show(request, "memory/log.html", status=status, **context)
-
-
-def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    """A document that is still empty starts here."""
-    project = _project_of(request, day)
-    document = _present(person_of(request), day, project)
-    if document is None or not document.content:
-        return _editor(request, day, _form_of(document), document)
-    context: dict[str, Any] = {"document": document, **_paths(day, project, "edit", "history")}
-    context |= _memories_beside(request, day)
-    return show(request, "memory/document.html", place="memory", tab=tab_of(day), **context)
 
 
 def _mover(
@@ -258,9 +256,10 @@ def _show_editor(
     status: int,
 ) -> HttpResponse:
     log_of, project = day if isinstance(day, date) else None, _project_of(request, day)
-    context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit", project=project)}
+    context = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}
+    context["action"] = document_path(day, "edit", project=project)
     context |= _memories_beside(request, day)
-    back = document_path(day, project=project) if present and present.content else None
+    back = document_path(day, project=project)
     return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
 
 
@@ -324,6 +323,7 @@ def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
     number = request.GET.get("version", "")
     context: dict[str, Any] = {
         "day": day,
+        "is_about": day == ABOUT_ME,
         "document": document,
         "place": "memory",
         "tab": tab_of(day),
@@ -361,10 +361,11 @@ def _number(text: str) -> int:
 # --- Pages of imported notes: list, read and delete ---
 
 
+@require_safe
 @page_for_registered
 def notes(request: HttpRequest) -> HttpResponse:
-    found = service.list_notes(user=person_of(request), after=position_in_address(request.GET.get("after")))
-    return show(request, "memory/notes.html", found=found, place="memory", tab="records")
+    """The former address of imported notes, which stand among what is kept."""
+    return HttpResponsePermanentRedirect(reverse("memory:records", query={"type": "note"}))
 
 
 @page_for_registered

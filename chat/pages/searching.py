@@ -39,7 +39,7 @@ from intake.accounts.identity import caller_of, person_of
 from intake.chats.services import without_nul
 from memory.addresses import path_to
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
-from memory.models import MemoryDocument
+from memory.models import Corpus, MemoryDocument
 from memory.search.excerpts import Excerpt, Piece, within_lines
 from memory.search.history import Counts, History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind, Reference
@@ -310,9 +310,11 @@ def _title_of_note(result: HistoryMatch) -> str:
     of_project = f" · {result.reference.project}" if result.reference.project else ""
     if result.reference.document is not None:
         named = result.reference.document
-        return gettext("About me") if named == MemoryDocument.Kind.ABOUT.label else named + of_project
+        if named == MemoryDocument.Kind.ABOUT.label:
+            return gettext("Who I am")
+        return (gettext("What always holds") if named == Corpus.MEMORY.label else named) + of_project
     if result.reference.kind is not Kind.DAILY_LOG:
-        return "MEMORY.md"
+        return gettext("What always holds")
     day = result.reference.day
     return f"{date_format(day, 'l')}, {date_format(day, 'DATE_FORMAT')}{of_project}"
 

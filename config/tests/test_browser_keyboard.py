@@ -109,9 +109,9 @@ def test_every_flow_goes_by_keyboard_alone(open_page, person):
     expect(page.locator("#turn-2")).to_contain_text("The lighthouse keeper plays the cello")
 
     # A note.
-    choose(page, "records", "What I keep")
+    choose(page, "records", "Kept")
     go_to(page, page.get_by_label("Note", exact=True))
     keyboard.type("We take the oak worktop.")
     keyboard.press("Control+s")
-    expect(page.locator(".results")).to_contain_text("We take the oak worktop.")
+    expect(page.locator(".kept-rows")).to_contain_text("We take the oak worktop.")
     assert MemoryRecord.objects.for_user(person).get().content == "We take the oak worktop."

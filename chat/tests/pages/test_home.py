@@ -139,10 +139,10 @@ def test_without_a_language_model_the_home_page_says_so_and_its_examples_work(cl
     settings.LLM_MODEL = ""
     client.force_login(alice)
     page = client.get("/").text
-    assert "No language model is connected." in page
+    assert "No model is connected yet: you can import and search." in page
     assert "Where is the spare key?" in page
     settings.LLM_MODEL = "openai:gpt"
-    assert "No language model is connected." not in client.get("/").text
+    assert "No model is connected yet: you can import and search." not in client.get("/").text
 
 
 def test_a_new_to_do_is_listed_once_among_the_open_ones(alice):

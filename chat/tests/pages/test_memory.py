@@ -131,8 +131,10 @@ OF_GARDEN = f"{MEMORY}?project=Garden"
 def test_the_page_says_whose_memory_it_is_and_writes_that_one(client, alice):
     documents.create(user=alice, day=None, content="- No nuts", now=NOW)
     page = page_of(client, MEMORY, project="Garden")
-    assert "<title>MEMORY.md · Garden · Recollect</title>" in page
-    assert '<h1>MEMORY.md <span class="chip chip-project" dir="auto">Garden</span></h1>' in page
+    assert "<title>About me · Garden · Recollect</title>" in page
+    assert '<h1>What always holds <span class="chip chip-project" dir="auto">Garden</span></h1>' in page
+    assert f'href="{EDIT_MEMORY}?project=Garden"' in page and "Who I am" not in page
+    page = page_of(client, EDIT_MEMORY, project="Garden")
     assert text_on(page) == "" and f'action="{EDIT_MEMORY}?project=Garden"' in page
     assert send(client, f"{EDIT_MEMORY}?project=Garden", content="- Clay soil", state=state_on(page)) == OF_GARDEN
     page = page_of(client, MEMORY, project="Garden")
@@ -145,8 +147,8 @@ def test_the_general_memory_leads_to_those_of_projects(client, alice):
     documents.create(user=alice, day=None, content="- No nuts", now=NOW)
     documents.create(user=alice, day=None, project="<b>", content="- Clay soil", now=NOW)
     page = page_of(client, MEMORY)
-    assert f'href="{MEMORY}?project=%3Cb%3E"' in page and "MEMORY.md of &lt;b&gt;" in page and "<b>" not in page
-    assert "<h1>MEMORY.md</h1>" in page
+    assert f'href="{MEMORY}?project=%3Cb%3E"' in page and "&lt;b&gt;" in page and "<b>" not in page
+    assert "<h2>What always holds</h2>" in page
 
 
 def test_a_conflict_in_a_projects_memory_stays_there(client, alice):

@@ -33,7 +33,8 @@ def a_note(user, title="Trip", content="To Norway, by train.", at=NOW):
 def test_a_note_is_listed_read_found_and_deleted(client, alice):
     note = a_note(alice)
     path = f"/memory/notes/{note.pk}/"
-    assert path in client.get("/memory/notes/").content.decode()
+    assert client.get("/memory/notes/").headers["Location"] == "/memory/records/?type=note"
+    assert path in client.get("/memory/records/?type=note").content.decode()
     page = client.get(path).content.decode()
     assert "<h1" in page
     assert "To Norway, by train." in page
@@ -47,7 +48,7 @@ def test_a_note_is_listed_read_found_and_deleted(client, alice):
 
 def test_a_note_without_a_title_is_named_all_the_same(client, alice):
     note = a_note(alice, title="")
-    assert "Untitled" in client.get("/memory/notes/").content.decode()
+    assert "Untitled" in client.get("/memory/records/?type=note").content.decode()
     assert "Untitled" in client.get(f"/memory/notes/{note.pk}/").content.decode()
 
 
@@ -56,22 +57,15 @@ def test_what_is_no_note_is_not_there(client, note_id):
     assert client.get(f"/memory/notes/{note_id}/").status_code == 404
 
 
-@pytest.mark.medium
-def test_notes_are_listed_in_stretches_the_latest_first(client, alice):
-    for number in range(documents.NOTES_PER_PAGE + 1):
-        a_note(alice, title=f"Note {number:03}", at=NOW.replace(year=2000 + number % 20))
-    page = client.get("/memory/notes/").content.decode()
-    assert "Earlier notes" in page
-
-
 def test_the_page_about_the_person_is_written_and_searched_like_memory(client):
     assert client.post("/memory/about/edit/", {"content": "Allergic to hazelnuts.", "state": ""}).status_code == 302
-    page = client.get("/memory/about/").content.decode()
+    assert client.get("/memory/about/").headers["Location"] == "/memory/#who"
+    page = client.get("/memory/").content.decode()
     assert "Allergic to hazelnuts." in page
-    assert "About me" in page
+    assert "Who I am" in page and "What always holds" in page
     assert MemoryDocument.objects.get().kind == "about"
     assert '/memory/about/"' in client.get("/search/", {"q": "hazelnuts"}).content.decode()
-    assert "Allergic" not in client.get("/memory/").content.decode()
+    assert "Allergic" not in client.get("/memory/?project=Garden").content.decode()
 
 
 def test_the_page_about_the_person_is_written_over_rest(client):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 
 def contents_on(page: str) -> list[str]:
-    return [unescape(text) for text in re.findall(r'class="record-content"[^>]*>(.*?)</p>', page, re.DOTALL)]
+    return [unescape(text) for text in re.findall(r'class="row-title[^>]*>(.*?)</span>', page, re.DOTALL)]
 
 
 def test_a_record_is_noted_and_listed_with_what_it_is(client, alice):
@@ -36,6 +36,8 @@ def test_a_record_is_noted_and_listed_with_what_it_is(client, alice):
     assert contents_on(page) == ["We keep\nvectors"]
     [record] = records.list_records(user=alice).rows
     assert (record.type, record.project_id, record.tags) == ("DECISION", "recollect", ("database", "a b"))
+    assert "#database" in page and "recollect" in page
+    page = page_of(client, reverse("memory:record", args=[record.id]))
     for link in ("?type=DECISION", "?project=recollect", "?tag=a%20b"):
         assert f'href="{RECORDS}{link}"' in page
 
@@ -133,6 +135,7 @@ def test_a_record_is_replaced_shown_struck_through_and_brought_back(client, alic
     page = page_of(client, RECORDS, replaced="1")
     assert contents_on(page) == ["The worktop is walnut", "<del>The worktop is oak</del>"]
     walnut = records.list_records(user=alice).rows[0]
+    page = page_of(client, reverse("memory:record", args=[oak.id]))
     assert f'href="{reverse("memory:record", args=[walnut.id])}">this one</a>' in page
     assert act(client, "bring_back_record", oak).status_code == 302
     assert set(contents_on(page_of(client, RECORDS))) == {"The worktop is oak", "The worktop is walnut"}
@@ -226,8 +229,8 @@ def test_types_of_records_are_named_in_the_language_of_the_page(client, alice):
     for kind in ("todo", "Decision", "recipe"):
         records.create(user=alice, content=f"A {kind}", type=kind, now=NOW)
     page = client.get(RECORDS, headers={"accept-language": "de"}).content.decode()
-    chips = dict(re.findall(r'class="chip" href="[^"]*\?type=(\w+)"[^>]*>(\w+)<', page))
-    assert chips == {"recipe": "recipe", "Decision": "Entscheidung", "todo": "Aufgabe"}
+    types = re.findall(r'class="row-note">(\w+) ·', page)
+    assert sorted(types) == ["Aufgabe", "Entscheidung", "recipe"]
 
 
 def test_filters_that_are_used_are_not_folded_away(client, alice):

@@ -48,7 +48,7 @@ def test_nobody_sees_or_touches_anybody_elses(client, alice):
 @pytest.mark.parametrize("path", [*PAGES, DELETE, f"{RECORDS}nothing/", f"{RECORDS}nothing/delete/"])
 def test_a_visitor_is_told_how_to_keep_notes(path):
     page = page_of(Client(), path)
-    assert "With an account you keep a MEMORY.md" in page
+    assert "With an account you keep what always holds" in page
     assert f"{reverse('intake:login')}?next={path.replace('/', '%2F')}" in page
 
 
