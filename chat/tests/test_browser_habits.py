@@ -175,7 +175,7 @@ def test_without_a_connection_a_page_says_so(open_page, person):
     assert page.locator(".card").evaluate("card => getComputedStyle(card).borderRadius") == "18px"
     page.context.set_offline(False)
     page.get_by_role("link", name="Try again").click()
-    expect(page.get_by_label("Content")).to_be_visible()
+    expect(page.get_by_role("heading", name="Who I am")).to_be_visible()
     # Nothing of the person's is kept for it.
     kept = page.evaluate(
         "caches.keys().then((names) => Promise.all(names.map((name) => caches.open(name).then((cache) => cache.keys()))))"

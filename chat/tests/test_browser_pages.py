@@ -63,6 +63,7 @@ def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, p
     turn = a_turn(person, "The cello goes to the workshop", "Which one?", conversation=conversation)
     page = open_page(user=person)
     page.get_by_role("link", name="Memory").click()
+    page.get_by_role("link", name="Write").last.click()
     page.get_by_label("Content").fill("- Plays the cello on Thursdays")
     expect(page.get_by_text("Not saved yet")).to_be_visible()
     page.keyboard.press("Control+s")
@@ -217,10 +218,10 @@ def test_the_tabs_and_the_open_menu_of_dates_are_accessible(open_page, person):
 
 
 def test_a_slash_in_a_text_is_a_slash(open_page, person):
-    page = open_page("/memory/", user=person)
+    page = open_page("/memory/edit/", user=person)
     page.get_by_label("Content").press("/")
     expect(page.get_by_label("Content")).to_have_value("/")
-    assert page.url.endswith("/memory/")
+    assert page.url.endswith("/memory/edit/")
 
 
 def test_a_conflict_shows_both_and_saving_keeps_what_was_chosen(open_page, person):
