@@ -66,7 +66,7 @@ INSTRUCTIONS = (
             _("Run recollect sync, or recollect sync --watch to stay up to date."),
             _("Or zip ~/.claude/projects, ~/.codex/sessions or ~/.openclaw, and drop the zip here."),
             _(
-                "The other programs: zip ~/.gemini, Cursor’s agent-transcripts or VS Code’s chatSessions, or run "
+                "The other programs: zip ~/.gemini, agent-transcripts of Cursor or chatSessions of VS Code, or run "
                 "recollect import with the folder. VS Code also exports a chat: Chat: Export Chat…"
             ),
         ),

@@ -218,8 +218,8 @@ class _Batch:
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
         insert_many(self._new_items)
         for item, turn, number in self._moved:
-            item.turn_id, item.content_hash = turn.pk, hash_of(turn.user_message, turn.assistant_message)
-            item.save(update_fields=["turn_id", "content_hash"])
+            item.turn_id = turn.pk
+            item.save(update_fields=["turn_id"])
             caller, conversation_id = Caller(user_id=self._user.pk), turn.conversation_id
             delete_turn(caller=caller, conversation_id=conversation_id, turn_number=number, is_noted=False)
         for stretch, planned, turn in self._with_files:
@@ -449,7 +449,10 @@ class _Batch:
         before, parent = planned.number, nearest_number(planned.parent)
         if before is None or parent is None or parent < before or conversation.pk in self._continued_here():
             return
-        if bytes(item.content_hash) != planned.content_hash or not self._is_as_imported(item):
+        here = Turn.objects.for_user(self._user).get(pk=item.turn_id or 0)
+        hashes = {bytes(item.content_hash), planned.content_hash, hash_of(here.user_message, here.assistant_message)}
+        # A file that this export does not have would be lost with its turn.
+        if len(hashes) > 1 or here.attachment_count > len(planned.files):
             return
         fields = {"status": Turn.Status.COMPLETE, **_fields_of(planned)}
         turn = conversation.next_turn(follows=parent, said_at=planned.said_at, **fields)
@@ -458,12 +461,9 @@ class _Batch:
             conversation.current_number = turn.turn_number
         self._moved.append((item, turn, before))
         self._changed[conversation.pk] = conversation
+        self._with_files = [each for each in self._with_files if each[1] is not planned]
         if planned.files:
             self._with_files.append((stretch, planned, turn))
-
-    def _is_as_imported(self, item: ImportedItem) -> bool:
-        turn = Turn.objects.for_user(self._user).get(pk=item.turn_id or 0)
-        return hash_of(turn.user_message, turn.assistant_message) == bytes(item.content_hash)
 
     def _continued_here(self) -> set[UUID]:
         """The conversations of the batch with turns that no import brought."""

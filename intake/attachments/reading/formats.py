@@ -134,12 +134,11 @@ def _read_table(text: str) -> Iterator[Part]:
 
 
 def _read_rich(text: str) -> Iterator[Part]:
-    """RTF, which writes signs beyond the first plane as two halves."""
+    """RTF, which writes signs beyond the first plane as two."""
     from striprtf.striprtf import rtf_to_text
 
-    rich = rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
-    halves = rich.encode("utf-16-le", "surrogatepass")
-    return lines_of(halves.decode("utf-16-le", "replace"))
+    plain = rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
+    return lines_of(plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def _read_letter(text: str) -> Iterator[Part]:
