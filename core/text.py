@@ -25,6 +25,15 @@ def pg_text(text: str) -> str:
     return _UNSTORABLE.sub(lambda found: "" if found[0] == "\0" else "\ufffd", text)
 
 
+# An escaped pair, half of one, or any other escape of JSON.
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+
+
+def with_whole_pairs(body: bytes) -> bytes:
+    """JSON in which each half of a surrogate pair is U+FFFD, as programs write that cut a text inside a sign."""
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body) if rb"\u" in body else body
+
+
 def pg_value(value: Any) -> Any:
     """Make every text of a JSON value storable; a number that JSON does not have becomes its name."""
     match value:

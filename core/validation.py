@@ -24,7 +24,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
 from core.errors import InvalidInput, NotFound
-from core.text import Sentence
+from core.text import Sentence, with_whole_pairs
 from core.text import gettext_noop as _
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -59,9 +59,10 @@ def body_of(request: HttpRequest) -> bytes:
 
 
 def parse_json(body: bytes) -> Any:
-    """Raises `InvalidInput` if the body is not JSON in UTF-8."""
+    """Raises `InvalidInput` if the body is not JSON in UTF-8. Half of a surrogate pair is read as U+FFFD."""
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
+        text = with_whole_pairs(body).decode("utf-8")
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
     except RecursionError:
         raise InvalidInput("The JSON is nested too deeply.") from None
     except ValueError:

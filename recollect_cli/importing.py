@@ -345,8 +345,11 @@ def sync(server: Server, folder: SyncedFolder, show: Shows, *, appends: bool = F
 
     `appends`: the new turns of sessions are sent alone, as the hooks send them, once the folder has been sent whole.
     """
+    from recollect_cli.commands import version
+
     product, path = folder
-    key = f"{server.address} {product} {path.resolve()}"
+    # Another version may read what an earlier one left out: everything is sent once more, and stored once.
+    key = f"{server.address} {product} {path.resolve()} {version()}"
     found = requested_files(path, product, is_whole=True)
     before = client.read("sync").get(key) or {}
     prompts = [each for each in found if each.name == PROMPTS]

@@ -42,6 +42,7 @@ from agent_tools.threads import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
 from core.rate_limits import client_address, counted_refusal, running_call
 from core.responses import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
+from core.text import with_whole_pairs
 from intake.revocation import TokenCheck, wait_for_revocation
 
 ConnectionScope = MutableMapping[str, Any]
@@ -204,7 +205,7 @@ async def _read(receive: Receive, headers: Headers) -> bytes:
             body += chunk
     if wasted:
         raise TooLarge(f"A message may have {LARGEST_BODY:,} bytes at most.")
-    return bytes(body)
+    return with_whole_pairs(bytes(body))
 
 
 def _replay(body: bytes) -> Receive:

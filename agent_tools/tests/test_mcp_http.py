@@ -444,18 +444,10 @@ def test_wrong_arguments_are_results(server, secret, version, arguments):
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-@pytest.mark.parametrize("query", ["a\x00b", "%_'\\", "🐈", "'; drop table users; --"])
+@pytest.mark.parametrize("query", ["a\x00b", "%_'\\", "🐈", "a \ud800", "'; drop table users; --"])
 def test_any_text_is_searched(server, secret, version, query):
     response = call(server, secret, "search_chat_history", {"query": query}, version=version)
     assert "isError" not in response.json()["result"] or response.json()["result"]["isError"] is False
-
-
-@pytest.mark.parametrize("version", [LEGACY, MODERN])
-def test_half_a_character_is_refused_and_not_stumbled_over(server, secret, version):
-    response = call(server, secret, "search_chat_history", {"query": "\ud800"}, version=version)
-    assert response.status_code in (200, 400)
-    body = response.json()
-    assert body.get("error", {}).get("code") == -32700 or body["result"]["isError"] is True
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -270,12 +270,12 @@ def test_only_date_from_searches_from_that_date_and_only_date_to_up_to_it(api, a
 def test_any_text_is_searched(api, alice):
     a_turn(alice, "I adopted a cat")
     index.embed_pending()
-    odd = ["100%", "a_b", "it's", '"quoted"', "\\", "'; drop table users; --", "🐈", "寿司", "a\0b"]
+    odd = ["100%", "a_b", "it's", '"quoted"', "\\", "'; drop table users; --", "🐈", "寿司", "a\0b", "a\ud800b"]
     for query in (*odd, "x" * 10_000, "word " * 2_000):
         assert call(api, {"query": query}).status_code == 200, query
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"query": "\\ud800"}', b'{"query": NaN}', b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"query": NaN}', b"\xff"])
 def test_a_body_that_is_no_text_in_json_is_refused(api, body):
     assert refused(api, body)
 

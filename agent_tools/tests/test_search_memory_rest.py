@@ -201,7 +201,6 @@ def test_the_summary_tells_how_many_were_found(api, alice):
         ({"query": "cat", "project_id": "a\0b"}, "project_id"),
         ({"query": "cat", "project_id": "x" * 201}, "project_id"),
         ({"query": "cat", "user": "bob"}, "user"),
-        ({"query": "\ud800"}, "input"),
     ],
 )
 def test_a_wrong_input_is_refused_naming_the_field(api, body, field):

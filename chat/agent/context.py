@@ -261,13 +261,15 @@ def _block(file: Attachment, around: Callable[[str], str], tokens: int, *, sees_
     about: dict[str, Any] = {"name": _quoted(file.name), "media_type": file.media_type, "id": file.pk}
     if without_text := _why_without_text(file, sees_pictures=sees_pictures):
         return FILE.format(**about, state=without_text)
-    head = FILE.format(**about, state=BEGINNING)
+    # Such as that some pages have no text.
+    note = (file.error or {}).get("message", "")
+    head = FILE.format(**about, state=f"{note} {BEGINNING}".strip())
     rest = _rest(file, has_tools=has_tools)
     text, is_whole = _beginning(file, tokens - tokens_of(head) - tokens_of(rest))
     if is_whole:
-        return f"{FILE.format(**about, state=WHOLE)}\n{around(text)}"
+        return f"{FILE.format(**about, state=f'{note} {WHOLE}'.strip())}\n{around(text)}"
     if not text:
-        head = FILE.format(**about, state=NO_ROOM)
+        head = FILE.format(**about, state=f"{note} {NO_ROOM}".strip())
     return "\n".join(each for each in (head, text and around(text), rest) if each)
 
 

@@ -50,21 +50,32 @@ INSTRUCTIONS = (
         ),
     },
     {
-        "label": "Open WebUI, LibreChat",
+        "label": "Open WebUI, LibreChat, Grok, Le Chat, DeepSeek, Perplexity",
         "steps": (
             _("Open WebUI: Settings → Chats → Export chats."),
             _("LibreChat: the menu of a conversation → Export → JSON."),
+            _("Grok, Le Chat and DeepSeek: the settings of your account → Export data. Drop the zip here as it is."),
+            _("Perplexity: the JSON file of a thread, as the extensions for the browser export it."),
         ),
         "arrives": _("The file is saved at once."),
     },
     {
-        "label": "Claude Code, Codex, OpenClaw",
+        "label": "Claude Code, Codex, OpenClaw, Gemini CLI, Copilot, Cursor",
         "steps": (
             _("Install the command line of Recollect, and make a token with the scope import."),
             _("Run recollect sync, or recollect sync --watch to stay up to date."),
             _("Or zip ~/.claude/projects, ~/.codex/sessions or ~/.openclaw, and drop the zip here."),
+            _(
+                "The other programs: zip ~/.gemini, agent-transcripts of Cursor or chatSessions of VS Code, or run "
+                "recollect import with the folder. VS Code also exports a chat: Chat: Export Chat…"
+            ),
         ),
         "arrives": _("The sessions lie on your machine already."),
+    },
+    {
+        "label": _("Any other program"),
+        "steps": (_("Make JSON or CSV of its messages: the documentation of imports has the form, and a line of jq."),),
+        "arrives": _("A conversation, or a list of messages with roles and texts, is enough."),
     },
     {
         "label": _("Markdown notes, Obsidian"),

@@ -180,7 +180,7 @@ def test_a_request_that_makes_no_sense_takes_nothing_back(api, alice, body):
     assert log(alice) == "x\n"
 
 
-@pytest.mark.parametrize(("text", "status"), [("a\0b", 412), ("\ud800", 400), ("x" * 1_000_000, 400)])
+@pytest.mark.parametrize(("text", "status"), [("a\0b", 412), ("\ud800", 412), ("x" * 1_000_000, 400)])
 def test_text_that_no_log_can_have_is_not_there(api, alice, text, status):
     note(alice, "x")
     path = f"/api/v1/memory/documents/daily-logs/{DAY}/take-back/"

@@ -114,7 +114,6 @@ NO_JSON = {
     "a number too large for any type": b'{"message": 1e99999}',
     "NaN": b'{"message": NaN}',
     "Infinity": b'{"message": -Infinity}',
-    "a lone surrogate": b'{"message": "\\ud800"}',
     "a lone surrogate as a name": b'{"\\ud800": "x"}',
     "a name given twice": b'{"message": "a", "message": "b"}',
     "a NUL alone": b'{"message": "\\u0000"}',

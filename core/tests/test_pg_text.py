@@ -1,12 +1,28 @@
 """What a model may send and PostgreSQL cannot keep."""
 
+import json
+
 import pytest
 
-from core.text import cut, pg_value, shortened
+from core.text import cut, pg_value, shortened, with_whole_pairs
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("a\ud83d b", "a\ufffd b"),
+        ("\ude42🙂\ud83d", "\ufffd🙂\ufffd"),
+        ("\\ud83d", "\\ud83d"),
+        ("\\\ud83d\\", "\\\ufffd\\"),
+        ("", ""),
+    ],
+)
+def test_half_of_a_pair_in_json_is_replaced_and_nothing_else(text, read):
+    assert json.loads(with_whole_pairs(json.dumps({text: [text]}).encode())) == {read: [read]}
 
 
 @pytest.mark.parametrize(

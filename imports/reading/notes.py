@@ -13,11 +13,11 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import IO, Any
 
 import yaml
-from charset_normalizer import from_bytes
 
+from core.encodings import decoded
 from core.text import gettext_noop as _
 from core.text import sentence_of
-from imports.reading.files import Files, encoding_of
+from imports.reading.files import Files
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.json_streams import compact, joined, line_of, object_of, objects_of, text_of
 
@@ -278,28 +278,10 @@ def note_text(files: Files, name: str) -> str | Skipped:
         return Skipped(where=name, reason=_("this note is too large"))
     try:
         with files.open(name) as stream:
-            text = _decoded(stream.read(LONGEST_NOTE))
+            text = text_of(decoded(stream.read(LONGEST_NOTE))[0])
     except UnreadableExport as error:
         return Skipped(where=name, reason=sentence_of(error))
-    text = text_of(text).replace("\r\n", "\n").replace("\r", "\n")
     return text if text.strip() else Skipped(where=name, reason=_("this note is empty"))
-
-
-def _decoded(raw: bytes) -> str:
-    encoding = encoding_of(raw[:4])
-    if encoding != "utf-8-sig":
-        return raw.decode(encoding, errors="replace")
-    text = raw.decode("utf-8-sig", errors="replace")
-    bad = text.count("\ufffd")
-    if bad <= 1 or sum(char > "\x7f" for char in text) - bad > bad:
-        return text
-    # The beginning is enough for guessing; Windows' Western encoding is the commonest one of old notes.
-    guess = from_bytes(raw[:65536]).best() if bad > _FEW else None
-    return raw.decode(guess.encoding if guess else "cp1252", errors="replace")
-
-
-# Fewer marks than these say nothing about an encoding.
-_FEW = 24
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], str]:

@@ -372,6 +372,8 @@ class SkippedCounts:
     notices: list[Any] = field(default_factory=list)
     # Of the files that would come in.
     file_bytes: int = 0
+    # Messages of chats that are here, said before their last one, which an earlier version did not read.
+    earlier: int = 0
 
     def add(self, item: Skipped | Notice) -> None:
         if isinstance(item, Notice):

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef
 
 from core.ids import uuid7
 from core.isolation.acting import Caller, insert_many
@@ -43,7 +44,7 @@ from imports.storing.files import attach_files, place_of, size_of
 from intake.attachments.services import attachments_of
 from intake.chats import changes as history
 from intake.chats import exporting
-from intake.chats.deleting import delete_attachment
+from intake.chats.deleting import delete_attachment, delete_turn
 from intake.chats.services import title_from, without_markup
 from intake.chats.tree import leads_to
 from intake.chats.usage import Usage
@@ -196,6 +197,9 @@ class _Batch:
         self._made: list[Conversation] = []
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
+        # Turns that take the place behind one which comes in now: their item, and their number until now.
+        self._moved: list[tuple[ImportedItem, Turn, int]] = []
+        self._continued: set[UUID] | None = None
         # Also turns that were here before.
         self._with_files: list[tuple[TurnStretch, PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
@@ -209,9 +213,15 @@ class _Batch:
             else:
                 for planned in stretch.turns:
                     self._outcome.account.add("deleted", planned)
-        history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
+        turns = [*(turn for _, turn in self._new_turns), *(turn for _, turn, _ in self._moved)]
+        history.save(made=self._made, changed=list(self._changed.values()), turns=turns)
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
         insert_many(self._new_items)
+        for item, turn, number in self._moved:
+            item.turn_id = turn.pk
+            item.save(update_fields=["turn_id"])
+            caller, conversation_id = Caller(user_id=self._user.pk), turn.conversation_id
+            delete_turn(caller=caller, conversation_id=conversation_id, turn_number=number, is_noted=False)
         for stretch, planned, turn in self._with_files:
             self._attach(stretch, planned, turn)
         return self._outcome
@@ -388,6 +398,7 @@ class _Batch:
             return False
         planned.number = self._turns_here.get(item.turn_id or 0)
         is_changed = self._bring_up_to_date(planned, item, stretch, conversation)
+        self._move_behind_parent(planned, item, stretch, conversation)
         self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
         return is_changed
 
@@ -428,6 +439,40 @@ class _Batch:
         self._known[planned.key] = item
         item.save(update_fields=["key", "content_hash"])
         return True
+
+    def _move_behind_parent(
+        self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
+    ) -> None:
+        """An earlier reader left out the turn before this one. A turn has a higher number than its parent, so this one
+        gets another number, unless it was changed or continued here.
+        """
+        before, parent = planned.number, nearest_number(planned.parent)
+        if before is None or parent is None or parent < before or conversation.pk in self._continued_here():
+            return
+        here = Turn.objects.for_user(self._user).get(pk=item.turn_id or 0)
+        hashes = {bytes(item.content_hash), planned.content_hash, hash_of(here.user_message, here.assistant_message)}
+        # A file that this export does not have would be lost with its turn.
+        if len(hashes) > 1 or here.attachment_count > len(planned.files):
+            return
+        fields = {"status": Turn.Status.COMPLETE, **_fields_of(planned)}
+        turn = conversation.next_turn(follows=parent, said_at=planned.said_at, **fields)
+        planned.number = turn.turn_number
+        if conversation.current_number == before:
+            conversation.current_number = turn.turn_number
+        self._moved.append((item, turn, before))
+        self._changed[conversation.pk] = conversation
+        self._with_files = [each for each in self._with_files if each[1] is not planned]
+        if planned.files:
+            self._with_files.append((stretch, planned, turn))
+
+    def _continued_here(self) -> set[UUID]:
+        """The conversations of the batch with turns that no import brought."""
+        if self._continued is None:
+            turns = Turn.objects.for_user(self._user).filter(conversation__in=[each.pk for each in self._here.values()])
+            imported = ImportedItem.objects.for_user(self._user).filter(turn_id=OuterRef("pk"))
+            own = turns.filter(~Exists(imported)).values_list("conversation_id", flat=True)
+            self._continued = set(own.distinct())
+        return self._continued
 
     def _name_by_answer(self, planned: PlannedTurn, item: ImportedItem) -> None:
         """An appended turn has the key of its question alone, which other answers to it would take for theirs."""

@@ -63,6 +63,9 @@ NO_ROOM = _(
     "The files of this export have %(size)s, and there is room for %(room)s. The last ones stay out, and the "
     "report lists them."
 )
+LEFT_OUT_BEFORE = _(
+    "Messages that were left out before, when these chats came in: %(count)s. They come in now, at their place in time."
+)
 TELL_SECONDS = 1.0
 PREVIEW_STATES = (Import.State.READING,)
 
@@ -92,6 +95,8 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
     with acting_as(user):
         batch = queue.keep(job, user=user, states=PREVIEW_STATES)
         _note_quota(user, left_out)
+        if left_out.earlier:
+            left_out.add(Notice(text=Sentence(LEFT_OUT_BEFORE, count=left_out.earlier)))
         batch.state = Import.State.READY
         batch.progress = 1.0
         batch.account = account.as_data("read")
@@ -129,9 +134,10 @@ def _conversation_entries(
         account.add("read", turn)
     known = known_items(user, whole)
     came_in = [item.conversation_id for item in known.values() if item.conversation_id]
-    here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))
+    mine = Conversation.objects.for_user(user)
+    here = dict(mine.filter(pk__in=came_in).values_list("pk", "last_active_at"))
     own = exported_here(user, [stretch for stretch in whole if stretch.key not in known])
-    numbers = dict(Conversation.objects.for_user(user).filter(pk__in=own.values()).values_list("pk", "turn_count"))
+    numbers = dict(mine.filter(pk__in=own.values()).values_list("pk", "turn_count"))
     longer = _longer(user, whole, known)
     for stretch in whole:
         item = known.get(stretch.key)
@@ -148,6 +154,10 @@ def _conversation_entries(
             status = ImportEntry.Status.LONGER if new_turns else ImportEntry.Status.HERE
         if status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER):
             new = [turn for turn in stretch.turns if item_of(turn, known) is None or turn.key in longer]
+            until = here.get(item.conversation_id) if item and item.conversation_id else None
+            left_out.earlier += sum(
+                until is not None and turn.said_at <= until for turn in new if turn.key not in longer
+            )
             _list_files(new, stretch.conversation, left_out)
         times = [turn.said_at for turn in stretch.turns]
         first = first_words(stretch.turns)

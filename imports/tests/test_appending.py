@@ -102,6 +102,11 @@ def test_turns_are_stored_with_their_times_in_one_conversation_and_wait_for_vect
     assert Embedding.objects.filter(user=alice, vector=None).count() == 3
 
 
+def test_half_a_surrogate_pair_is_replaced(append):
+    assert append(turn(1, answer="cut \ud83d")) == {"stored": 1, "here": 0}
+    assert stored() == [("Question 1", "cut \ufffd", None)]
+
+
 def test_the_same_call_again_stores_nothing(append):
     append(turn(1), turn(2))
     assert append(turn(1), turn(2)) == {"stored": 0, "here": 2}

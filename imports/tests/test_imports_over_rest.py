@@ -16,6 +16,7 @@ from imports.reading.envelopes import OpenedText
 from imports.storing import job, queue, worker
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
+from intake.chats.tree import Tree
 from intake.models import ActivityEntry, Conversation, Turn
 from intake.tests.factories import a_person, a_turn
 from memory import documents, projects
@@ -53,6 +54,13 @@ def export(**options):
 
 def said(user):
     return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
+
+
+def on_path(user):
+    conversation = Conversation.objects.for_user(user).get()
+    numbers = Tree.of(conversation).path_to(conversation.current_number)
+    turns = {turn.turn_number: turn for turn in Turn.objects.for_user(user)}
+    return [(turns[number].user_message, turns[number].assistant_message) for number in numbers]
 
 
 def everything():
@@ -674,8 +682,8 @@ def test_mending_parts_an_answer_that_was_glued_to_that_of_a_hidden_prompt(impor
     assert list(answers) == ["Answer 0.", "Answer 1."]
 
 
-@pytest.mark.parametrize("product", ["claude-code", "codex"])
-def test_importing_again_adds_the_replies_that_an_earlier_reader_left_out(importer, alice, monkeypatch, product):
+def bring_without_replies(importer, monkeypatch, product):
+    """As the release before did; returns the log."""
     name, lines = LOGS[product]
     log = zipped({name: "\n".join(map(json.dumps, lines)) + "\n"})
     with monkeypatch.context() as earlier:
@@ -685,14 +693,46 @@ def test_importing_again_adds_the_replies_that_an_earlier_reader_left_out(import
             f"{reader}.{'replies_in_results' if product == 'claude-code' else 'answers_in_output'}", lambda *_: ""
         )
         importer.bring(log)
-    first = said(alice)
-    assert len(first) < len(SAID[product])
+    return log
 
+
+def test_importing_again_keeps_what_was_changed_and_continued_here(importer, alice, monkeypatch):
+    log = bring_without_replies(importer, monkeypatch, "claude-code")
+    with acting_as(alice):
+        changed = Turn.objects.get(user_message="And paint it.")
+        changed.user_message = "And paint it red."
+        changed.save()
+    a_turn(alice, "Which brush?", conversation=changed.conversation)
     importer.bring(log)
+    turns = dict(Turn.objects.for_user(alice).values_list("user_message", "turn_number"))
+    wanted = {words for words, _answer in SAID["claude-code"]} - {"And paint it."} | {
+        "And paint it red.",
+        "Which brush?",
+    }
+    assert set(turns) == wanted
+    assert turns["And paint it red."] == changed.turn_number
+    assert Turn.objects.for_user(alice).count() == len(wanted)
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex"])
+def test_importing_again_adds_the_replies_that_an_earlier_reader_left_out(importer, alice, monkeypatch, product):
+    log = bring_without_replies(importer, monkeypatch, product)
+    missing = len(SAID[product]) - len(said(alice))
+    assert missing > 0
+
+    shown = importer.bring(log)
 
     turns = Turn.objects.for_user(alice)
     assert sorted(turns.values_list("user_message", "assistant_message")) == sorted(SAID[product])
-    assert importer.bring(log)["account"]["changed"]["turns"] == 0
+    again = importer.bring(log)
+    assert (again["account"]["changed"]["turns"], again["account"]["stored"]["turns"]) == (0, 0)
+    # At their place in time: as where they came in at once.
+    newcomer, client = a_person("newcomer@example.com"), Client()
+    client.force_login(newcomer)
+    Importer(client).bring(log)
+    assert on_path(alice) == on_path(newcomer)
+    said_before = f"Messages that were left out before, when these chats came in: {missing}. They come in now, at their place in time."
+    assert said_before in shown["notices"] and said_before not in again["notices"]
 
 
 def test_what_was_deleted_in_its_product_comes_in_only_if_it_is_asked_for(importer, alice):

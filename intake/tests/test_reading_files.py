@@ -1,5 +1,6 @@
 """The text of files: each kind with its places, its tables and its limits."""
 
+# ruff: noqa: RUF001 - other scripts are the subject
 import itertools
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from intake.attachments.reading import Part, Unreadable
 from intake.attachments.reading.formats import read_file
 from intake.attachments.reading.parts import LONGEST_PART, MOST_TEXT, lines_of, reading_of, sections_of, table_of
+from intake.attachments.reading.process import read_safely
 from testing import files
 
 
@@ -76,6 +78,39 @@ def test_a_text_is_read_in_its_encoding(encoding):
     assert read(text.encode(encoding)).parts[0].text.startswith("Das Gebäude wurde für")
 
 
+# Short texts, as in a table of two columns: of a long one every guess is right.
+SHORT = {
+    "gb18030": ["名称,价格\n水车,三元", "会议纪要", "钥匙在抽屉里", "编号,备注\n1,已付款", "茶叶"],
+    "cp949": ["이름,가격\n물레방아,삼천원", "오늘 날씨가 좋네요. 공원에 갑시다."],
+    "big5": ["姓名,城市\n王小明,臺北", "鑰匙在抽屜裡", "編號,備註\n1,已付款"],
+    "cp932": ["名前,価格\n水車,三円", "会議録", "番号,備考\n1,支払済み"],
+    "cp1252": ["Name;Preis\nKäse;3 €", "Müller", "élève,âge\nZoé,9", "Año,Niño\n2020,José", "naïve café"],
+    "cp1251": ["Имя,Цена\nМука,3 руб.", "Привет"],
+    "cp1250": ["Nazwa,Cena\nMąka,3 zł", "Łódź", "Żółw,Źrebię"],
+    "iso8859-7": ["Καλημέρα", "Το κλειδί είναι στο συρτάρι"],
+    "cp1254": ["Günaydın arkadaşlar, nasılsınız"],
+}
+
+
+@pytest.mark.parametrize(("encoding", "text"), [(name, text) for name, texts in SHORT.items() for text in texts])
+def test_a_short_text_without_a_stated_encoding_is_read_and_says_that_it_was_guessed(encoding, text):
+    reading = read(text.encode(encoding))
+    assert reading.parts[0].text == text
+    assert str(reading.notes[0]).startswith("The encoding of this text is not stated. It was guessed: ")
+
+
+@pytest.mark.parametrize("text", ["Name,Price\nEel,4\n", "姓名,城市\n一二,成都\n"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_read(text, encoding):
+    reading = read(text.encode(encoding))
+    assert (reading.parts[0].text, reading.notes) == (text.rstrip("\n"), [])
+
+
+def test_a_text_in_utf_8_with_some_damage_stays_one():
+    reading = read("Müller in Köln, Grüße \xff".encode().replace("ÿ".encode(), b"\xff"))
+    assert (reading.parts[0].text, reading.notes) == ("Müller in Köln, Grüße \ufffd", [])
+
+
 def test_a_nul_and_half_a_surrogate_are_not_kept():
     assert reading_of([Part("a\0", "b\0\ud800c")]).parts == [Part("a", "b\ufffdc")]
 
@@ -95,6 +130,11 @@ def test_the_delimiter_of_a_table_is_found(delimiter):
     assert part.text.split("\n")[2:] == ['| cello | with "quotes" and \\| bars |', "| bow | line end |"]
 
 
+def test_a_first_line_that_states_the_delimiter_is_no_row():
+    (part,) = read(b"sep=;\r\nName;Note, long\r\nEel;4\r\n", "a.csv").parts
+    assert part == Part("rows 2-3", "| Name | Note, long |\n| --- | --- |\n| Eel | 4 |")
+
+
 def test_a_row_that_is_too_long_is_cut_and_not_left_out():
     rows = [(1, ["a" * 2_000, "b"]), (2, ["c" * 9_000, "d"]), (3, ["e", "f"])]
     text = "".join(part.text for part in reading_of(table_of(rows)).parts)
@@ -105,6 +145,19 @@ def test_the_pages_of_a_pdf_are_its_places():
     reading = read(files.pdf(["The lease (of 2026) ends in May.", "Ä second page"]), "a.pdf")
     assert reading.pages == 2
     assert reading.parts == [Part("page 1", "The lease (of 2026) ends in May."), Part("page 2", "Ä second page")]
+
+
+@pytest.mark.parametrize(
+    ("pages", "note"),
+    [
+        (["a", "", "", "b", ""], "Pages 2–3, 5 have no text: they may be pictures."),
+        (["a", ""], "Page 2 has no text: it may be a picture."),
+    ],
+)
+def test_the_pages_of_a_pdf_that_have_no_text_are_named(pages, note):
+    reading = read(files.pdf(pages), "a.pdf")
+    assert [str(each) for each in reading.notes] == [note]
+    assert read_safely(files.pdf(pages), "a.pdf", "").notes == reading.notes
 
 
 def test_a_pdf_without_text_says_that_it_may_be_a_scan():
@@ -136,6 +189,84 @@ def test_insertions_frames_and_notes_of_a_document_are_read_and_deletions_are_no
     notes = f"<w:footnotes {files.WORD}><w:footnote>{files.docx_paragraph('a footnote')}</w:footnote></w:footnotes>"
     parts = read(files.docx(body, more={"word/footnotes.xml": notes}), "a.docx").parts
     assert parts == [Part("", "inserted\n\nin a frame\n\naround it\n\nin a control"), Part("Footnotes", "a footnote")]
+
+
+def test_signs_of_a_document_that_are_elements_are_read():
+    body = (
+        "<w:p><w:r><w:t>1</w:t><w:noBreakHyphen/><w:t>24 hours at 45</w:t><w:sym w:font='Symbol' w:char='F0B0'/>"
+        "<w:ptab/><w:sym w:font='Symbol' w:char='F061'/><w:sym w:font='Wingdings' w:char='F0FC'/>"
+        "<w:sym w:font='Segoe UI Symbol' w:char='2713'/><w:softHyphen/></w:r></w:p>"
+        "<w:p><w:r><w:ruby><w:rt><w:r><w:t>とう</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東</w:t></w:r></w:rubyBase>"
+        "</w:ruby></w:r><w:r><w:t>京</w:t></w:r></w:p>"
+    )
+    assert read(files.docx(body), "a.docx").parts == [Part("", "1-24 hours at 45°\tα✓✓\n\n東京")]
+
+
+def test_headers_and_footers_of_a_document_are_read_once():
+    header = f"<w:hdr {files.WORD}>{files.docx_paragraph('HX-7788')}</w:hdr>"
+    footer = f"<w:ftr {files.WORD}>{files.docx_paragraph('private')}</w:ftr>"
+    more = {"word/header1.xml": header, "word/header2.xml": header, "word/footer1.xml": footer}
+    parts = read(files.docx(files.docx_paragraph("text"), more=more), "a.docx").parts
+    assert parts == [Part("", "text"), Part("Headers", "HX-7788"), Part("Footers", "private")]
+
+
+OPEN = 'xmlns:office="o" xmlns:text="t" xmlns:table="b" xmlns:style="s" xmlns:draw="d"'
+
+
+def open_document(kind, body, **more):
+    return files.zipped({
+        "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+        "content.xml": f"<office:document-content {OPEN}><office:body>{body}</office:body></office:document-content>",
+        "styles.xml": f"<office:s {OPEN}>{'<style:header><text:p>HX-7</text:p></style:header>' * 2}</office:s>",
+        "META-INF/manifest.xml": "<manifest/>",
+        **more,
+    })  # fmt: skip
+
+
+def test_an_open_document_is_read_with_headings_tables_lists_and_notes():
+    body = (
+        "<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes><text:h text:outline-level='1'>Offer</text:h>"
+        "<text:p>For<text:s text:c='2'/>the <text:span>cello</text:span><text:tab/>now<text:note><text:note-citation>1"
+        "</text:note-citation><text:note-body><text:p>a footnote</text:p></text:note-body></text:note></text:p>"
+        "<text:list><text:list-item><text:p><text:ruby><text:ruby-base>東</text:ruby-base><text:ruby-text>とう"
+        "</text:ruby-text></text:ruby>京</text:p></text:list-item></text:list><table:table><table:table-row>"
+        "<table:table-cell><text:p>part</text:p></table:table-cell><table:table-cell table:number-columns-repeated='2'>"
+        "<text:p>7</text:p></table:table-cell><table:table-cell table:number-columns-repeated='16000'/></table:table-row>"
+        "</table:table>"
+    )
+    assert read(open_document("text", body), "a.odt").parts == [
+        Part(
+            "Offer", "# Offer\n\na footnote\n\nFor  the cello\tnow\n\n- 東京\n\n| part | 7 | 7 |\n| --- | --- | --- |"
+        ),
+        Part("Headers", "HX-7"),
+    ]
+
+
+def test_the_sheets_and_slides_of_open_documents_are_their_places():
+    table = "<table:table table:name='{0}'><table:table-row><table:table-cell><text:p>{0}1</text:p></table:table-cell></table:table-row></table:table>"
+    sheets = "<office:spreadsheet>" + table.format("Eels") + table.format("Rye") + "</office:spreadsheet>"
+    talk = "<draw:page draw:name='page1'><draw:frame><text:p>Buy a cello</text:p></draw:frame></draw:page>"
+    assert places(read(open_document("spreadsheet", sheets), "a.ods")) == ["Eels", "Rye", "Headers"]
+    assert read(open_document("presentation", talk), "a.odp").parts[0] == Part("page1", "# page1\n\nBuy a cello")
+    locked = open_document("text", "", **{"META-INF/manifest.xml": "<manifest:encryption-data/>"})
+    assert refusal(locked, "a.odt") == "The file is protected by a password."
+
+
+def test_rich_text_is_read_in_the_encodings_of_its_fonts():
+    rich = (
+        rb"{\rtf1\ansi\ansicpg1252\deff0{\fonttbl{\f0\fcharset0 Times;}{\f1\fcharset204 Arial;}}{\info{\author Nobody}}"
+        rb"\f0 Caf\'e9 \u-10179?\u-8694? {\b bold}\par {\f1\'cf\'f0\'e8\'e2\'e5\'f2}}"
+    )
+    assert read(rich, "a.rtf").parts == [Part("", "Café 😊 bold\nПривет")]
+
+
+def test_a_formula_without_a_kept_value_is_shown():
+    row = (
+        '<row r="1"><c r="A1"><f>SUM(B1:C1)</f></c><c r="B1"><f>1+1</f><v>2</v></c>'
+        '<c r="C1" t="str"><f>IF(1,"","x")</f><v></v></c><c r="D1"><f>1/3</f><v/></c></row>'
+    )
+    (part,) = read(files.xlsx_of({"S": row}), "a.xlsx").parts
+    assert part.text.startswith("| =SUM(B1:C1) | 2 |  | =1/3 |")
 
 
 def test_a_sheet_is_a_table_with_its_days_as_days():

@@ -119,11 +119,15 @@ def store(attachment: Attachment, reading: Reading, *, now: datetime) -> None:
         ]
         AttachmentText.objects.bulk_create(texts, batch_size=TEXTS_AT_ONCE)
         keep_pictures(attachment, reading.pictures)
+        notes = [*reading.notes, *([Sentence(_ONLY_BEGINNING, count=length)] if reading.is_cut else [])]
+        note = (
+            next(iter(notes), None) if len(notes) < 2 else Sentence("%(note)s %(more)s", note=notes[0], more=notes[1])
+        )
         _mine(attachment).update(
             state=Attachment.State.READ,
             parts=len(texts),
             places=list(outline(reading.parts)),
-            error=_in_words(Sentence(_ONLY_BEGINNING, count=length)) if reading.is_cut else None,
+            error=_in_words(note) if note else None,
             read_at=now,
         )
         _index(attachment, now=now)

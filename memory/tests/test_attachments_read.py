@@ -7,7 +7,7 @@ from django.db import connection
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from core.text import in_language, restored
+from core.text import Sentence, in_language, restored
 from intake.attachments import services
 from intake.attachments.reading import Part, Reading, process
 from intake.chats import arranging, deleting
@@ -151,9 +151,12 @@ def test_a_reason_with_a_number_can_be_told_in_another_language(alice, monkeypat
 def test_of_a_file_that_is_too_long_the_beginning_is_read_and_it_says_so(alice):
     attachment = a_file(alice)
     with as_a_worker():
-        attachments.store(attachment, Reading([Part("", "abc")], is_cut=True), now=timezone.now())
+        notes = [Sentence("Pages %(pages)s have no text: they may be pictures.", pages="2, 5")]
+        attachments.store(attachment, Reading([Part("", "abc")], is_cut=True, notes=notes), now=timezone.now())
     assert again(attachment).state == "read"
-    assert again(attachment).error["message"] == "Only the first 3 characters were read."
+    assert in_language(restored(again(attachment).error, "message"), "de") == (
+        "Die Seiten 2, 5 enthalten keinen Text: Vielleicht sind es Bilder. Nur die ersten 3 Zeichen wurden gelesen."
+    )
 
 
 def test_a_picture_has_nothing_to_read(alice):

@@ -288,6 +288,9 @@ def test_sync_brings_what_changed_and_nothing_else(recollect, alice, tmp_path, m
     (folder / "history.jsonl").write_text("{}\n")
     assert recollect("sync", "claude-code")[1] == "claude-code: nothing new\n"
     assert Import.objects.count() == 1
+    # Another version may read what an earlier one left out.
+    monkeypatch.setattr("recollect_cli.commands.version", lambda: "99")
+    assert recollect("sync", "claude-code")[1] == "claude-code: nothing\n"
     claude_code(folder, session="0000-2", text="And squash?", project="-home-alice-other")
     sent = []
     monkeypatch.setattr(importing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from email.message import EmailMessage
 
+from core.encodings import MOST_NONSENSE, decoded, share_of_nonsense
+from core.text import Sentence
 from core.text import gettext_noop as _
 from intake.attachments.reading.html_text import html_to_text
 from intake.attachments.reading.office import read_package
@@ -28,25 +30,14 @@ from intake.attachments.reading.parts import (
 from intake.attachments.reading.pdf import read_pdf
 from intake.attachments.reading.pictures import PICTURES, read_picture
 
+_GUESSED = _("The encoding of this text is not stated. It was guessed: %(encoding)s.")
 _BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 _PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
 _BRANDS_OF_PICTURES = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif")
-_MARKS = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-# No text has more control characters than this share, or any in its beginning that is a NUL.
 _LOOKED_AT = 8_192
-_MOST_CONTROLS = 0.02
-_CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13, 27})
-_GUESSED_FROM = 100_000
-
 _PAGE = re.compile(
     r"\s{0,200}(?:<\?xml[^>]{0,200}>\s{0,200})?(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype html|html|svg)\b",
     re.IGNORECASE | re.DOTALL,
@@ -57,6 +48,7 @@ _LETTER_HEADERS = re.compile(
 )
 _FEWEST_HEADERS = 4
 _DELIMITERS = ",;\t|"
+_DELIMITER_LINE = re.compile(r'"?sep=([^\n"])"?\n')
 # The lines that are compared to find the delimiter of a table.
 _COMPARED = 20
 _LONG_LINE = 500
@@ -92,39 +84,21 @@ def read_file(data: bytes, name: str, media_type: str) -> Reading:
         return read_package(data)
     if data.startswith(_OLE):
         raise Unreadable(ENCRYPTED if _ENCRYPTED_PACKAGE in data else _BEFORE_2007)
-    text = _decoded(data)
+    text, guessed = decoded(data)
+    beginning = text[:_LOOKED_AT]
+    if "\0" in beginning or share_of_nonsense(beginning.replace("\ufffd", "")) > MOST_NONSENSE:
+        raise Unreadable(UNKNOWN)
     if not text.strip():
         raise Unreadable(NO_TEXT)
     try:
-        reading = reading_of(_READERS[_kind(text, name, media_type)](text), size=len(data))
+        kind = "rich" if text.startswith("{\\rtf") else _kind(text, name, media_type)
+        notes = [Sentence(_GUESSED, encoding=guessed)] if guessed and kind != "rich" else []
+        reading = reading_of(_READERS[kind](text), size=len(data), notes=notes)
     except (RecursionError, csv.Error, LookupError) as error:
         raise Unreadable(DAMAGED) from error
     if not reading.parts:
         raise Unreadable(NO_TEXT)
     return reading
-
-
-def _decoded(data: bytes) -> str:
-    """Raises `Unreadable` for what is no text."""
-    encoding = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), "")
-    if not encoding:
-        beginning = data[:_LOOKED_AT]
-        controls = len(beginning) - len(beginning.translate(None, _CONTROLS))
-        if b"\0" in beginning or controls > _MOST_CONTROLS * len(beginning) or data.startswith(b"{\\rtf"):
-            raise Unreadable(UNKNOWN)
-        encoding = "utf-8"
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        text = data.decode(_guessed(data), errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _guessed(data: bytes) -> str:
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(data[:_GUESSED_FROM]).best()
-    return best.encoding if best is not None else "cp1252"
 
 
 def _kind(text: str, name: str, media_type: str) -> str:
@@ -148,10 +122,23 @@ def _read_json(text: str) -> Iterator[Part]:
 
 
 def _read_table(text: str) -> Iterator[Part]:
-    lines = [line for line in text.split("\n", _COMPARED)[:_COMPARED] if line.strip()]
-    delimiter = max(_DELIMITERS, key=lambda each: (min(line.count(each) for line in lines), lines[0].count(each)))
+    # A first line for Excel, which is no row.
+    stated = _DELIMITER_LINE.match(text)
+    text = text[stated.end() :] if stated else text
+    lines = [line for line in text.split("\n", _COMPARED)[:_COMPARED] if line.strip()] or [""]
+    counts = {each: (min(line.count(each) for line in lines), lines[0].count(each)) for each in _DELIMITERS}
+    delimiter = stated[1] if stated else max(counts, key=lambda each: counts[each])
     csv.field_size_limit(len(text) + 1)
-    return table_of(enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), start=1))
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    return table_of(enumerate(rows, start=2 if stated else 1))
+
+
+def _read_rich(text: str) -> Iterator[Part]:
+    """RTF, which writes signs beyond the first plane as two."""
+    from striprtf.striprtf import rtf_to_text
+
+    plain = rtf_to_text(text, errors="replace")  # type: ignore[no-untyped-call]
+    return lines_of(plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def _read_letter(text: str) -> Iterator[Part]:
@@ -173,5 +160,6 @@ _READERS: Mapping[str, Callable[[str], Iterator[Part]]] = {
     "json": _read_json,
     "page": lambda text: sections_of(html_to_text(text)),
     "letter": _read_letter,
+    "rich": _read_rich,
     "text": lines_of,
 }

@@ -23,7 +23,7 @@ _BLOCKS = {
 }  # fmt: skip
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "s": "~~", "del": "~~"}
-_HIDDEN = {"script", "style", "template", "head", "noscript"}
+_HIDDEN = {"script", "style", "template", "head", "noscript", "rt", "rp"}
 _TABLES = {"table", "tr", "th", "td", "thead", "tbody", "tfoot"}
 _SAFE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 # Deeper lists and quotes are written at this depth.

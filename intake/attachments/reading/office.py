@@ -1,4 +1,4 @@
-"""Reads the files that are zips of XML: DOCX, XLSX, PPTX and EPUB.
+"""Reads the files that are zips of XML: DOCX, XLSX, PPTX, OpenDocument and EPUB.
 
 By the XML itself and not by a library for each: no tree is built, and text in frames, in tracked insertions, in
 footnotes and in notes is read as well.
@@ -9,10 +9,19 @@ from collections.abc import Iterator
 from itertools import chain
 from urllib.parse import unquote
 
-from intake.attachments.reading.documents import document, slides
+from intake.attachments.reading.documents import document, open_document, slides
 from intake.attachments.reading.html_text import html_to_text
 from intake.attachments.reading.package import START, Package
-from intake.attachments.reading.parts import NO_TEXT, UNKNOWN, Part, Reading, Unreadable, reading_of, sections_of
+from intake.attachments.reading.parts import (
+    ENCRYPTED,
+    NO_TEXT,
+    UNKNOWN,
+    Part,
+    Reading,
+    Unreadable,
+    reading_of,
+    sections_of,
+)
 from intake.attachments.reading.sheets import sheets
 
 
@@ -21,6 +30,10 @@ def read_package(data: bytes) -> Reading:
     package = Package(data)
     if "META-INF/container.xml" in package:
         reading = reading_of(_chapters(package), size=len(data))
+    elif package.whole("mimetype").startswith(b"application/vnd.oasis.opendocument."):
+        if b"encryption-data" in package.whole("META-INF/manifest.xml"):
+            raise Unreadable(ENCRYPTED)
+        reading = reading_of(open_document(package), size=len(data))
     else:
         kinds = (path for kind, path in package.relations("").values() if kind == "officeDocument")
         main = next(kinds, "")

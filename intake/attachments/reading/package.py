@@ -39,6 +39,9 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._members))
+
     def chunks(self, name: str) -> Iterator[bytes]:
         """The unpacked bytes of a member; none of a member that is not there."""
         member = self._members.get(name)

@@ -54,27 +54,31 @@ class Part(NamedTuple):
 class Reading:
     """The parts in the order of the file. `is_cut`: the file goes on after them. `peak_kb`: the memory that it took.
 
-    `pictures`: of a picture, its thumbnail and itself in the size that models read.
+    `notes`: what its reader should know of the text, such as a guessed encoding. `pictures`: of a picture, its
+    thumbnail and itself in the size that models read.
     """
 
     parts: Sequence[Part]
     pages: int | None = None
     is_cut: bool = False
+    notes: Sequence[Sentence] = ()
     peak_kb: int = 0
     pictures: Sequence[bytes] = ()
 
 
-def reading_of(parts: Iterable[Part], *, pages: int | None = None, size: int | None = None) -> Reading:
+def reading_of(
+    parts: Iterable[Part], *, pages: int | None = None, size: int | None = None, notes: Sequence[Sentence] = ()
+) -> Reading:
     """As much as is read of a file of so many bytes. Takes no part from the iterator after that."""
     taken: list[Part] = []
     left = MOST_TEXT if size is None else min(MOST_TEXT, max(LEAST_TEXT, 20 * size))
     for place, text in parts:
         for piece in pieces(pg_text(text)):
             if len(piece) > left:
-                return Reading(taken, pages, is_cut=True)
+                return Reading(taken, pages, is_cut=True, notes=notes)
             left -= len(piece)
             taken.append(Part(shortened(_one_line(pg_text(place)), LONGEST_PLACE), piece))
-    return Reading(taken, pages)
+    return Reading(taken, pages, notes=notes)
 
 
 def _one_line(text: str) -> str:

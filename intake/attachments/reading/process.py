@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from core.telemetry import SWITCHES
+from core.text import Sentence, pg_text, pg_value
 from core.text import gettext_noop as _
-from core.text import pg_text, pg_value
 from intake.attachments.reading.parts import DAMAGED, FAILED, MEMORY, Part, Reading, Unreadable
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,9 @@ def _reading(made: IO[bytes], status: int) -> Reading:
         logger.warning("A file ended its reader: status %d", status)
         raise Unreadable(FAILED)
     pictures = [base64.b64decode(each) for each in last["pictures"]]
-    return Reading(parts, last["pages"], is_cut=bool(last["is_cut"]), peak_kb=int(last["peak_kb"]), pictures=pictures)
+    notes = [Sentence(message, **values) for message, values in last["notes"]]
+    peak_kb = int(last["peak_kb"])
+    return Reading(parts, last["pages"], bool(last["is_cut"]), notes, peak_kb=peak_kb, pictures=pictures)
 
 
 # --- The process that reads one file: `python -m intake.attachments.reading.process` ---
@@ -118,7 +120,8 @@ def _read(data: bytes, name: str, media_type: str) -> dict[str, Any]:
     for place, text in reading.parts:
         _write([place, text])
     pictures = [base64.b64encode(each).decode() for each in reading.pictures]
-    return {"pages": reading.pages, "is_cut": reading.is_cut, "pictures": pictures}
+    notes = [[note.message, note.values] for note in reading.notes]
+    return {"pages": reading.pages, "is_cut": reading.is_cut, "notes": notes, "pictures": pictures}
 
 
 def _peak_kb() -> int:

@@ -83,23 +83,27 @@ def _rows(
             number = int(value["r"]) if value.get("r", "").isdecimal() else number + 1
         elif tag == "row" and row:
             yield number, row
-        elif tag == "c" and kind == START and (text := _text_of_cell(events)):
-            _put(row, value.get("r", ""), _cell(text, value, strings, is_day, day_zero))
+        elif tag == "c" and kind == START and (text := _text_of_cell(events, value, strings, is_day, day_zero)):
+            _put(row, value.get("r", ""), text)
 
 
-def _text_of_cell(events: Events) -> str:
-    """Of a cell that has begun, up to its end; without its formula."""
-    texts: list[str] = []
-    is_value = False
+def _text_of_cell(
+    events: Events, cell: Mapping[str, str], strings: Sequence[str], is_day: Sequence[bool], day_zero: datetime
+) -> str:
+    """The value of a cell that has begun, up to its end; or its formula, if no program has kept its value."""
+    texts: dict[str, str] = {}
+    inside = ""
     for kind, tag, value in events:
         if kind == TEXT:
-            if is_value:
-                texts.append(value)
-        elif tag in ("v", "t"):
-            is_value = kind == START
+            texts[inside] = texts.get(inside, "") + value
+        elif tag in ("v", "t", "f"):
+            inside = tag if kind == START else ""
         elif tag == "c":
             break
-    return "".join(texts)
+    if text := texts.get("v", "") + texts.get("t", ""):
+        return _cell(text, cell, strings, is_day, day_zero)
+    # An empty text is a value too.
+    return f"={texts['f']}" if "f" in texts and cell.get("t") != "str" else ""
 
 
 def _put(row: list[str], reference: str, text: str) -> None:
