@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down doctor quick test test-all check audit conformance conformance-packages schemathesis architecture docs wheel release chaos soak format lock install python
+.PHONY: help up down doctor quick test test-all check audit vendor conformance conformance-packages schemathesis architecture docs wheel release chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -64,8 +64,11 @@ check: install ## Format, lint, types, the house's arrows and rules, deployment 
 	@# Without a database, of which it would warn: models and migrations are all it compares.
 	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
-audit: install ## Look the locked packages up among known vulnerabilities (asks the Python advisory database).
+audit: install ## Look the locked packages and the library of diagrams up among known vulnerabilities (asks two databases; needs npm).
 	@requirements/audit.sh $(ARGS)
+
+vendor: ## Fetch the library that draws diagrams, by the name and digest in requirements/vendor.sh (needs npm and the network).
+	@requirements/vendor.sh
 
 conformance: LOCK := dev
 conformance: install conformance-packages ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).

@@ -256,6 +256,14 @@ def _from_json(value: Any) -> Value:
     raise ValueError("not a value of a sentence")
 
 
+_TAG_OF_A_FRAME = re.compile(r"<(?=/?\s*(?:data|recollect-context|system-reminder)\b)", re.IGNORECASE)
+
+
+def without_frames(text: str) -> str:
+    """The text for inside a frame of ours: no tag of it looks like a frame's end, or like another program's words."""
+    return _TAG_OF_A_FRAME.sub("\u2039", text)
+
+
 @dataclass(frozen=True, slots=True)
 class UntrustedData:
     """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
@@ -274,8 +282,10 @@ class UntrustedData:
     def closing(self) -> str:
         return f"</data {self.mark}>"
 
-    def around(self, text: str) -> str:
+    def around(self, text: str, *, keeps_tags: bool = False) -> str:
+        """`keeps_tags`: for what a tool returns, whose bytes a model may write back."""
         # Repeated, because removing a marker may form a new one.
         while self.mark in text:
             text = text.replace(self.mark, "")
+        text = text if keeps_tags else without_frames(text)
         return f"{self.opening}\n{text}\n{self.closing}"

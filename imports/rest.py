@@ -72,15 +72,28 @@ class ChunkParser(BaseParser):
         return stream.read()
 
 
-def _token_of(request: Request) -> str:
+def _digest_of(token: Any) -> str:
     """A digest of the request's token; empty for a session."""
-    digest = getattr(request.auth, "digest", "")
+    digest = getattr(token, "digest", "")
     return hashlib.sha256(digest.encode()).hexdigest()[:BEGUN_BY_LENGTH] if digest else ""
+
+
+def _began(token: Any) -> str:
+    """The digest by which a token that may neither search nor read finds what it began; empty for other callers."""
+    return "" if {"search", "read"} & set(getattr(token, "scopes", ())) else _digest_of(token)
+
+
+def _refuse_others(user: User, token: Any, import_id: str) -> None:
+    """Raises `NotFound`: a title says what somebody talked about."""
+    if began := _began(token):
+        with acting_as(user):
+            if services.get(user=user, import_id=import_id).begun_by != began:
+                raise NotFound
 
 
 def _refuse_to_remove(request: Request, batch: Import) -> None:
     """A token that may import removes what it brought itself; all else needs `delete`. Raises `InsufficientScope`."""
-    token = _token_of(request)
+    token = _digest_of(request.auth)
     if token and "delete" not in getattr(request.auth, "scopes", ()) and batch.begun_by != token:
         raise InsufficientScope("This token lacks the scope `delete`, and has not begun this import.")
 
@@ -93,6 +106,11 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     takes_agents = False
     takes_bound: tuple[str, ...] = ()
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if "import_id" in kwargs:
+            _refuse_others(person_of(request), request.auth, kwargs["import_id"])
+
     @extend_schema(
         operation_id="list_imports",
         summary="Imports, and what can be imported",
@@ -102,7 +120,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
         after = position_in_address(request.query_params.get("after"))
-        page = services.list_imports(user=person_of(request), after=after)
+        page = services.list_imports(user=person_of(request), after=after, begun_by=_began(request.auth))
         return Response(
             ImportListOutput.of(page, language=page_language(request.headers)).model_dump(mode="json", by_alias=True)
         )
@@ -122,7 +140,7 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
             size=requested.bytes,
             product=requested.product,
             now=timezone.now(),
-            begun_by=_token_of(request),
+            begun_by=_digest_of(request.auth),
         )
         return _answer(request, batch, status=HTTPStatus.CREATED)
 
@@ -298,16 +316,17 @@ KEEP_ALIVE_SECONDS = 15
 @streaming("GET")
 async def import_events(request: HttpRequest, import_id: str) -> HttpResponseBase:
     """For a token with the scope `import`, or a session."""
-    user, is_authorized = await sync_to_async(_admit)(request)
+    user, is_authorized = await sync_to_async(_admit)(request, import_id)
     lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
     first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
     return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
 
 
-def _admit(request: HttpRequest) -> tuple[User, IsAuthorized]:
+def _admit(request: HttpRequest, import_id: str) -> tuple[User, IsAuthorized]:
     if request.headers.get("Authorization"):
         lacking = f"This token lacks the scope `{IMPORT_SCOPE}`."
         user, token = user_by_token(request, scopes={IMPORT_SCOPE}, lacking=lacking)
+        _refuse_others(user, token, import_id)
         is_authorized: IsAuthorized = TokenCheck(token)
     elif is_registered(request) and isinstance(request.user, User):
         user = request.user

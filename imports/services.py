@@ -93,9 +93,10 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
     return batch
 
 
-def list_imports(*, user: User, after: Position | None) -> ListPage[Import]:
-    """The newest first, 30 at a time."""
-    return page_of(Import.objects.for_user(user), by="created_at", after=after, size=PAGE)
+def list_imports(*, user: User, after: Position | None, begun_by: str = "") -> ListPage[Import]:
+    """The newest first, 30 at a time; those of one token if it is named."""
+    found = Import.objects.for_user(user)
+    return page_of(found.filter(begun_by=begun_by) if begun_by else found, by="created_at", after=after, size=PAGE)
 
 
 def sent_since(*, user: User, since: datetime) -> list[dict[str, Any]]:

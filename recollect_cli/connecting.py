@@ -127,7 +127,7 @@ def _by_browser(address: str, announce: Callable[[str], None]) -> Server:
         announce(f"Log in and agree in the browser. If none opens, open this address on this machine:\n{page}")
         with suppress(webbrowser.Error, OSError):
             webbrowser.open(page)
-        code = _code_in(listener.wait(LOGIN_SECONDS), state=state, issuer=origin)
+        code = _code_in(listener.wait(LOGIN_SECONDS, state), issuer=origin)
     fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": back, "client_id": client}
     form = urlencode({**fields, "code_verifier": verifier}).encode()
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -150,11 +150,11 @@ def _register(server: Server, back: str) -> str:
         raise
 
 
-def _code_in(values: dict[str, str] | None, *, state: str, issuer: str) -> str:
+def _code_in(values: dict[str, str] | None, *, issuer: str) -> str:
     if values is None:
         raise Failure("Nobody agreed in the browser within five minutes. Run `recollect login` again.")
-    if values.get("state") != state or values.get("iss", issuer).rstrip("/") != issuer:
-        raise Failure("The browser came back with the answer to another question. Run `recollect login` again.")
+    if values.get("iss", issuer).rstrip("/") != issuer:
+        raise Failure("The browser came back with another server's answer. Run `recollect login` again.")
     if "code" not in values:
         reason = values.get("error_description") or values.get("error") or "no reason"
         raise Failure(f"The server did not let this machine in: {reason}.")
@@ -174,20 +174,20 @@ class _Return:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def wait(self, seconds: float) -> dict[str, str] | None:
+    def wait(self, seconds: float, state: str) -> dict[str, str] | None:
         from urllib.parse import parse_qsl, urlsplit
 
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._socket.settimeout(left)
-            with suppress(OSError):
+            with suppress(OSError, IndexError):
                 connection, _ = self._socket.accept()
                 with connection:
                     connection.settimeout(5)
                     target = connection.recv(16_384).split(b" ", 2)[1].decode("ascii", "replace")
                     values = dict(parse_qsl(urlsplit(target).query))
-                    # A browser also asks for an icon.
-                    known = "code" in values or "error" in values
+                    # A browser also asks for an icon, and any page of it can ask for something else here.
+                    known = values.get("state") == state
                     connection.sendall(_PAGE if known else b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                     if known:
                         return values

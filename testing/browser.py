@@ -16,7 +16,7 @@ from django.test import Client
 from testing.examiner import let_the_examiner_look
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Playwright, Request
+    from playwright.sync_api import Browser, BrowserContext, BrowserType, ConsoleMessage, Dialog, Page, Request
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -127,7 +127,7 @@ def _launch(django_db_blocker: Any) -> KeptBrowser:
         with django_db_blocker.unblock():
             let_the_examiner_look()
         closing.callback(close_connection)
-        launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
+        launched = playwright.chromium.launch(executable_path=_executable(playwright.chromium, NAMES), args=ARGUMENTS)
         closing.callback(launched.close)
         return KeptBrowser(launched, closing.pop_all())
 
@@ -201,9 +201,27 @@ def _session_cookie(user: Any, server: str) -> Any:
     return {"name": name, "value": client.cookies[name].value, "url": server}
 
 
-def _executable(playwright: "Playwright") -> str:
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    bundled = playwright.chromium.executable_path
+@pytest.fixture
+def net_log(browser: "Browser", tmp_path: Path) -> Callable[[Callable[["Browser"], None]], str]:
+    """Runs a function with a Chromium of its own, which has windows, and returns its log of the network.
+
+    The one without windows looks up no name before it refuses a navigation, and so hides what people's browsers do.
+    """
+
+    def run(visit: Callable[["Browser"], None]) -> str:
+        log = tmp_path / "network.json"
+        kind = browser.browser_type
+        found = _executable(kind, NAMES[1:])
+        with kind.launch(executable_path=found, args=[*ARGUMENTS, f"--log-net-log={log}"]) as launched:
+            visit(launched)
+        return log.read_text()
+
+    return run
+
+
+def _executable(chromium: "BrowserType", names: list[str]) -> str:
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    bundled = chromium.executable_path
     if found or Path(bundled).exists():
         return found or bundled
     reason = "No Chromium: install one, name it in CHROMIUM, or run `playwright install chromium`."

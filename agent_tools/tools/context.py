@@ -7,6 +7,7 @@ either.
 """
 
 import hashlib
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +30,7 @@ from agent_tools.tools.wording import NOBODY, NOTHING, as_one_line, file_id, wit
 from core import resilience
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as, project_for
-from core.text import ELLIPSIS, Sentence, project_label, shortened
+from core.text import ELLIPSIS, Sentence, project_label, shortened, without_frames
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output, refuse_nul, stated
 from intake.chats.tree import conversation_path
@@ -72,7 +73,7 @@ class ContextLine:
 
     @property
     def written(self) -> str:
-        return f"{self.text} [{self.id}]" if self.id else self.text
+        return without_frames(f"{self.text} [{self.id}]" if self.id else self.text)
 
     @property
     def digest(self) -> str:
@@ -86,7 +87,13 @@ def digest_of(name: str) -> str:
 
 def text_of(lines: Sequence[ContextLine]) -> str:
     """No lines, no text."""
-    return "\n".join([FRAME, *(line.written for line in lines)]) if lines else ""
+    return _framed("\n".join(line.written for line in lines)) if lines else ""
+
+
+def _framed(text: str) -> str:
+    """Between tags with a word that no stored text can know; of digits, so that the frame always has as many tokens."""
+    word = f"{secrets.randbelow(10_000):04}"
+    return f"{FRAME}\n<data {word}>\n{text}\n</data {word}>"
 
 
 def ids_of(lines: Sequence[ContextLine]) -> list[str]:
@@ -109,7 +116,7 @@ def session_context(
     its id here or where it was imported from. `is_whole`: with the lines that the user has left out.
     """
     project = project_for(user, project_label(project or "") or project or "") or None
-    budget = max_tokens - tokens_of(FRAME)
+    budget = max_tokens - tokens_of(_framed(""))
     # The share of each in the budget; what one part leaves goes to the next.
     parts: list[tuple[float, Callable[[], Iterable[list[ContextLine]]]]] = [
         (0.4, lambda: (block for each in _and_none(project) for block in _memory(user, each))),
@@ -159,7 +166,7 @@ def prompt_context(
         left_out = digests_left_out(user)
     ids = ((each, _id_of(each.reference)) for each in likely)
     others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
-    lines, left = list[ContextLine](), float(max_tokens - tokens_of(FRAME))
+    lines, left = list[ContextLine](), float(max_tokens - tokens_of(_framed("")))
     for block in _with_answers(user, others[:3]):
         # Where the answer is too long, the message alone.
         shown, used = _fitting([block], left)

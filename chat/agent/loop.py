@@ -132,7 +132,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
         # The model reads the result between markers, as much as fits; people read the same, and our own code the data.
         text = str(result.return_value)
         text = text if room is None else cut_middle(text, room - LEAST_FOR_A_RESULT // 2)
-        marked = ctx.deps.untrusted.around(text)
+        marked = ctx.deps.untrusted.around(text, keeps_tags=True)
         self.spent[ctx.run_step] = self.spent.get(ctx.run_step, 0) + tokens_of(marked)
         return ToolReturn(marked, metadata={**(result.metadata or {}), "found": text})
 

@@ -7,7 +7,7 @@ staff. No text is read here.
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from allauth.account.adapter import get_adapter
@@ -322,10 +322,17 @@ def show_usage(request: HttpRequest) -> HttpResponse:
         "all": users.count(),
         "turns": sum(figures["turns"] for figures in days.values()),
         "size": sum(row["size"] for row in rows),
+        "backed_up_at": _last_daily_backup(),
         "events": sorted(events, key=lambda event: event[0], reverse=True)[:MOST_EVENTS],
         "tab": "usage",
     }
     return render(request, "intake/staff/usage.html", context)
+
+
+def _last_daily_backup() -> datetime | None:
+    """None where `make up` keeps none: Compose has them in a volume that no web process sees."""
+    made = [each.stat().st_mtime for each in settings.VAR_DIR.glob("backups/*-daily.backup")]
+    return datetime.fromtimestamp(max(made), UTC) if made else None
 
 
 def _seen_last(users: "QuerySet[User]") -> list[User]:

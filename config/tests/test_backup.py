@@ -336,6 +336,18 @@ def test_a_backup_of_other_migrations_is_refused_before_anything_changes(monkeyp
     assert restored == []
 
 
+def test_a_restore_without_a_key_is_refused_before_anything_changes(monkeypatch, settings, tmp_path):
+    path, restored = tmp_path / "good.backup", []
+    monkeypatch.delenv("RECOLLECT_BACKUP_PASSPHRASE", raising=False)
+    monkeypatch.setattr("config.ops.backup.restore", lambda *_: restored.append(1))
+    settings.SECRET_KEY = ""
+    with path.open("wb") as file:
+        backup_file.write(file, {"roles_prefix": "recollect", "tables": {}}, io.BytesIO(b"dump"))
+    with pytest.raises(CommandError, match="SECRET_KEY is not set for this command, and nothing was restored"):
+        call_command("restore", path)
+    assert restored == []
+
+
 def test_a_backup_without_a_role_for_it_says_which_is_missing(settings, tmp_path):
     settings.DATABASE_BACKUP_URL = ""
     with pytest.raises(CommandError, match="DATABASE_BACKUP_URL"):

@@ -30,10 +30,12 @@ from intake.chats import versions
 from intake.models import Conversation, Project, Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
+from memory.index import scoring, segments
 from memory.models import MemoryDocument, MemoryRecord, Proposal
+from memory.models.documents import Corpus, Scope
 from memory.projects import save_project
 from memory.search import chat_history
-from testing.examiner import as_the_application
+from testing.examiner import as_a_worker, as_the_application
 
 pytestmark = pytest.mark.django_db
 
@@ -415,6 +417,31 @@ def test_no_spelling_and_no_mode_of_a_search_shows_a_word_of_another_project(ali
             text = answer.content.decode().lower().replace(query.lower(), "")
             assert WORD not in text and alice.things.conversation not in text, (tool, query)
             assert alice.things.record not in text, (tool, query)
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_how_common_a_word_is_elsewhere_changes_no_score_of_a_bound_caller(is_flushed):
+    mine = ["a heron by the weir", "an otter by the weir", "an otter and a longer story about the mill and its wheel"]
+
+    def scores(*elsewhere):
+        person = a_person(f"{len(elsewhere)}@example.com")
+        with acting_as(person):
+            for project, texts in (("Here", mine), (ELSEWHERE, elsewhere)):
+                save_project(user=person, name=project)
+                for text in texts:
+                    chat = Conversation.objects.create(user=person, title=project, project=project)
+                    a_turn(person, text, "Yes", conversation=chat)
+        if is_flushed:
+            with as_a_worker():
+                segments.flush()
+        with acting_as(Caller(user_id=person.pk, bound_to="Here")):
+            person.bound_to = "Here"
+            hits, ideal = scoring.score(Scope(person, (Corpus.CHAT,)), query="heron otter", limit=10)
+        return [(hit.lexical, hit.length, hit.has_only) for hit in hits], ideal
+
+    alone = scores()
+    assert len(alone[0]) == 3
+    assert scores(*["the heron is everywhere here"] * 30, "otter " * 400) == alone
 
 
 def test_answers_that_are_written_elsewhere_are_not_listed(alice, outsider):

@@ -1,10 +1,12 @@
 """Modules put into one file: what they mean stays the same, and what is not understood is refused."""
 
+import hashlib
 import os
 import re
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 
@@ -63,9 +65,12 @@ def test_what_pages_are_served_imports_nothing_but_what_they_fetch_later(entry):
         assert re.fullmatch(r"\./\w+\.[0-9a-f]{12}\.js", later)
 
 
-def test_the_page_about_recollect_names_the_library_of_diagrams_that_is_served():
+def test_the_library_of_diagrams_that_is_served_is_the_one_that_is_named_and_audited():
     version, _ = SHIPPED_FILES["mermaid"]
-    assert f'version:"{version}"' in Path(finders.find("mermaid/mermaid.min.js")).read_text()
+    served = Path(finders.find("mermaid/mermaid.min.js")).read_bytes()
+    script = (Path(settings.BASE_DIR) / "requirements/vendor.sh").read_text()
+    assert f'version:"{version}"'.encode() in served
+    assert f"\npackage=mermaid@{version}\ndigest={hashlib.sha256(served).hexdigest()}\n" in script
 
 
 def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path):

@@ -1,5 +1,6 @@
 """The containers of docker-compose.yml: with no right that they do not need, and with their own secrets alone, as files."""
 
+import os
 import plistlib
 import re
 import shutil
@@ -133,6 +134,46 @@ def test_the_image_of_one_container_is_no_default_and_every_program_in_it_exists
         program = ("config.stack", command, "--help")
         shown = subprocess.run([sys.executable, "-m", *program], cwd=ROOT, check=False)
         assert shown.returncode == 0
+
+
+def as_compose_runs(service, tmp_path, *command):
+    """The command in the environment of a service, with what the head of .env.example asks for and no more."""
+    example = (ROOT / ".env.example").read_text()
+    wanted = re.search(r"Compose needs (\w+)\s+# and (\w+)", example).groups()
+    given = {name: re.search(rf"^#{name}=(.*)$", example, re.MULTILINE)[1] for name in wanted}
+    environment = given | {
+        name: re.sub(r"\$\{(\w+):-\}", lambda found: given.get(found[1], ""), value)
+        for name, value in ALONE["services"][service]["environment"].items()
+    }
+    for name in ALONE["secrets"]:
+        (tmp_path / name).write_text("only-for-this-test-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ")
+
+    def here(text):
+        # Its secrets and its server: nobody listens there.
+        return text.replace("/run/secrets", str(tmp_path)).replace("postgres:5432", "127.0.0.1:1").replace("$$", "$")
+
+    own = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "IGNORE_ENV_FILES": "1", "RECOLLECT_VAR": tmp_path}
+    return subprocess.run(
+        [here(part).replace("python ", f"{sys.executable} ") for part in command],
+        env={"PATH": os.environ["PATH"], **{name: here(value) for name, value in environment.items()}, **own},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("service", ["web", "worker"])
+def test_what_the_example_asks_for_is_all_that_a_service_needs(service, tmp_path):
+    checked = as_compose_runs(service, tmp_path, "sh", "-c", "python manage.py check --deploy --fail-level WARNING")
+    assert (checked.returncode, "no issues" in checked.stdout) == (0, True), checked.stderr
+
+
+@pytest.mark.medium
+def test_what_the_example_asks_for_brings_the_migration_to_its_database(tmp_path):
+    ran = as_compose_runs("migrate", tmp_path, *ALONE["services"]["migrate"]["command"])
+    assert "SystemCheckError" not in ran.stderr and "Connection refused" in ran.stderr, ran.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")

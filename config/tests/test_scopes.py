@@ -132,12 +132,23 @@ def test_capture_is_no_other_scope_and_none_contains_it(alice):
     assert effective(["capture"]) == {TokenScope.CAPTURE}
 
 
-def test_a_token_takes_back_the_import_that_it_began_itself(alice):
+def test_a_token_that_only_imports_sees_and_takes_back_what_it_began(alice):
     own, other = (secret_of(alice, [TokenScope.IMPORT]) for _ in range(2))
+    reading = secret_of(alice, [TokenScope.IMPORT, TokenScope.READ])
     browser, path = Client(), "/api/v1/imports/"
-    begun = browser.post(
-        path, {"filename": "x.zip", "bytes": 1}, "application/json", headers={"authorization": f"Bearer {own}"}
-    )
-    address = f"{path}{begun.json()['id']}/"
-    assert browser.delete(address, headers={"authorization": f"Bearer {other}"}).status_code == 403
-    assert browser.delete(address, headers={"authorization": f"Bearer {own}"}).status_code == 204
+
+    def ask(secret, method, address, **sent):
+        return browser.generic(method, address, headers={"authorization": f"Bearer {secret}"}, **sent)
+
+    begun = ask(own, "POST", path, data=b'{"filename": "x.zip", "bytes": 1}', content_type="application/json").json()
+    address = f"{path}{begun['id']}/"
+    ways = [("GET", ""), ("GET", "preview/"), ("GET", "events/"), ("PUT", "content/"), ("POST", "start/")]
+    ways += [("POST", "cancel/"), ("POST", "undo/"), ("DELETE", "")]
+    assert {ask(other, method, f"{address}{way}").status_code for method, way in ways} == {404}
+    assert begun["id"] not in ask(other, "GET", path).text
+    for secret in (own, reading):
+        assert begun["id"] in ask(secret, "GET", path).text
+        assert ask(secret, "GET", address).status_code == 200
+    # To see is not to remove.
+    assert ask(reading, "DELETE", address).status_code == 403
+    assert ask(own, "DELETE", address).status_code == 204

@@ -1,7 +1,9 @@
 """Staff run the installation in the product's own pages: people, settings, index, usage, and what everybody reads about it."""
 
+import os
 import re
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -99,6 +101,17 @@ def test_no_page_of_staff_holds_a_word_that_a_person_wrote(staff, bob):
         page = staff.get(path).content.decode().lower()
         assert SECRET not in page, path
     assert "bob@example.com" in staff.get(PEOPLE).content.decode()
+
+
+def test_the_page_of_figures_says_how_old_the_last_daily_backup_is(staff, settings, tmp_path):
+    settings.VAR_DIR = tmp_path
+    assert "Last backup" not in staff.get(USAGE).text
+    (tmp_path / "backups").mkdir()
+    for name, hours in (("a-daily", 50), ("b-daily", 26), ("c-before-1.1.0", 1)):
+        made = tmp_path / "backups" / f"{name}.backup"
+        made.touch()
+        os.utime(made, times=(time.time() - hours * 3600,) * 2)
+    assert "1 day, 2 hours ago" in staff.get(USAGE).text.replace("\xa0", " ")
 
 
 # --- People ---

@@ -174,7 +174,7 @@ class ZipEntries:
                 )
             )
         if reason := _reason_to_refuse(entry):
-            self._refused.append(Skipped(where=entry.orig_filename, reason=reason))
+            self._refused.append(Skipped(where=entry.orig_filename[:1_000], reason=reason))
         elif name in self._entries:
             self._refused.append(Skipped(where=name, reason=_("a second entry of the same name")))
         else:
@@ -286,6 +286,8 @@ def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename.replace("\\", "/")
     if not entry.filename or "\0" in name or name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
         return _("unsafe name")
+    if len(name) > 1_000:
+        return _("a name of more than 1,000 characters")
     if stat.S_ISLNK(entry.external_attr >> 16):
         return _("symbolic link")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -48,8 +48,8 @@ from intake.chats.deleting import delete_attachment, delete_turn
 from intake.chats.services import title_from, without_markup
 from intake.chats.tree import leads_to
 from intake.chats.usage import Usage
-from intake.models import Conversation, Turn, User
-from intake.models.conversations import TITLE_LENGTH, TitledBy, label_of
+from intake.models import Conversation, Project, Turn, User
+from intake.models.conversations import TITLE_LENGTH, TitledBy
 
 BATCH_TURNS = 400
 # Of files, in one transaction.
@@ -193,6 +193,9 @@ class _Batch:
         self._known = known_items(user, batch)
         self._here = self._conversations()
         self._turns_here = self._turns()
+        # Once for all: a user's projects may have thousands of labels.
+        named = Project.objects.for_user(user).values_list("name", "labels")
+        self._project_of = {label: name for name, labels in named for label in labels}
         self._numbers_here = self._numbers()
         self._made: list[Conversation] = []
         self._changed: dict[UUID, Conversation] = {}
@@ -284,9 +287,13 @@ class _Batch:
             if key not in self._known:
                 self._note(key, conversation)
 
+    def _project(self, label: str | None) -> str:
+        stored = stored_label(label or "")
+        return self._project_of.get(stored, stored)
+
     def _label(self, stretch: TurnStretch, conversation: Conversation) -> None:
         """Conversations from before there were projects get theirs from the next export."""
-        project = label_of(user=self._user, label=stored_label(stretch.conversation.project or ""))
+        project = self._project(stretch.conversation.project)
         if project and not conversation.project and conversation not in self._made:
             conversation.project = project
             self._changed[conversation.pk] = conversation
@@ -307,7 +314,8 @@ class _Batch:
         conversation = stretch.conversation
         source, external_id = _name_of(conversation)
         if conversation.exported is not None:
-            made = _as_exported(conversation, conversation.exported, self._user)
+            exported = conversation.exported
+            made = _as_exported(conversation, exported, self._user, project=self._project(exported.project))
             self._check_origin(made, stretch)
             return _saved(made)
         first = stretch.turns[0].said_at
@@ -317,7 +325,7 @@ class _Batch:
             title=_title_of(stretch),
             source=source,
             external_id=external_id,
-            project=label_of(user=self._user, label=stored_label(conversation.project or "")),
+            project=self._project(conversation.project),
             started_at=started_at,
             last_active_at=(last := conversation.last_at or started_at),
             archived_at=last if conversation.is_archived else None,
@@ -540,7 +548,9 @@ def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]
     return {key: pk for key, pk in ids.items() if pk in here}
 
 
-def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
+def _as_exported(
+    conversation: ImportedConversation, exported: ExportedConversation, user: User, *, project: str
+) -> Conversation:
     """Unchanged if the export proves that this user exported it; else with another id and without its instructions.
 
     Keeping an id because it is free would tell which ids other accounts have.
@@ -552,7 +562,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         title=cut(pg_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
-        project=label_of(user=user, label=stored_label(exported.project)),
+        project=project,
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,

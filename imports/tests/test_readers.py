@@ -264,6 +264,18 @@ def test_unsafe_names_and_links_are_listed_and_never_read(tmp_path):
         assert len(list(files.refused())) == 5
 
 
+def test_an_entry_with_an_endless_name_is_listed_by_its_beginning(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("conversations.json", json.dumps(EXAMPLES["chatgpt"]))
+        packed.writestr("a" * 996 + ".txt", "read")
+        packed.writestr("b" * 30_000 + ".txt", "refused")
+    with open_files(path) as files:
+        assert sorted(map(len, files.names())) == [18, 1_000]
+        (refused,) = files.refused()
+        assert (refused.where, refused.reason) == ("b" * 1_000, "a name of more than 1,000 characters")
+
+
 def test_an_entry_without_a_name_is_listed(tmp_path):
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w") as packed:

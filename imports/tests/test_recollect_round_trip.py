@@ -7,7 +7,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chat import exporting
@@ -359,6 +361,17 @@ def test_an_import_gives_no_project_the_labels_that_are_in_use_here(alice):
     ]
     conversation.refresh_from_db()
     assert conversation.project == "bakery"
+
+
+def test_the_labels_of_projects_are_read_once_for_many_chats(alice):
+    for number in range(20):
+        chat = a_turn(alice, f"In the bakery {number}").conversation
+        Conversation.objects.filter(pk=chat.pk).update(project=f"shelf {number}")
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    with CaptureQueriesContext(connection) as asked:
+        importer_of(a_person("bob@example.com")).bring(data)
+    of_labels = [each["sql"] for each in asked if '"labels"' in each["sql"]]
+    assert len([sql for sql in of_labels if "INSERT" not in sql]) < 20
 
 
 def test_an_export_from_before_there_were_projects_still_comes_in(alice, importer):

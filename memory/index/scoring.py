@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from core.isolation.acting import binding_of
 from memory.index.terms import configuration_of, configurations, fetch, indexed_forms
 from memory.models.documents import HIDDEN_SOURCES, Hit, Scope
 
@@ -82,7 +83,7 @@ WITH {deleted}stemmed AS MATERIALIZED (
            ARRAY[least(sum(term.answered), 32767)::smallint], 1
       FROM pending_terms AS row
      CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND term.lexeme IN (SELECT lexeme FROM asked)
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND term.lexeme IN (SELECT lexeme FROM asked) {seen}
      GROUP BY text_id, term.lexeme
 ), term AS MATERIALIZED (
     -- A side that nobody ever used has no average length; any will do.
@@ -154,12 +155,23 @@ _NOT_HIDDEN = f"""AND text_id NOT IN (SELECT id
 
 
 def _statements(hidden: str) -> tuple[str, str]:
-    """The statement, and the one for a user with deleted texts."""
-    plain = _TEMPLATE.format(hidden=hidden, deleted="", having_it="1 + last - first", counted="segment", kept="")
+    """The statement, and the one for a user with deleted texts, or a caller who is bound to a project."""
+    plain = _TEMPLATE.format(
+        hidden=hidden, deleted="", having_it="1 + last - first", counted="segment", kept="", seen=""
+    )
     without_deleted = _TEMPLATE.format(
         hidden=hidden,
-        deleted="""deleted AS MATERIALIZED (
+        # A bound caller sees no text of another project, and learns from no score how common a word is there.
+        deleted="""indexed AS MATERIALIZED (
+        SELECT text_ids FROM term_segments WHERE %(is_bound)s AND user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+         UNION ALL
+        SELECT ARRAY[text_id] FROM pending_terms
+         WHERE %(is_bound)s AND user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+    ), deleted AS MATERIALIZED (
         SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+         UNION
+        SELECT text_id FROM indexed CROSS JOIN unnest(text_ids) AS text_id
+         WHERE text_id NOT IN (SELECT id FROM indexed_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
     ), """,
         having_it="""(SELECT count(*)
                   FROM unnest(ordinals[first:last]) AS ordinal
@@ -173,6 +185,7 @@ def _statements(hidden: str) -> tuple[str, str]:
                            AS held(text_id, said_length, answered_length)
                      WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
         kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
+        seen="AND text_id NOT IN (SELECT text_id FROM deleted)",
     )
     return plain, without_deleted
 
@@ -201,10 +214,11 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "b": B,
         "k1": K1,
         "limit": limit,
+        "is_bound": bool(binding_of(scope.user)),
     }
     plain, without_deleted = _SCORE[scope.hides_any]
-    rows = fetch(plain, parameters)
-    if rows and rows[0][-1]:
+    rows = [] if parameters["is_bound"] else fetch(plain, parameters)
+    if parameters["is_bound"] or (rows and rows[0][-1]):
         rows = fetch(without_deleted, parameters)
     hits = [
         Hit(

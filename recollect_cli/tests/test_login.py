@@ -4,6 +4,8 @@ import io
 import json
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
 
@@ -65,10 +67,21 @@ def test_who_does_not_agree_is_not_let_in(server, recollect, config, monkeypatch
     assert "did not let this machine in: access_denied" in err
 
 
-def test_an_answer_to_another_question_is_refused():
-    for values in ({"code": "c", "state": "x"}, {"code": "c", "state": "s", "iss": "https://evil.example"}):
-        with pytest.raises(Failure, match="another question"):
-            connecting._code_in(values, state="s", issuer="https://r.example")
+def test_an_answer_of_another_server_is_refused():
+    with pytest.raises(Failure, match="another server's answer"):
+        connecting._code_in({"code": "c", "iss": "https://evil.example"}, issuer="https://r.example")
+
+
+def test_log_in_goes_on_waiting_after_a_request_with_a_wrong_state():
+    with connecting._Return() as listener, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(listener.wait, 20, "right")
+        for path in ("/?code=forged&state=wrong", "/?error=access_denied", "/favicon.ico"):
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"http://127.0.0.1:{listener.port}{path}")
+        with socket.create_connection(("127.0.0.1", listener.port)) as garbled:
+            garbled.sendall(b"GET\r\n\r\n")
+        urlopen(f"http://127.0.0.1:{listener.port}/?code=c&state=right").close()
+        assert waiting.result() == {"code": "c", "state": "right"}
 
 
 @pytest.mark.parametrize("is_piped", [True, False])

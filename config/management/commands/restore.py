@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
@@ -52,6 +53,14 @@ class Command(BaseCommand):
 
 
 def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
+    try:
+        # Another key can be put right afterwards, and is named then; without one nothing can be compared.
+        bool(settings.SECRET_KEY)
+    except ImproperlyConfigured:
+        raise CommandError(
+            "SECRET_KEY is not set for this command, and nothing was restored. Give it the key with which this product "
+            "was started: SECRET_KEY=… manage.py restore FILE."
+        ) from None
     prefix = settings.DATABASE_ROLES.prefix
     if manifest.get("roles_prefix") != prefix:
         raise CommandError(

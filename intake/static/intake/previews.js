@@ -1,6 +1,6 @@
 /**
- * Previews of code in answers: diagrams by themselves, HTML and SVG at a press of a button. All of it runs in a sandboxed
- * frame without an origin and without network (templates/intake/preview.html, decision 71). A picture of another site is
+ * Previews of code in answers: diagrams by themselves, HTML and SVG at a press of a button, their scripts at a second one.
+ * All of it is in a sandboxed frame without an origin (templates/intake/preview.html, decision 71). A picture of another site is
  * loaded at a press of a button, in a frame that may load pictures and nothing else (decision 73).
  */
 import { HOME } from "./dom.js";
@@ -8,6 +8,7 @@ import { gettext } from "./language.js";
 
 const ADDRESS = `${HOME}preview/`;
 const PICTURES = `${ADDRESS}?pictures`;
+const SCRIPTS = `${ADDRESS}?scripts`;
 const DIAGRAM = "language-mermaid";
 // A diagram is drawn before a reader comes to it.
 const NEAR_PX = 600;
@@ -58,13 +59,17 @@ export function listenForPreviews(thread, { library, onGrown }) {
   thread.addEventListener("click", ({ target }) => {
     const loading = target.closest('[data-action="load-picture"]');
     if (loading) return loadPicture(loading.closest(".picture"), onGrown);
-    const button = target.closest('[data-action="preview-code"]');
+    const button = target.closest('[data-action="preview-code"], [data-action="run-scripts"]');
     if (!button) return;
     const frame = button.closest(".code-frame");
     const code = frame.querySelector("code");
-    if (frame.querySelector(".preview")) show(frame, frame.querySelector("pre").hidden ? "source" : "preview");
+    if (button.dataset.action === "run-scripts") put(frame, documentOf(code.textContent, button.textContent, SCRIPTS));
+    else if (frame.querySelector(".preview")) show(frame, frame.querySelector("pre").hidden ? "source" : "preview");
     else if (code.classList.contains(DIAGRAM)) showDiagram(code);
-    else put(frame, documentOf(code.textContent, button.textContent));
+    else {
+      put(frame, documentOf(code.textContent, button.textContent));
+      if (/<script|\son\w+\s*=/i.test(code.textContent)) offerScripts(frame);
+    }
     onGrown();
   });
 }
@@ -94,6 +99,17 @@ function put(frame, content) {
   frame.querySelector(".code-bar").after(preview);
   // A reader who looks at the source goes on with it.
   show(frame, isSource ? "source" : "preview");
+}
+
+function offerScripts(frame) {
+  const offer = document.createElement("p");
+  offer.className = "preview-offer";
+  offer.textContent = gettext("Scripts do not run in this preview: they could send what is in it to other servers.");
+  const button = document.createElement("button");
+  Object.assign(button, { type: "button", className: "button button-small button-quiet", textContent: gettext("Run scripts") });
+  button.dataset.action = "run-scripts";
+  offer.append(" ", button);
+  frame.querySelector(".preview").append(offer);
 }
 
 function show(frame, which) {
@@ -166,9 +182,9 @@ function loadPicture(picture, onGrown) {
   onGrown();
 }
 
-/** HTML, or a picture in SVG, which gets a page around it. */
-function documentOf(source, title) {
-  const frame = sandbox(title);
+/** HTML, or a picture in SVG, which gets a page around it. Its scripts run at the address `SCRIPTS` alone. */
+function documentOf(source, title, address) {
+  const frame = sandbox(title, address);
   const isPicture = /^\s*(?:<\?xml[^>]*>\s*)?<svg[\s>]/i.test(source);
   const page = isPicture ? `<style>body { margin: 1rem } svg { display: block; max-width: 100%; margin: auto }</style>${source}` : source;
   const html = /^\s*<!doctype/i.test(page) ? page : `<!doctype html>${page}`;

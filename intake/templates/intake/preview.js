@@ -1,5 +1,8 @@
 // The page of a chat puts this document into a sandboxed frame and sends it what to show (static/intake/previews.js).
 // Scripts inline, because a script of an address would be a way to reach the server.
+const { nonce } = document.currentScript;
+// What leads elsewhere: a browser looks up the name of a frame's server before the policy refuses to go there.
+const LEADING = "script, iframe, frame, frameset, object, embed, meta, base, link, [attributeName$=href]";
 const tell = (message) => parent.postMessage(message, "*");
 // The colours of the pages (static/intake/css/base.css).
 const COLOURS = {
@@ -8,11 +11,18 @@ const COLOURS = {
 };
 const ACTIONS = {
   html({ html }) {
-    // Connections that a policy does not stop in every browser.
-    for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
-    document.open();
-    document.write(html);
-    document.close();
+    if (location.search === "?scripts") {
+      document.open();
+      document.write(html);
+      document.close();
+    } else {
+      // Its nodes are moved, because what is written and read again can be another page.
+      const page = new DOMParser().parseFromString(html, "text/html").documentElement;
+      for (const leading of page.querySelectorAll(LEADING)) leading.remove();
+      for (const linked of page.querySelectorAll("[*|href]"))
+        for (const { name, value } of [...linked.attributes]) if (/(^|:)href$/i.test(name) && !/^(#|data:)/.test(value)) linked.removeAttribute(name);
+      document.documentElement.replaceWith(page);
+    }
     const measure = () => tell({ height: Math.ceil(document.documentElement.getBoundingClientRect().height) });
     new ResizeObserver(measure).observe(document.documentElement);
   },
@@ -29,7 +39,7 @@ const ACTIONS = {
     document.body.replaceChildren(image);
   },
   library({ library }) {
-    const script = document.createElement("script");
+    const script = Object.assign(document.createElement("script"), { nonce });
     script.textContent = library;
     document.head.append(script);
   },
