@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import limits
 from django.conf import settings
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
 
     AnyRequest = HttpRequest | Request
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +164,44 @@ def take_bytes_of_visitor(size: int, *, address: str) -> None:
         lids = (("visitor_bytes", address), 50 * 1024), (("visitor_bytes",), 1024**2)
         counted = [(limits.RateLimitItemPerHour(most), _key(*key)) for key, most in lids]
         _count(counted, kilobytes)
+
+
+def note_file_of_visitor(file_id: UUID, *, address: str) -> None:
+    """Remember where it came from for an hour, as long as the file may wait, so that its reading is counted there."""
+    _with_redis(lambda redis: redis.set(_key("file", file_id), _key("reading", address), ex=3600))
+
+
+def count_reading(file_id: UUID, seconds: float) -> None:
+    """Count the seconds that reading the file took against the visitors' address that it came from."""
+
+    def count(redis: "Redis") -> None:
+        address: Any = redis.get(_key("file", file_id))
+        if address:
+            redis.incrbyfloat(address, seconds)
+            redis.expire(address, 3600)
+
+    _with_redis(count)
+
+
+def seconds_of_reading(file_ids: Sequence[UUID]) -> dict[UUID, float]:
+    """How long the files of each one's address have been read within the hour; 0 without Redis."""
+
+    def seconds(redis: "Redis") -> list[float]:
+        addresses: Any = redis.mget([_key("file", each) for each in file_ids])
+        found: Any = redis.mget([address or b"-" for address in addresses])
+        return [float(each or 0) for each in found]
+
+    found = _with_redis(seconds) if file_ids else None
+    return dict(zip(file_ids, found or [0.0] * len(file_ids), strict=True))
+
+
+def _with_redis(work: "Callable[[Redis], T]") -> "T | None":
+    """None while Redis is away."""
+    try:
+        return work(_stream_client(settings.REDIS_URL))
+    except RedisError as error:
+        logger.warning("The reading of files cannot be counted: Redis is away (%s)", type(error).__name__)
+        return None
 
 
 def take_for_page(session_key: str | None, *, address: str) -> None:
