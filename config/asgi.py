@@ -43,7 +43,7 @@ from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.checks import refuse_former_settings  # noqa: E402
-from core.errors import RateLimited  # noqa: E402
+from core.errors import RecollectError  # noqa: E402
 from core.gate import Credentials, Gate  # noqa: E402
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
@@ -75,7 +75,7 @@ STREAMING = (
     "/api/v1/imports/<str:import_id>/events/",
     "/api/v1/attachments/<str:attachment_id>/content",
 )
-# As many as may have turns at once (core/gate.py).
+# More than may have turns at once (core/gate.py).
 THREADS = 64
 
 # The type stubs of the two sides name the same types differently.
@@ -162,7 +162,7 @@ class Streaming:
             # The connection breaks off without its end, so that the client knows that it has only a part.
             with suppress(Revoked):
                 await serving
-        except RateLimited as error:
+        except RecollectError as error:
             await refuse(error, scope, send)
         finally:
             if serving is not None and not serving.done():
@@ -191,7 +191,7 @@ async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
             async with gate.turn(await gate.key_of(scope)):
                 has_thread = True
                 await synchronous(scope, receive, send_on)
-        except RateLimited as error:
+        except RecollectError as error:
             await refuse(error, scope, send_on)
 
     answering = asyncio.create_task(answer())

@@ -27,7 +27,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, connections
 from django.http.cookie import parse_cookie
 
 from core.errors import AuthenticationRequired, RateLimited, Unavailable
@@ -158,7 +158,7 @@ class Gate:
     def _looked_up(self, credentials: Credentials, address: str) -> tuple[bool, int | None]:
         try:
             found = self._account_of(credentials)
-        except DatabaseError:
+        except (DatabaseError, InterfaceError):
             # The view says so.
             return False, None
         finally:

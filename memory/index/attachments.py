@@ -39,8 +39,8 @@ MOST_ATTEMPTS = 3
 RECENT = timedelta(days=2)
 _ONLY_BEGINNING = _("Only the first %(count)s characters were read.")
 
-# Small files first, and users take turns, as for vectors: the first file of each before the second of one. Those that are
-# being read count among the first.
+# Small files first, and users take turns, as for vectors: the first file of each before the second of one. Those that
+# are being read count among the first.
 _DUE = """
 SELECT user_id, id
   FROM (SELECT user_id, id, size, next_attempt_at,
