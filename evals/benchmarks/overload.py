@@ -529,7 +529,7 @@ def _control(product: Product, quiet: list[PreparedRequest], seconds: float, att
 
 def _wait_for(port: int) -> None:
     """Raises `CommandError`."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -567,7 +567,7 @@ def serve_statically(*, host: str, port: int) -> Figures:
             writer.close()
 
     async def serve() -> None:
-        async with await asyncio.start_server(answer, host, port, limit=1024 * 1024):
+        async with await asyncio.start_server(answer, host, port, limit=1024 * 1024, backlog=2_048):
             await ended.wait()
 
     ended = asyncio.Event()
@@ -600,6 +600,7 @@ def _measured(
         report(f"  The attack was answered: {each['statuses']}")
     failed = sum(count for status, count in people["statuses"].items() if status != "200")
     p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
+    report(f"  Quiet people: p50 {p50} ms, p95 {p95} ms; answered: {people['statuses']}")
     return {"p50_ms": p50, "p95_ms": p95, "errors": failed}
 
 
