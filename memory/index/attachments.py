@@ -96,7 +96,7 @@ def _due(now: datetime) -> list[tuple[int, UUID]]:
     def found(*, of_visitors: bool, limit: int) -> list[tuple[int, UUID]]:
         with connection.cursor() as cursor:
             cursor.execute(_DUE, {"now": now, "of_visitors": of_visitors, "limit": limit})
-            return cursor.fetchall()
+            return [(user_id, pk) for user_id, pk in cursor.fetchall()]
 
     if due := found(of_visitors=False, limit=20):
         return due
