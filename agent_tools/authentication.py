@@ -31,13 +31,14 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput,
 from core.ids import parse_id
 from core.isolation.acting import BOUND_ELSEWHERE, bind, bound_to, node_loss_as_unavailable, project_for
 from core.isolation.policies import can_bind
-from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, network_of, take_for
 from core.text import LONGEST_PROJECT, Sentence, gettext_noop, project_label
 from core.validation import Output
 from intake.accounts import activity, sessions
 from intake.models import Activity, User
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
     from rest_framework.views import APIView
 
 SCHEMES = ("bearer", "token")
@@ -178,6 +179,19 @@ def _connected(digest: str, *, now: datetime, address: str, resource: str | None
     return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest, project=project)
 
 
+def users_by_token(header: str, *, now: datetime) -> Any:
+    """A query for the id of the owner of a valid token and whether they are a visitor; empty for any other header."""
+    try:
+        digest = digest_of(secret_in(header))
+    except TokenRefused:
+        digest = ""
+    if digest.startswith(OAUTH):
+        good = connections.good_tokens({digest.removeprefix(OAUTH)}, now=now)
+    else:
+        good = _good_tokens({digest}, now=now)
+    return good.values_list("user_id", "user__is_visitor")
+
+
 def is_still_valid(digest: str, *, now: datetime) -> bool:
     """For long-running work after the first check: a stream, a session over pipes."""
     return digest in still_valid({digest}, now=now)
@@ -186,13 +200,19 @@ def is_still_valid(digest: str, *, now: datetime) -> bool:
 def still_valid(digests: Collection[str], *, now: datetime) -> set[str]:
     """Those of the digests whose tokens are still valid: one query for all of a kind."""
     checksums = {digest.removeprefix(OAUTH) for digest in digests if digest.startswith(OAUTH)}
-    good = {OAUTH + checksum for checksum in connections.good_among(checksums, now=now)} if checksums else set()
+    good = set()
+    if checksums:
+        found = connections.good_tokens(checksums, now=now).values_list("token_checksum", flat=True)
+        good = {OAUTH + checksum for checksum in found}
     others = {digest for digest in digests if not digest.startswith(OAUTH)}
     if others:
-        unexpired = Q(expiry=None) | Q(expiry__gt=now)
-        found = AccessToken.objects.filter(unexpired, digest__in=others, user__is_active=True)
-        good |= set(found.values_list("digest", flat=True))
+        good |= set(_good_tokens(others, now=now).values_list("digest", flat=True))
     return good
+
+
+def _good_tokens(digests: Collection[str], *, now: datetime) -> "QuerySet[AccessToken]":
+    unexpired = Q(expiry=None) | Q(expiry__gt=now)
+    return AccessToken.objects.filter(unexpired, digest__in=digests, user__is_active=True)
 
 
 def _is_well_formed(secret: str) -> bool:
@@ -242,7 +262,6 @@ class AccessTokenAuthentication(BaseAuthentication):
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
             address = client_address(request)
             caller = admit(secret, address=address, now=timezone.now(), limit=limit, resource=_resource(request, view))
-            begin_call(request, user_id=caller.user.pk)
             if caller.user.bound_to and request.method not in getattr(view, "takes_bound", ()):
                 raise InsufficientScope(BOUND_ELSEWHERE)
         bind(caller.user.bound_to)

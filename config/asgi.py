@@ -10,17 +10,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
 import gc
-import hashlib
 import logging
 import re
-import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any
-from weakref import WeakValueDictionary
 
 from a2wsgi import WSGIMiddleware
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -33,12 +29,13 @@ django_asgi: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
-from django.http.cookie import parse_cookie  # noqa: E402
+from django.utils import timezone  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.middleware.cors import CORSMiddleware  # noqa: E402
 from starlette.middleware.gzip import GZipMiddleware  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
+from agent_tools.authentication import users_by_token  # noqa: E402
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.oauth import addresses  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
@@ -46,11 +43,12 @@ from config.bodies import BoundedBodies, refuse  # noqa: E402
 from config.public_url import at_public_url  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.checks import refuse_former_settings  # noqa: E402
-from core.errors import RateLimited  # noqa: E402
+from core.errors import RecollectError  # noqa: E402
+from core.gate import Credentials, Gate  # noqa: E402
 from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
-from core.rate_limits import most_at_once, too_many_calls, when_user_is_known  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
+from intake.models import Session  # noqa: E402
 from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
@@ -77,28 +75,14 @@ STREAMING = (
     "/api/v1/imports/<str:import_id>/events/",
     "/api/v1/attachments/<str:attachment_id>/content",
 )
-# More than the pool has connections, so that requests that need none are answered while others wait for one.
+# More than may have turns at once (core/gate.py).
 THREADS = 64
-# For requests without a session or a token. Only one Python thread runs at a time: a crowd of strangers would delay all
-# other requests, even if each one is refused quickly.
-STRANGERS_THREADS = 4
-
-# Requests that will stream, until their stream starts: each holds a connection meanwhile. Fewer than the pool has,
-# because requests in this queue are served, and requests that wait for a connection are refused after five seconds.
-OPENING_AT_ONCE = 12
-
-# How many requests of one caller run at once: each costs others the time in which its thread holds Python.
-RUNNING_AT_ONCE = 2
-# How long a request beyond those that may run at once waits for an earlier one to end, before it is refused.
-PLACE_SECONDS = 1.0
-# How many callers a process knows.
-MOST_KNOWN = 10_000
-UNKNOWN = b""
 
 # The type stubs of the two sides name the same types differently.
 wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
-strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
+# The event loop alone would forget a task while its thread runs.
+threads: set[asyncio.Task[None]] = set()
 
 mcp = McpEndpoint(mcp_registry)
 
@@ -135,78 +119,15 @@ class CrossOrigin(CORSMiddleware):
         return addresses.is_trusted(origin)
 
 
-class _Queue:
-    """The requests of one caller: `admitted` of them wait or run, and `running` of them run."""
-
-    def __init__(self) -> None:
-        self.admitted = asyncio.Semaphore(most_at_once("calls") or sys.maxsize)
-        self.running = asyncio.Semaphore(RUNNING_AT_ONCE)
-
-
-class Turns:
-    """Runs a few requests of each caller at once; its others wait behind them, and not in front of other callers.
-
-    A caller is a token or a session that has been a user's before. All others share one queue until their user is
-    known, so that a crowd of made-up tokens is one caller. For one event loop.
-    """
-
-    def __init__(self) -> None:
-        # Only its requests refer to a queue.
-        self._queues: WeakValueDictionary[bytes, _Queue] = WeakValueDictionary()
-        # The least recently used first. A caller that is forgotten waits once among the unknown.
-        self._known: dict[bytes, None] = {}
-
-    @asynccontextmanager
-    async def turn(self, credentials: bytes | None) -> AsyncIterator[None]:
-        """Without credentials there is none: a few threads of their own are the strangers' queue.
-
-        Raises `RateLimited` for a request of a known caller that has waited for a second
-        beside as many as may run at once.
-        """
-        if credentials is None:
-            yield
-            return
-        is_known = credentials in self._known
-        queue = self._queues.setdefault(credentials if is_known else UNKNOWN, _Queue())
-        with ExitStack() as places:
-            if is_known:
-                self._remember(credentials)
-                await _acquire_in_time(queue.admitted)
-                places.callback(queue.admitted.release)
-            await queue.running.acquire()
-            places.callback(queue.running.release)
-            if not is_known:
-
-                def leave_the_unknown() -> None:
-                    self._remember(credentials)
-                    places.close()
-
-                when_user_is_known.set(partial(asyncio.get_running_loop().call_soon_threadsafe, leave_the_unknown))
-            yield
-
-    def _remember(self, credentials: bytes) -> None:
-        self._known.pop(credentials, None)
-        self._known[credentials] = None
-        if len(self._known) > MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-
-
-async def _acquire_in_time(admitted: asyncio.Semaphore) -> None:
-    """The wait also slows a client that asks again as soon as it is refused. Raises `RateLimited`."""
-    try:
-        async with asyncio.timeout(PLACE_SECONDS):
-            await admitted.acquire()
-    except TimeoutError:
-        raise too_many_calls() from None
-
-
-def credentials_of(scope: Any) -> bytes | None:
-    """A digest of a request's token or session, valid or not; None without either."""
-    credential = b"".join(value for name, value in scope["headers"] if name == b"authorization")
-    if not credential:
-        cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
-        credential = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "").encode()
-    return hashlib.blake2b(credential, digest_size=16).digest() if credential else None
+def account_of(credentials: Credentials) -> tuple[bool, int | None]:
+    """Whether they are valid, and of which account: those of a visitor are of none."""
+    if credentials.session:
+        found = Session.objects.filter(session_key=credentials.session, expire_date__gt=timezone.now())
+        users = found.values_list("user_id", "user__is_visitor")
+    else:
+        users = users_by_token(credentials.authorization, now=timezone.now())
+    user_id, is_visitor = users.first() or (None, True)
+    return user_id is not None, None if is_visitor else user_id
 
 
 class Streaming:
@@ -227,8 +148,8 @@ class Streaming:
 
         serving: asyncio.Task[None] | None = None
         try:
-            turns: Turns = scope["state"]["turns"]
-            async with turns.turn(credentials_of(scope)), scope["state"]["opening"], thread:
+            gate: Gate = scope["state"]["gate"]
+            async with gate.turn(await gate.key_of(scope)), thread:
                 # Within this context Django makes none of its own.
                 # Its path is whole for Django, which takes the prefix away itself.
                 whole = {**scope, "path": f"{settings.FORCE_SCRIPT_NAME or ''}{scope['path']}"}
@@ -241,7 +162,7 @@ class Streaming:
             # The connection breaks off without its end, so that the client knows that it has only a part.
             with suppress(Revoked):
                 await serving
-        except RateLimited as error:
+        except RecollectError as error:
             await refuse(error, scope, send)
         finally:
             if serving is not None and not serving.done():
@@ -256,13 +177,32 @@ streaming = Streaming()
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
-    turns: Turns = scope["state"]["turns"]
-    credentials = credentials_of(scope)
+    """In one worker thread, which cannot be stopped: past the deadline of the request it keeps its turn to its end."""
+    gate: Gate = scope["state"]["gate"]
+    has_thread, is_over = False, False
+
+    async def send_on(message: Any) -> None:
+        if not is_over:
+            await send(message)
+
+    async def answer() -> None:
+        nonlocal has_thread
+        try:
+            async with gate.turn(await gate.key_of(scope)):
+                has_thread = True
+                await synchronous(scope, receive, send_on)
+        except RecollectError as error:
+            await refuse(error, scope, send_on)
+
+    answering = asyncio.create_task(answer())
+    threads.add(answering)
+    answering.add_done_callback(threads.discard)
     try:
-        async with turns.turn(credentials):
-            await (strangers if credentials is None else synchronous)(scope, receive, send)
-    except RateLimited as error:
-        await refuse(error, scope, send)
+        await asyncio.shield(answering)
+    finally:
+        is_over = True
+        if not has_thread:
+            answering.cancel()
 
 
 def _make_sure_of_the_database() -> None:
@@ -302,7 +242,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     # The process serves meanwhile: this takes seconds, which neither a page nor the first message should wait for.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():
-        yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE), "turns": Turns()}
+        yield {"gate": Gate(account_of, connections=settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"])}
     await warming
     await import_module("chat.answers.hub").cut_off_answers()
     await import_module("chat.answers.titling").stop()

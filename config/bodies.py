@@ -4,10 +4,8 @@ import asyncio
 import json
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from tempfile import SpooledTemporaryFile
 
 from django.conf import settings
@@ -16,12 +14,11 @@ from django.core.exceptions import RequestAborted
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import logs
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow, Unavailable
+from core.gate import Gate
 from core.logs import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
-from core.rate_limits import address_of
 from core.resilience import TOO_LATE, RequestDeadline, deadline
 from core.responses import CONTENT_TYPE, problem, retry_after
 from core.text import PAGE_LANGUAGE, page_language
-from core.text import gettext_noop as _
 from intake.attachments.services import too_large
 from intake.middleware import page_for
 
@@ -50,40 +47,14 @@ LONGEST_HEADERS = 32_768
 UPLOADS = "/api/v1/attachments/"
 AROUND_A_FILE = 65_536
 UPLOAD_PIECE = 262_144
-# How many bytes of such files a process holds at once: of all addresses, and of one. A message has ten files.
-UPLOADS_AT_ONCE, UPLOADS_OF_AN_ADDRESS = 30, 10
-# How many bytes of other bodies a process holds at once: of all addresses, and of one. Short ones always fit.
-BODIES, BODIES_OF_AN_ADDRESS, SHORT = 32 * 1024**2, 8 * 1024**2, 65_536
+# How many of such files a process holds at once: of all callers, and of one. A message has ten files.
+UPLOADS_AT_ONCE, UPLOADS_OF_ONE = 30, 10
+# How many bytes of other bodies a process holds at once: of all callers, and of one. Short ones always fit.
+BODIES, BODIES_OF_ONE, SHORT = 32 * 1024**2, 8 * 1024**2, 65_536
 # The time in which a whole body must arrive, also over a slow connection, and in which a response must begin.
 BODY_SECONDS, RESPONSE_SECONDS = 60.0, 30.0
 # These remove everything of an account in one transaction.
 ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
-
-
-@dataclass(slots=True)
-class _Budget:
-    """The bytes of bodies that this process holds, in total and by address. For one event loop."""
-
-    is_of_files: bool = False
-    total: int = 0
-    by_address: Counter[str] = field(default_factory=Counter)
-
-    def take(self, count: int, address: str) -> None:
-        """Raises `Unavailable`, which a client may repeat in a moment."""
-        most, most_of_address = BODIES, BODIES_OF_AN_ADDRESS
-        if self.is_of_files:
-            largest = settings.ATTACHMENT_BYTES + AROUND_A_FILE
-            most, most_of_address = UPLOADS_AT_ONCE * largest, UPLOADS_OF_AN_ADDRESS * largest
-        if self.total + count > most or self.by_address[address] + count > most_of_address:
-            raise Unavailable(_("Too many requests with long bodies are under way. Try again in a moment."))
-        self.total += count
-        self.by_address[address] += count
-
-    def give_back(self, count: int, address: str) -> None:
-        self.total -= count
-        self.by_address[address] -= count
-        if not self.by_address[address]:
-            del self.by_address[address]
 
 
 class BoundedBodies:
@@ -97,14 +68,13 @@ class BoundedBodies:
 
     def __init__(self, application: Application) -> None:
         self.application = application
-        self._budget, self._uploads = _Budget(), _Budget(is_of_files=True)
 
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
         send = _counted(scope, _named(scope, send))
-        with self._holding(scope) as hold:
+        with _held(scope) as hold:
             try:
                 _check_head(scope)
                 body = await _read(scope, receive, hold)
@@ -116,25 +86,6 @@ class BoundedBodies:
             size = UPLOAD_PIECE if _is_upload(scope) else -1
             with body:
                 await self._answer_in_time(scope, _replay(body, receive, size=size), send)
-
-    @contextmanager
-    def _holding(self, scope: ConnectionScope) -> Iterator[Callable[[int], None]]:
-        """Yields a function that takes the bytes of one body from the budget, as long as it is by now."""
-        budget = self._uploads if _is_upload(scope) else self._budget
-        address, taken = address_of(scope), 0
-
-        def hold(length: int) -> None:
-            """A short body takes nothing: connections alone bound their number."""
-            nonlocal taken
-            if length > SHORT and length > taken:
-                budget.take(length - taken, address)
-                taken = length
-
-        try:
-            yield hold
-        finally:
-            if taken:
-                budget.give_back(taken, address)
 
     async def _answer_in_time(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         """Until the response begins, the deadline is the request's; afterwards a stream's, whose client
@@ -160,6 +111,16 @@ class BoundedBodies:
             if not has_begun:
                 logger.warning("A request (%s) was stopped after %.0f s", _kind(scope["path"]), limit.seconds)
                 await refuse(Unavailable(TOO_LATE), scope, send)
+
+
+def _held(scope: ConnectionScope) -> AbstractContextManager[Callable[[int], None]]:
+    """The function takes the bytes of one body from its caller's share, as long as it is by now."""
+    gate: Gate = scope["state"]["gate"]
+    key = gate.known_key_of(scope)
+    if not _is_upload(scope):
+        return gate.bodies.held(key, most=BODIES, most_of_key=BODIES_OF_ONE)
+    largest = settings.ATTACHMENT_BYTES + AROUND_A_FILE
+    return gate.files.held(key, most=UPLOADS_AT_ONCE * largest, most_of_key=UPLOADS_OF_ONE * largest)
 
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
@@ -249,7 +210,9 @@ async def _read(scope: ConnectionScope, receive: Receive, hold: Callable[[int], 
                 has_more = message.get("more_body", False)
                 if length > most:
                     raise too_long
-                hold(length)
+                # Connections alone bound the number of short ones.
+                if length > SHORT:
+                    hold(length)
                 body.write(message.get("body", b""))
     except TimeoutError:
         body.close()

@@ -1,12 +1,11 @@
-"""Limits how often a user or an address may call, and how many calls of one user may run at once.
+"""Limits how often an account or an address may call, and how many streams it may have open.
 
 Calls are counted in Redis, for all processes together, before any work is done. A limit such as "10/minute" is a
 sliding window; the setting RATE_LIMITS is a factor on all limits here. While Redis is unavailable each process
-counts for itself.
+counts for itself. What is known to be an account's never counts against its address, which others may share.
 
-Running calls are counted per process: they occupy its threads and connections, and the count ends with the process.
-
-Open streams are counted in Redis again: each is a lease that its process renews, so a process that dies frees them.
+Open streams are counted in Redis too: each is a lease that its process renews, so a process that dies frees them.
+What runs at once is bounded by each process (core/gate.py).
 """
 
 import hashlib
@@ -19,11 +18,11 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import limits
 from django.conf import settings
@@ -36,7 +35,6 @@ from rest_framework.throttling import BaseThrottle
 
 from core import resilience
 from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
-from core.text import gettext_noop as _
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -44,28 +42,26 @@ if TYPE_CHECKING:
 
     AnyRequest = HttpRequest | Request
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 # The limit of API views without a `throttle_scope`.
 DEFAULT_LIMIT = "api"
-# Per user (for a visitor: per address) and, with _address, per address in total. They are generous, because people
-# share addresses and agents are fast: they limit the effect of one runaway client.
+# Per account, or for a stranger per address. They are generous, because agents are fast: they limit the effect of one
+# runaway client.
 RATES = {
     "api": "6000/minute",
-    "api_address": "60000/minute",
     # Requests to the API without a valid token or session.
     "refused_address": "1200/minute",
-    # Every page outside the API, by session; without a session, by address.
+    # Every page outside the API: by account, or of strangers by session, without one by address, and by address in all.
     "page": "1200/minute",
     "page_address": "12000/minute",
     "health_address": "1200/minute",
     "chat": "60/minute",
-    "chat_address": "600/minute",
     # Files uploaded for messages.
     "attachment": "120/minute",
-    "attachment_address": "1200/minute",
     "export": "30/hour",
-    "export_address": "300/hour",
     # The model's answers to all visitors together, because each one costs the installation money.
     "visitors": "2000/day",
     # For one account from one address; then for all accounts.
@@ -82,13 +78,11 @@ RATES = {
     "mail": "6/hour",
     "mail_address": "60/hour",
 }
-# How many a user may have at once: calls in a web process, fewer than it has database connections; answers that are
-# written, and open streams, in all processes together, the last also from one address.
-AT_ONCE = {"calls": 8, "answers": 4, "streams": 20, "streams_address": 200}
-# The key of `request.META` that keeps the user of a running call.
-RUNNING = "recollect.running"
-# Called, in any thread, once a request's user is known; the web process sets it for callers that it does not know.
-when_user_is_known: ContextVar[Callable[[], object] | None] = ContextVar("when_user_is_known", default=None)
+# How many an account may have at once, or strangers of one address: calls in a web process that run or wait for an
+# earlier one; answers that are written, and open streams, in all processes together.
+AT_ONCE = {"calls": 8, "calls_address": 20, "answers": 4, "streams": 20, "streams_address": 200}
+# The account whose valid session or token this request has; the gate of the web process sets it.
+known_account: ContextVar[int | None] = ContextVar("known_account", default=None)
 # The longest wait for Redis, and how long Redis is not tried after a failure.
 TIMEOUT_SECONDS = 0.1
 # A stream is begun seldom, and its count is worth a longer wait.
@@ -156,8 +150,8 @@ def _take(
 
 
 def take_for(name: str, *, user_id: int | None, address: str) -> None:
-    """Count a request against its user (without one, its address), and against its address in total."""
-    take_all((name, address if user_id is None else user_id), (f"{name}_address", address))
+    """Count a request against its user, or without one against its address."""
+    take_all((name, address if user_id is None else user_id))
 
 
 def take_bytes_of_visitor(size: int, *, address: str) -> None:
@@ -172,12 +166,66 @@ def take_bytes_of_visitor(size: int, *, address: str) -> None:
         _count(counted, kilobytes)
 
 
-def take_for_page(session_key: str | None, *, address: str) -> None:
-    """Count a page outside the API, before the user is known: by its session, or without one by its address.
+def note_file_of_visitor(file_id: UUID, *, address: str) -> None:
+    """Remember where it came from for an hour, as long as the file may wait, so that its reading is counted there."""
+    _with_redis(lambda redis: redis.set(_key("file", file_id), _key("reading", address), ex=3600))
 
-    A made-up session key starts its own count, so the address has a total limit too.
+
+def count_reading(file_id: UUID, seconds: float) -> None:
+    """Count the seconds that reading the file took against the visitors' address that it came from."""
+
+    def count(redis: "Redis") -> None:
+        address: Any = redis.get(_key("file", file_id))
+        if address:
+            redis.incrbyfloat(address, seconds)
+            redis.expire(address, 3600)
+
+    _with_redis(count)
+
+
+def seconds_of_reading(file_ids: Sequence[UUID]) -> dict[UUID, float]:
+    """How long the files of each one's address have been read within the hour; 0 without Redis."""
+
+    def seconds(redis: "Redis") -> list[float]:
+        addresses: Any = redis.mget([_key("file", each) for each in file_ids])
+        found: Any = redis.mget([address or b"-" for address in addresses])
+        return [float(each or 0) for each in found]
+
+    found = _with_redis(seconds) if file_ids else None
+    return dict(zip(file_ids, found or [0.0] * len(file_ids), strict=True))
+
+
+def _with_redis(work: "Callable[[Redis], T]") -> "T | None":
+    """None while Redis is away."""
+    try:
+        return work(_stream_client(settings.REDIS_URL))
+    except RedisError as error:
+        logger.warning("The reading of files cannot be counted: Redis is away (%s)", type(error).__name__)
+        return None
+
+
+def take_for_page(session_key: str | None, *, address: str) -> None:
+    """Count a page outside the API: by its account, or a stranger's by its session, or without one by its address.
+
+    A made-up session key starts its own count, so strangers' addresses have a total limit too.
     """
-    take_all(("page", session_key or address), ("page_address", address))
+    account = known_account.get()
+    if account is not None:
+        take_all(("page", account))
+    else:
+        take_all(("page", session_key or address), ("page_address", address))
+
+
+# Addresses that have sent too many wrong credentials, and until when. Each process learns of it by itself.
+_refused_until: dict[str, float] = {}
+
+
+def refuse_unknown(address: str) -> None:
+    """Raises `RateLimited` before unknown credentials are looked up, if this address has sent too many wrong ones."""
+    left = _refused_until.get(address, 0.0) - time.monotonic()
+    if left > 0:
+        raise RateLimited(retry_after=math.ceil(left))
+    _refused_until.pop(address, None)
 
 
 def counted_refusal(error: RecollectError, *, address: str) -> RecollectError:
@@ -189,6 +237,7 @@ def counted_refusal(error: RecollectError, *, address: str) -> RecollectError:
         try:
             take_all(("refused_address", address))
         except RateLimited as limited:
+            _refused_until[address] = time.monotonic() + (limited.retry_after or 1)
             return limited
     return error
 
@@ -252,7 +301,9 @@ class OpenStreams:
 
     def begin(self, *, user_id: int | None, address: str) -> StreamLease:
         """Raises `RateLimited` if the user or the address has too many."""
-        limits_of = {_key("streams_address", address): (most_at_once("streams_address"), "this address")}
+        limits_of = {}
+        if known_account.get() is None:
+            limits_of[_key("streams_address", address)] = most_at_once("streams_address"), "this address"
         if user_id is not None:
             limits_of[_key("streams", user_id)] = most_at_once("streams"), "you"
         name, keys = secrets.token_hex(8), tuple(limits_of)
@@ -331,8 +382,6 @@ open_streams = OpenStreams()
 
 def begin_stream(request: "AnyRequest", *, user_id: int | None) -> StreamLease:
     """Count a stream until its lease ends. Raises `RateLimited`."""
-    if user_id is not None:
-        _note_known_user()
     return open_streams.begin(user_id=user_id, address=client_address(request))
 
 
@@ -348,67 +397,6 @@ def take_for_code(user_id: int, *, address: str) -> None:
     owner, whom a crowd of clients can then keep waiting, ends it by a new password.
     """
     take_all(("code", user_id, address), ("code_account", user_id), ("login_address", address))
-
-
-class RunningCalls:
-    """Counts the running calls of each user in this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: Counter[int] = Counter()
-
-    def begin(self, user_id: int) -> None:
-        """Raises `RateLimited` when as many are running as may at once."""
-        with self._lock:
-            if 0 < most_at_once("calls") <= self._running[user_id]:
-                raise too_many_calls()
-            self._running[user_id] += 1
-
-    def end(self, user_id: int) -> None:
-        with self._lock:
-            self._running[user_id] -= 1
-            if not self._running[user_id]:
-                del self._running[user_id]
-
-    def of(self, user_id: int) -> int:
-        return self._running[user_id]
-
-
-running_calls = RunningCalls()
-
-
-def too_many_calls() -> RateLimited:
-    detail = _("%(count)s of your calls are running. Wait for one to end.")
-    return RateLimited(detail, count=most_at_once("calls"), retry_after=1)
-
-
-@contextmanager
-def running_call(user_id: int) -> Iterator[None]:
-    """For calls outside Django's views. Raises `RateLimited`."""
-    running_calls.begin(user_id)
-    try:
-        yield
-    finally:
-        running_calls.end(user_id)
-
-
-def begin_call(request: "AnyRequest", *, user_id: int) -> None:
-    """Count a request as running until `end_call`, which a middleware always calls. Raises `RateLimited`."""
-    _note_known_user()
-    if RUNNING not in request.META:
-        running_calls.begin(user_id)
-        request.META[RUNNING] = user_id
-
-
-def _note_known_user() -> None:
-    if (note := when_user_is_known.get()) is not None:
-        note()
-
-
-def end_call(request: "AnyRequest") -> None:
-    user_id = request.META.pop(RUNNING, None)
-    if user_id is not None:
-        running_calls.end(user_id)
 
 
 def client_address(request: "AnyRequest") -> str:
@@ -451,9 +439,9 @@ class RequestThrottle(BaseThrottle):
 
     def allow_request(self, request: "Request", view: Any) -> bool:
         limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
-        take_for(limit, user_id=request.user.pk, address=client_address(request))
-        if request.user.pk is not None:
-            begin_call(request, user_id=request.user.pk)
+        # Visitors are counted by their address: one without cookies is a new one each time.
+        user_id = None if getattr(request.user, "is_visitor", True) else request.user.pk
+        take_for(limit, user_id=user_id, address=client_address(request))
         return True
 
 

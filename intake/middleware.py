@@ -353,17 +353,10 @@ class PagePersonMiddleware(_Middleware):
 class LimitsMiddleware(_Middleware):
     """Counts every page, and every unknown address, before any database query.
 
-    The API counts its own requests by user. Its documentation counts as a page. A request that was counted as running
-    (`rate_limits.begin_call`) ends here.
+    The API counts its own requests by user. Its documentation counts as a page.
     """
 
-    def before_view(self, request: HttpRequest) -> None:
-        """A page may search and render answers, so it counts as a running call; the API counts its own."""
-        if not request.path_info.startswith(API) and request.user.pk is not None:
-            rate_limits.begin_call(request, user_id=request.user.pk)
-
     def end(self, request: HttpRequest) -> None:
-        rate_limits.end_call(request)
         # The next request of this thread has another caller.
         bind("")
 

@@ -1,13 +1,10 @@
-"""Hashes passwords in a few separate threads with a short queue, without holding a database connection.
+"""Hashes passwords one after the other, at a low priority, without holding a database connection.
 
 `User.check_password` and `User.set_password` use it, so every page, endpoint and command does. A hash is expensive on
-purpose: without a limit, a burst of log-ins would take every core and every connection.
+purpose: a burst of log-ins would take every core. How many wait here is bounded by the turns of core/gate.py.
 """
 
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
 
 from django.contrib.auth.hashers import (
     UNUSABLE_PASSWORD_PREFIX,
@@ -17,17 +14,12 @@ from django.contrib.auth.hashers import (
 )
 from django.core.exceptions import ValidationError
 from django.db import connections
-from django.utils.translation import gettext_noop as _
 
-from core.errors import RateLimited
 from core.resilience import step_back
 from core.validation import LONGEST_PASSWORD
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-BUSY = _("Many people are logging in at this moment. Try again in a few seconds.")
-RETRY_AFTER_SECONDS = 2
+# Fewer threads than a machine has cores.
+pool = ThreadPoolExecutor(1, thread_name_prefix="passwords", initializer=step_back)
 
 
 def give_connections_back() -> None:
@@ -61,43 +53,19 @@ class MaximumLengthValidator:
         return f"Your password must have at most {LONGEST_PASSWORD:,} characters."
 
 
-class HashingPool:
-    def __init__(self, *, threads: int, queue: int) -> None:
-        """`queue` is the number of calls that may wait while all threads are busy."""
-        self._places = threading.BoundedSemaphore(threads + queue)
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=step_back)
-
-    def refuse_when_full(self) -> None:
-        """Raises `RateLimited` before any work for a log-in that would be refused anyway."""
-        if not self._places.acquire(blocking=False):
-            raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
-        self._places.release()
-
-    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` in a thread of the pool. Raises `RateLimited` when the queue is full."""
-        if not self._places.acquire(blocking=False):
-            raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
-        try:
-            give_connections_back()
-            return self._executor.submit(function, *args, **kwargs).result()
-        finally:
-            self._places.release()
-
-
 # Stored in place of a hash: no password matches it.
 NONE = UNUSABLE_PASSWORD_PREFIX
 
-# Fewer in all than a web process has threads, so that a burst of log-ins leaves threads for other requests.
-pool = HashingPool(threads=1, queue=16)
-
 
 def encode(password: str) -> str:
-    """A hash of the password. Raises `RateLimited`."""
-    return pool.run(make_password, password)
+    """A hash of the password."""
+    give_connections_back()
+    return pool.submit(make_password, password).result()
 
 
 def verify(password: str | None, encoded: str) -> tuple[bool, bool]:
-    """Whether the password is correct, and if so, whether its hash must be renewed. Raises `RateLimited`."""
+    """Whether the password is correct, and if so, whether its hash must be renewed."""
     outdated: list[str] = []
-    is_right = pool.run(check_password, password, encoded, setter=outdated.append)
+    give_connections_back()
+    is_right = pool.submit(check_password, password, encoded, setter=outdated.append).result()
     return is_right, bool(outdated)

@@ -182,6 +182,7 @@ def limited(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
         settings.RATE_LIMITS = 1
         monkeypatch.setattr(rate_limits, "RATES", most)
         monkeypatch.setattr(rate_limits, "AT_ONCE", most)
+        monkeypatch.setattr(rate_limits, "_refused_until", {})
 
     return limited
 

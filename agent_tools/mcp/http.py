@@ -12,7 +12,7 @@ another request.
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from io import BytesIO
@@ -40,7 +40,8 @@ from agent_tools.oauth.addresses import metadata_of, origin_of, resource_of
 from agent_tools.registry import Registry
 from agent_tools.threads import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
-from core.rate_limits import client_address, counted_refusal, running_call
+from core.gate import Gate
+from core.rate_limits import client_address, counted_refusal
 from core.responses import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
 from core.text import with_whole_pairs
 from intake.revocation import TokenCheck, wait_for_revocation
@@ -111,6 +112,8 @@ class McpEndpoint:
             return await _refuse(InvalidInput(detail), scope, receive, send, status=status)
         headers = Headers(scope=scope)
         is_message = scope["method"] == "POST"
+        gate: Gate = scope["state"]["gate"]
+        key = await gate.key_of(scope)
         caller = await run_in_thread(lambda: _admitted(request, counted=is_message))
         if not is_message:
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
@@ -120,10 +123,10 @@ class McpEndpoint:
         scope[EXCHANGE] = exchange = Exchange(
             caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""), origin=origin_of(request)
         )
-        # The SDK, which keeps no session, would drop it. It also makes room for others.
+        # The SDK, which keeps no session, would drop it. It also makes room for others, and so waits for none of them.
         if (stopped := cancelled_id(body)) is not None:
             self._calls.stop((caller.digest, exchange.session_id, stopped))
-        with running_call(caller.user.pk):
+        async with gate.turn(key) if stopped is None else nullcontext():
             await self._exchange(scope, body, receive, send)
         return None
 

@@ -215,8 +215,7 @@ def project_of(token: Any) -> str:
     return next((project for named in token.resource if (project := unbound_resource(named)[1])), "")
 
 
-def good_among(checksums: Collection[str], *, now: datetime) -> set[str]:
-    """Those with a valid token of an active user: in one query."""
+def good_tokens(checksums: Collection[str], *, now: datetime) -> Any:
+    """The rows of those that are valid tokens of an active user: one query."""
     tokens = get_access_token_model().objects
-    found = tokens.filter(token_checksum__in=checksums, expires__gt=now, user__is_active=True)
-    return set(found.values_list("token_checksum", flat=True))
+    return tokens.filter(token_checksum__in=checksums, expires__gt=now, user__is_active=True)

@@ -20,6 +20,7 @@ from django.db.models import Exists
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelRequestPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
+from core.gate import another_turn
 from core.isolation.acting import Caller, acting_as
 from core.text import shortened
 from intake.chats.tree import conversation_path
@@ -76,9 +77,10 @@ def recall_model(
         if caller.is_registered and not found and (calls := _searches(question, _earlier_messages(messages), among)):
             yield calls
             return
-        looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
-            caller, [*here, *found.get(CHATS, {}).get("results", [])]
-        )
+        async with another_turn():
+            looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
+                caller, [*here, *found.get(CHATS, {}).get("results", [])]
+            )
         if looked_up.has_files and NOTES in among and not any(map(_is_of_files, _parts_of_run(messages))):
             yield _searches_of_files(question, _earlier_messages(messages))
             return

@@ -17,6 +17,7 @@ from agent_tools.tools.connectors import fetch
 from agent_tools.tools.context import get_context
 from chat.agent.context import ChatDeps
 from core.errors import AuthenticationRequired, Broken, InvalidInput, RecollectError
+from core.gate import another_turn
 from core.isolation.acting import Caller, acting_as
 from core.responses import as_recollect_error
 from intake.models import User
@@ -93,7 +94,8 @@ def _described(*, is_registered: bool, may_save: bool) -> str:
 def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
     async def call(ctx: RunContext[ChatDeps], **data: Any) -> ToolReturn[str]:
         try:
-            return await run_in_thread(partial(_call, tool, data | _beside_itself(tool, ctx.deps), caller))
+            async with another_turn():
+                return await run_in_thread(partial(_call, tool, data | _beside_itself(tool, ctx.deps), caller))
         except Exception as error:
             raise _as_retry(error, caller) from error
 

@@ -96,10 +96,6 @@ class LoginView(auth_views.LoginView):
         self.redirect_authenticated_user = is_registered(request)
         return super().dispatch(request, *args, **kwargs)
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        passwords.pool.refuse_when_full()
-        return super().post(request, *args, **kwargs)
-
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response: HttpResponse = perform_login(self.request, form.get_user(), redirect_url=self.get_success_url())
         return response

@@ -31,7 +31,7 @@ from chat.rest.downloads import download_of
 from chat.rest.shapes import AttachmentOutput
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as
-from core.rate_limits import client_address, take_bytes_of_visitor
+from core.rate_limits import client_address, note_file_of_visitor, take_bytes_of_visitor
 from core.responses import A_KEY, KEY_SCHEMA, problems
 from core.text import gettext_noop as _
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, owner_of, page_person_of
@@ -103,16 +103,19 @@ class AttachmentsViewSet(ViewSet):
         removed."""
         file, kind = _file_of(request)
         caller = caller_of(request)
+        address, headers = client_address(request), {}
         if not caller.is_registered:
-            take_bytes_of_visitor(file.size or 0, address=client_address(request))
+            take_bytes_of_visitor(file.size or 0, address=address)
         if caller.user_id is not None:
             with acting_as(caller):
                 stored = _stored(request, caller, file, kind)
-            return Response(AttachmentOutput.of(stored).as_data(), status=HTTPStatus.CREATED)
-        admit(request._request, scopes={SCOPE}, lacking=LACKING)
-        stored = _stored_as_visitor(request, file, kind)
-        # The first file of nobody makes its page that of a visitor.
-        headers = {PAGE_PERSON_HEADER: page_person_of(request._request)}
+        else:
+            admit(request._request, scopes={SCOPE}, lacking=LACKING)
+            stored = _stored_as_visitor(request, file, kind)
+            # The first file of nobody makes its page that of a visitor.
+            headers = {PAGE_PERSON_HEADER: page_person_of(request._request)}
+        if not caller.is_registered:
+            note_file_of_visitor(stored.pk, address=address)
         return Response(AttachmentOutput.of(stored).as_data(), status=HTTPStatus.CREATED, headers=headers)
 
     @extend_schema(operation_id="get_attachment", responses={200: AttachmentOutput, **problems(*NOT_THERE)})

@@ -222,7 +222,7 @@ def test_expired_sessions_are_removed_and_others_stay(settings, monkeypatch):
 @pytest.fixture
 def small_budget(settings, monkeypatch):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE, settings.TRUSTED_PROXIES = 1_000_000, 1
-    for name, most in {"SHORT": 10_000, "BODIES": 2_000_000, "BODIES_OF_AN_ADDRESS": 1_000_000}.items():
+    for name, most in {"SHORT": 10_000, "BODIES": 2_000_000, "BODIES_OF_ONE": 1_000_000}.items():
         monkeypatch.setattr(f"config.bodies.{name}", most)
 
 

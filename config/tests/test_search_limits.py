@@ -1,4 +1,4 @@
-"""What one search may take: eight exact pieces in one scan, half of the connections, no transaction around a model."""
+"""What one search may take: eight exact pieces in one scan, its time, no transaction around a model."""
 
 import asyncio
 
@@ -15,8 +15,7 @@ from memory import documents, index
 from memory.backends.embedders import EmbedderLeftAlone, EmbedderSlow, get_embedder, using
 from memory.backends.openai_compatible import OpenAICompatibleEmbedder
 from memory.index import sources as texts
-from memory.search import SearchMode, deadline, literal, search_chat_history, sources
-from memory.search.deadline import TOO_MANY_SEARCHES, searching
+from memory.search import SearchMode, literal, search_chat_history, sources
 from memory.search.history import HistoryRequest, search_history
 from memory.search.hybrid import MODEL_AWAY
 from memory.tests.test_embedders_openai import Endpoint
@@ -102,21 +101,21 @@ def test_a_search_of_chats_ends_at_its_deadline(monkeypatch, settings):
     assert "could not be searched literally in time" in found.notes[0]
 
 
-@pytest.mark.django_db(transaction=True)
-def test_searches_take_at_most_half_of_the_connections(monkeypatch, settings):
+@pytest.mark.django_db
+@pytest.mark.parametrize("mode", SearchMode)
+def test_a_search_out_of_time_is_503_and_says_that_it_was_stopped(monkeypatch, settings, mode):
+    settings.HISTORY_TIMEOUT_SECONDS = 0.2
     alice = a_person()
-    most = settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] // 2
-    monkeypatch.setattr(deadline, "WAIT_SECONDS", 0.1)
-    places = [deadline._places(most).acquire(timeout=1) for _ in range(most)]
-    try:
-        assert all(places)
-        with pytest.raises(Unavailable, match=TOO_MANY_SEARCHES) as refused:
-            searching(alice, lambda: None, seconds=1)
-    finally:
-        for _ in places:
-            deadline._places(most).release()
-    assert refused.value.retryable and refused.value.status == 503
-    assert searching(alice, lambda: "found", seconds=1) == "found"
+
+    def hang(*_, **__):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr("memory.search.chat_history.vectors.nearest", hang)
+    monkeypatch.setattr("memory.search.chat_history._candidates", hang)
+    with pytest.raises(Unavailable, match="took longer than the server allows, and was stopped") as stopped:
+        search_chat_history(user=alice, query="cat", limit=5, mode=mode)
+    assert (stopped.value.status, stopped.value.retryable) == (503, True)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -67,14 +67,30 @@ def test_many_threads_together_get_no_more_than_one(limited):
 
 
 def test_what_one_limit_refuses_is_not_counted_under_another(limited):
-    limited(chat="1/hour", chat_address="3/hour")
+    limited(mail="1/hour", mail_address="3/hour")
     for _ in range(5):
         with suppress(RateLimited):
-            rate_limits.take_for("chat", user_id=1, address="192.0.2.1")
-    rate_limits.take_for("chat", user_id=2, address="192.0.2.1")
-    rate_limits.take_for("chat", user_id=3, address="192.0.2.1")
+            rate_limits.take_for_mail("a@example.com", address="192.0.2.1")
+    rate_limits.take_for_mail("b@example.com", address="192.0.2.1")
+    rate_limits.take_for_mail("c@example.com", address="192.0.2.1")
     with pytest.raises(RateLimited):
-        rate_limits.take_for("chat", user_id=4, address="192.0.2.1")
+        rate_limits.take_for_mail("d@example.com", address="192.0.2.1")
+
+
+def test_what_is_an_accounts_does_not_count_against_its_address(limited):
+    limited(chat="2/hour", page="2/hour", page_address="2/hour")
+    for user_id in range(5):
+        rate_limits.take_for("chat", user_id=user_id, address="192.0.2.1")
+        token = rate_limits.known_account.set(user_id)
+        rate_limits.take_for_page("session", address="192.0.2.1")
+        rate_limits.known_account.reset(token)
+    for _ in range(2):
+        rate_limits.take_for("chat", user_id=None, address="192.0.2.1")
+        rate_limits.take_for_page(None, address="192.0.2.1")
+    with pytest.raises(RateLimited):
+        rate_limits.take_for("chat", user_id=None, address="192.0.2.1")
+    with pytest.raises(RateLimited):
+        rate_limits.take_for_page(None, address="192.0.2.1")
 
 
 def test_no_limit_is_no_limit(settings, limited):

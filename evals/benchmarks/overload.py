@@ -38,7 +38,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from evals.benchmarks import hostile
 from evals.benchmarks.base import Benchmark, Figures
+from evals.benchmarks.hostile import Hostile
 from evals.client import Client
 from evals.datasets.loading import Report
 from evals.metrics import p50_and_p95
@@ -134,6 +136,10 @@ class Target:
     # A visitor whose chat continues itself, and pages with hostile texts, by their names.
     ring: Visitor
     hostile: dict[str, Visitor]
+    # Accounts and visitors with costly texts, and the thumbnails of the visitors' pictures.
+    accounts: list[Hostile]
+    strangers: list[Visitor]
+    thumbnails: list[str]
 
 
 ATTACKS = (
@@ -155,6 +161,14 @@ ATTACKS = (
     "nested_zips",
     "hostile_markdown",
     "hostile_summaries",
+    "pictures_of_scans",
+    "costly_versions",
+    "wide_tables",
+    "slow_sheets",
+    "made_up_tokens",
+    "two_accounts",
+    "two_accounts_and_nine_strangers",
+    "all_at_once",
     HANGING,
 )
 
@@ -178,6 +192,32 @@ def attacks_on(target: Target) -> dict[str, Attack]:
         "wrong_tokens": Attack([_get("/api/v1/conversations/", WRONG_TOKEN)], connections=32, rate=500),
         "anonymous_pages": Attack([_get(path, here) for path in ("/", "/login/", "/healthz")], connections=16),
         **_newer_attacks_on(target),
+        **_attacks_without_an_account(target),
+    }
+
+
+def _attacks_without_an_account(target: Target) -> dict[str, Attack]:
+    """Those of nobody in particular, or of two accounts that somebody made."""
+    thumbnails = [
+        _get(path, {"X-Forwarded-For": "198.51.100.66", "Cookie": visitor.cookie})
+        for path, visitor in zip(target.thumbnails, target.strangers, strict=True)
+    ]
+    versions = [_get("/memory/history/?version=1", {"Cookie": each.cookie}) for each in target.accounts]
+    tables = [_get(f"/c/{each.chat}/", {"Cookie": each.cookie}) for each in target.accounts]
+    made_up = [_get("/api/v1/conversations/", {**WRONG_TOKEN, "X-Forwarded-For": "198.51.100.67"})]
+    of_accounts = [each for account in target.accounts for each in hostile.searches(account, SEARCH, QUERIES)]
+    of_strangers = [_page(visitor) for visitor in target.strangers]
+    upload = partial(hostile.upload_sheets, visitors=target.strangers)
+    together = [*thumbnails, *versions * 8, *tables * 8, *made_up * 100]
+    return {
+        "pictures_of_scans": Attack(thumbnails, connections=18),
+        "costly_versions": Attack(versions, connections=16),
+        "wide_tables": Attack(tables, connections=16),
+        "slow_sheets": Attack(of_strangers, connections=9, rate=2, before=upload),
+        "made_up_tokens": Attack(made_up, connections=500),
+        "two_accounts": Attack(of_accounts, connections=16),
+        "two_accounts_and_nine_strangers": Attack([*of_accounts, *of_strangers], connections=25),
+        "all_at_once": Attack(together, connections=len(together), before=upload),
     }
 
 
@@ -412,8 +452,11 @@ def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest
         )
     with Client(product.address) as client:
         csrf = client.ask("GET", "/login/").cookies["csrftoken"]
-    ring, hostile = _hostile_rows(product)
-    return searches, Target(attacker, visitor, csrf, _begin_import(product.address, attacker, 1_000), ring, hostile)
+    ring, rows = _hostile_rows(product)
+    waiting, strangers = _begin_import(product.address, attacker, 1_000), hostile.strangers(product)
+    thumbnails = hostile.pictures(product.address, strangers)
+    accounts = hostile.hostile_accounts(product)
+    return searches, Target(attacker, visitor, csrf, waiting, ring, rows, accounts, strangers, thumbnails)
 
 
 def _prepared_to_chat(product: Product, people_count: int) -> tuple[list[PreparedRequest], list[PreparedRequest]]:
@@ -486,7 +529,7 @@ def _control(product: Product, quiet: list[PreparedRequest], seconds: float, att
 
 def _wait_for(port: int) -> None:
     """Raises `CommandError`."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -524,7 +567,7 @@ def serve_statically(*, host: str, port: int) -> Figures:
             writer.close()
 
     async def serve() -> None:
-        async with await asyncio.start_server(answer, host, port, limit=1024 * 1024):
+        async with await asyncio.start_server(answer, host, port, limit=1024 * 1024, backlog=2_048):
             await ended.wait()
 
     ended = asyncio.Event()
@@ -544,6 +587,10 @@ def _measured(
 ) -> dict[str, float]:
     """Raises `CommandError` when the web process died of it: its restart would be measured."""
     orders = _orders(product.address, quiet, seconds, attack)
+    if attack is not None and any("{random}" in each[2].get("Authorization", "") for each in attack.requests):
+        # Its victims are people whom the process has not seen before.
+        newcomers = product.people(int(len(quiet) * seconds / SECONDS_BETWEEN_SEARCHES) + len(quiet))
+        orders[0]["requests"] = [_search(person, FROM_ANYWHERE, query=QUERIES[0]) for person in newcomers]
     web = product.programs["web"]
     before = web.starts
     people, *attackers = call_at_once(send_at_a_rate, product.environment, orders)
@@ -553,6 +600,7 @@ def _measured(
         report(f"  The attack was answered: {each['statuses']}")
     failed = sum(count for status, count in people["statuses"].items() if status != "200")
     p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
+    report(f"  Quiet people: p50 {p50} ms, p95 {p95} ms; answered: {people['statuses']}")
     return {"p50_ms": p50, "p95_ms": p95, "errors": failed}
 
 

@@ -127,7 +127,6 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.email or f"Visitor {self.pk}"
 
     def set_password(self, raw_password: str | None) -> None:
-        """Raises `RateLimited`, like `check_password`, when too many hashes are waiting."""
         if raw_password is None:
             self.set_unusable_password()
         else:

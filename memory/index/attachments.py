@@ -8,8 +8,10 @@
 """
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
@@ -18,12 +20,13 @@ from django.utils import timezone
 from core.citus.routing import about
 from core.errors import NotFound
 from core.ids import first_id_of
+from core.rate_limits import count_reading, seconds_of_reading
 from core.text import Sentence, kept
 from core.text import gettext_noop as _
 from intake.attachments.reading.parts import FAILED, Part, Reading, Unreadable
 from intake.attachments.reading.process import SECONDS, read_safely
 from intake.attachments.services import TEXTS_AT_ONCE, bytes_of, keep_pictures
-from intake.models import Attachment, AttachmentText
+from intake.models import Attachment, AttachmentText, User
 from memory.index.sources import READERS, REGISTERED, claimed
 from memory.index.writer import forget, index_new
 from memory.models import Corpus, IndexedText
@@ -36,19 +39,20 @@ MOST_ATTEMPTS = 3
 RECENT = timedelta(days=2)
 _ONLY_BEGINNING = _("Only the first %(count)s characters were read.")
 
-# Users take turns, as for vectors: the first file of each, in any order, before the second of one. Those that are being
-# read count among the first.
+# Small files first, and users take turns, as for vectors: the first file of each before the second of one. Those that
+# are being read count among the first.
 _DUE = """
 SELECT user_id, id
-  FROM (SELECT user_id, id, next_attempt_at,
-               row_number() OVER (PARTITION BY user_id ORDER BY next_attempt_at > %(now)s DESC, next_attempt_at, id)
-               AS place
+  FROM (SELECT user_id, id, size, next_attempt_at,
+               row_number() OVER (PARTITION BY user_id ORDER BY next_attempt_at > %(now)s DESC, size, id) AS place
           FROM attachments
-         WHERE state = 'waiting') AS file
+         WHERE state = 'waiting' AND user_id IN (SELECT id FROM users WHERE is_visitor = %(of_visitors)s)) AS file
  WHERE next_attempt_at <= %(now)s
- ORDER BY place, random()
+ ORDER BY place, size, random()
  LIMIT %(limit)s
 """
+# Small files of strangers do not push a longer one out of these.
+MOST_OF_VISITORS = 2_000
 
 
 def read_waiting(*, until: datetime) -> bool:
@@ -63,9 +67,7 @@ def read_waiting(*, until: datetime) -> bool:
 def claim(*, now: datetime) -> Attachment | None:
     """A due file, for the length of a lease; skips files that another worker holds."""
     for _try in range(5):
-        with connection.cursor() as cursor:
-            cursor.execute(_DUE, {"now": now, "limit": 20})
-            due = cursor.fetchall()
+        due = _due(now)
         for user_id, pk in due:
             with transaction.atomic(), about(user_id):
                 waiting = Attachment.objects.filter(
@@ -85,18 +87,43 @@ def claim(*, now: datetime) -> Attachment | None:
     return None
 
 
+def _due(now: datetime) -> list[tuple[int, UUID]]:
+    """The users and files that are next. Accounts come first, and all visitors together have one turn.
+
+    Among visitors those come first whose address has cost the least time to read.
+    """
+
+    def found(*, of_visitors: bool, limit: int) -> list[tuple[int, UUID]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_DUE, {"now": now, "of_visitors": of_visitors, "limit": limit})
+            return [(user_id, pk) for user_id, pk in cursor.fetchall()]
+
+    if due := found(of_visitors=False, limit=20):
+        return due
+    visitors = User.objects.filter(is_visitor=True).values("pk")
+    waiting = Attachment.objects.filter(user__in=visitors, state=Attachment.State.WAITING)
+    if waiting.filter(next_attempt_at__gt=now).exists():
+        return []
+    of_visitors = found(of_visitors=True, limit=MOST_OF_VISITORS)
+    seconds = seconds_of_reading([pk for _user_id, pk in of_visitors])
+    return sorted(of_visitors, key=lambda row: seconds[row[1]])
+
+
 def _read(attachment: Attachment) -> None:
     try:
         data = bytes_of(attachment)
     except NotFound:
         # Deleted meanwhile.
         return
+    began = time.monotonic()
     try:
         reading = read_safely(data, attachment.name, attachment.media_type)
     except Unreadable as error:
         with about(attachment.user_id):
             _mine(attachment).update(**_unreadable(error.sentence, timezone.now()))
         return
+    finally:
+        count_reading(attachment.pk, time.monotonic() - began)
     store(attachment, reading, now=timezone.now())
 
 

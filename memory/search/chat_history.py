@@ -15,10 +15,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Q
 
-from core.errors import NotFound, SearchFailed
+from core.errors import NotFound
 from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
-from core.text import gettext_noop as _
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from intake.models.conversations import labels_of
@@ -115,25 +114,21 @@ def search_chat_history(
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`), a hybrid search goes by terms alone and says so.
 
-    Raises `Unavailable` (retryable) without the embedding model or with too many searches, and `SearchFailed`
-    when the time is up.
+    Raises `Unavailable` (retryable) without the embedding model or when the time is up.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     scope = Scope(user, (Corpus.CHAT,))
-    try:
-        if project or exclude_session or binding_of(user):
-            within = partial(limited, scope, project=project, exclude_session=exclude_session)
-            scope = searching(user, within, seconds=deadline.left)
-        if mode is not SearchMode.SEMANTIC:
-            return _ranked(scope, parse_query(query), limit, mode, deadline, now=now, rerank=rerank)
-        embedder, vector = embedded(query, needs_vector=True)
-        if vector is None or not vector.any():
-            return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
-        nearest = partial(vectors.nearest, scope, model=embedder.name, vector=vector, further=further_of(embedder))
-        hits, pending = searching(user, partial(nearest, limit=limit, snippet_length=READ), seconds=deadline.left)
-        return ChatHistory(_with_later([hit for hit in hits if hit.snippet is not None], query), pending)
-    except OutOfTime as error:
-        raise SearchFailed(_("Search failed: it took too long.")) from error
+    if project or exclude_session or binding_of(user):
+        within = partial(limited, scope, project=project, exclude_session=exclude_session)
+        scope = searching(user, within, seconds=deadline.left)
+    if mode is not SearchMode.SEMANTIC:
+        return _ranked(scope, parse_query(query), limit, mode, deadline, now=now, rerank=rerank)
+    embedder, vector = embedded(query, needs_vector=True)
+    if vector is None or not vector.any():
+        return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
+    nearest = partial(vectors.nearest, scope, model=embedder.name, vector=vector, further=further_of(embedder))
+    hits, pending = searching(user, partial(nearest, limit=limit, snippet_length=READ), seconds=deadline.left)
+    return ChatHistory(_with_later([hit for hit in hits if hit.snippet is not None], query), pending)
 
 
 def _ranked(
@@ -243,10 +238,7 @@ def search_conversations(
         texts = _passages(scope, message, vector, embedder, hits)
         return [(hit, texts[hit.key]) for hit in hits if hit.key in texts]
 
-    try:
-        return searching(user, find, seconds=deadline.left)
-    except OutOfTime as error:
-        raise SearchFailed(_("Search failed: it took too long.")) from error
+    return searching(user, find, seconds=deadline.left)
 
 
 def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:

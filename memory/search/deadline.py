@@ -1,36 +1,28 @@
-"""Limits what searches take: the time of each, and together half of the process's database connections.
-
-The database itself cancels a statement that would take longer.
-"""
+"""Limits the time of a search: the database itself cancels a statement that would take longer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from math import inf
-from threading import BoundedSemaphore
 from time import monotonic
 from typing import Any, TypeVar
 
-from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
-from core.text import gettext_noop as _
+from core.resilience import TOO_LATE
 from intake.models import User
 
 T = TypeVar("T")
 
-# How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
-WAIT_SECONDS = 2.0
 _SET = "SELECT set_config('statement_timeout', %s, true)"
 
-TOO_MANY_SEARCHES = _("Too many searches are running at the moment. Try again shortly.")
 
-
-class OutOfTime(Exception):
+class OutOfTime(Unavailable):
     """The statement was cancelled at the deadline, and is not repeated."""
+
+    default_detail = TOO_LATE
 
 
 class Deadline:
@@ -48,26 +40,11 @@ class Deadline:
 def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
     """Run `work`, a part of a search that only queries the database, as the user, in a transaction of its own.
 
-    It never asks a network endpoint. Raises `Unavailable` (retryable) if half of the pool is searching, and
-    `OutOfTime` after so many seconds.
+    It never asks a network endpoint. Raises `OutOfTime` after so many seconds.
     """
-    # Half of the process's connections: pages, log-ins and answers always have the other half. Scratch databases have
-    # no pool.
-    connections = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", 16)
-    places = _places(max(1, connections // 2))
-    if not places.acquire(timeout=WAIT_SECONDS):
-        raise Unavailable(TOO_MANY_SEARCHES)
     is_alone = not connection.in_atomic_block
-    try:
-        with acting_as(user), at_most(seconds, is_inside=not is_alone):
-            return work()
-    finally:
-        places.release()
-
-
-@cache
-def _places(count: int) -> BoundedSemaphore:
-    return BoundedSemaphore(count)
+    with acting_as(user), at_most(seconds, is_inside=not is_alone):
+        return work()
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
 from core.isolation.acting import binding_of
-from core.text import gettext_noop as _
 from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
@@ -199,8 +198,8 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
     endpoint is left alone (`core.resilience`) it goes by words alone.
 
-    Raises `Unavailable` (retryable) without the embedding model or with too many searches, and `SearchFailed`
-    when a source fails.
+    Raises `Unavailable` (retryable) without the embedding model or if what was found is not read in time, and
+    `SearchFailed` when a source fails.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
     asked, window = _asked(request, user, now, deadline)
@@ -310,13 +309,9 @@ def _counted(scope: Scope, files: HistoryQuestion | None) -> Scope:
 
 
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
-    """Read what was found, in what is left of the time. Raises `SearchFailed`."""
-
-    try:
-        with _failing_as("what was found could not be read"):
-            return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
-    except OutOfTime as error:
-        raise SearchFailed(_("Search failed: what was found could not be read in time.")) from error
+    """Read what was found, in what is left of the time. Raises `SearchFailed`, and `OutOfTime`."""
+    with _failing_as("what was found could not be read"):
+        return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
 
 
 def _ranked(
@@ -431,7 +426,7 @@ def _failing_as(sentence: str) -> Iterator[None]:
     """
     try:
         yield
-    except (RecollectError, OutOfTime, OperationalError, InterfaceError):
+    except (RecollectError, OperationalError, InterfaceError):
         raise
     except Exception as error:
         logger.error("search_history: %s (%s)", sentence, type(error).__name__)

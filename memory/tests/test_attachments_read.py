@@ -1,11 +1,13 @@
 """Files are read by a worker, once, and indexed when a message has named them."""
 
+import time
 from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
+from core import rate_limits
 from core.isolation.acting import acting_as
 from core.text import Sentence, in_language, restored
 from intake.attachments import services
@@ -186,6 +188,32 @@ def test_users_take_turns_however_many_files_one_has(alice):
         claimed = [attachments.claim(now=timezone.now()).pk for _ in range(4)]
     assert claimed.index(his.pk) < 2
     assert set(claimed) == {his.pk, *(each.pk for each in hers)}
+
+
+def test_accounts_come_first_and_all_visitors_have_one_turn_together(alice):
+    strangers = [a_file(a_visitor(), b"a" * 10) for _ in range(3)]
+    hers = [a_file(alice, b"b" * 100 * number) for number in (3, 1, 2)]
+    with as_a_worker():
+        claimed = [attachments.claim(now=timezone.now()) for _ in range(4)]
+        assert [each.pk for each in claimed[:3]] == [hers[1].pk, hers[2].pk, hers[0].pk]
+        assert claimed[3].pk in {each.pk for each in strangers}
+        assert attachments.claim(now=timezone.now()) is None
+        attachments.store(claimed[3], Reading([Part("", "a")]), now=timezone.now())
+        assert attachments.claim(now=timezone.now()) is not None
+
+
+def test_an_address_whose_files_take_long_to_read_waits_behind_others(monkeypatch):
+    first, second, third, honest = (a_file(a_visitor(), b"a" * size) for size in (1, 2, 3, 9))
+    for file in (first, second, third):
+        rate_limits.note_file_of_visitor(file.pk, address="192.0.2.66")
+    rate_limits.note_file_of_visitor(honest.pk, address="192.0.2.1")
+    monkeypatch.setattr(attachments, "read_safely", lambda *_: time.sleep(0.1) or Reading([Part("", "a")]))
+    with as_a_worker():
+        for expected in (first, honest, second, third):
+            claimed = attachments.claim(now=timezone.now())
+            assert claimed.pk == expected.pk
+            attachments._read(claimed)
+    assert rate_limits.seconds_of_reading([third.pk])[third.pk] >= 0.3
 
 
 def test_a_file_that_was_deleted_while_it_was_read_leaves_nothing(alice):

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from agent_tools.mcp.http import McpEndpoint
 from agent_tools.registry import Registry, Tool
 from core.errors import SearchFailed
+from core.gate import Gate
 from core.validation import Input, Output
 
 
@@ -47,7 +48,7 @@ endpoint = McpEndpoint(registry)
 @asynccontextmanager
 async def lifespan(_):
     async with endpoint.running():
-        yield
+        yield {"gate": Gate(lambda credentials: (False, None), connections=16)}
 
 
 application = Starlette(lifespan=lifespan, routes=[Route("/mcp", endpoint)])
