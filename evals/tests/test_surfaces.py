@@ -75,6 +75,7 @@ def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contra
         "search_chat_history_hybrid",
         "search_history",
         "search_memory",
+        "get_context",
         "recall",
     ]
     for surface in data["surfaces"].values():
@@ -185,5 +186,6 @@ def test_gold_names_one_thing():
         "search_chat_history_semantic",
         "search_chat_history_hybrid",
         "search_history",
+        "get_context",
         "recall",
     ]
