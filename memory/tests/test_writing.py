@@ -28,6 +28,13 @@ def test_a_long_turn_is_cut_around_the_rare_word_wherever_it_is(place):
     assert tokens_of(text) <= CUT + 20
 
 
+def test_a_message_stays_whole_beside_a_long_answer():
+    message, answer = write("We met a pangolin at noon.", FILLER * 40 + "Pangolins sleep. " + FILLER * 40)
+    assert message == "User: We met a pangolin at noon."
+    assert "Pangolins sleep." in answer
+    assert tokens_of(message + answer) <= CUT + 20
+
+
 def test_a_word_that_many_texts_have_counts_less_than_a_rare_one():
     message = FILLER * 20 + "We adopt it. " + FILLER * 20 + "A pangolin slept. " + FILLER * 20
     assert "A pangolin slept." in " ".join(write(message, budget=200))
