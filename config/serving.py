@@ -13,7 +13,7 @@ import django
 import uvicorn
 from django.core.management import CommandError, call_command
 
-from config.stack import REFUSED, WEB_PROCESSES
+from config.stack import REFUSED, SWITCH_SECONDS, WEB_PROCESSES
 from config.static import collect
 from core.telemetry import delete_our_queue
 
@@ -25,10 +25,6 @@ SECONDS_AT_CTRL_C = 3
 STARTUP_FAILURE = 3
 # Connections that wait to be accepted; uvicorn's default.
 BACKLOG = 2048
-# How long a thread may compute before another has its turn; Python's own 5 ms are for programs that only compute. A
-# request waits for the database some twenty times, and after each time for a turn: beside eight threads that rendered
-# long answers a search took 1.0 s instead of 1.8 s.
-SWITCH_SECONDS = 0.0005
 # The send buffer for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
 # as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
 SEND_BUFFER_BYTES = 128 * 1024

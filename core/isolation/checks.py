@@ -46,11 +46,11 @@ def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> li
     ]
 
 
-def refuse_unless_isolated(role: str) -> None:
+def refuse_unless_isolated(role: str, *, alias: str = DEFAULT_DB_ALIAS) -> None:
     """Raise `ImproperlyConfigured`, with a line per reason, unless the process logs in as `role`, the role is harmless,
     and every personal table is guarded: the process could show rows of other users.
     """
-    found = problems(connections["default"], roles=(role,))
+    found = problems(connections[alias], roles=(role,))
     if found:
         raise ImproperlyConfigured("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
 
@@ -147,12 +147,30 @@ def connected_as_worker() -> Iterator[None]:
         yield
 
 
-def parameters(url: str, *, name: str) -> dict[str, Any]:
-    """Settings of a connection outside the pool."""
+def parameters(url: str, *, name: str, pool: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Settings of a connection, outside the pool unless it is named."""
     parsed = environ.Env.db_url_config(url)
     login = {key: parsed[key] for key in OF_THE_ADDRESS}
-    options = {**parsed.get("OPTIONS", {}), "connect_timeout": 5}
+    options = {**parsed.get("OPTIONS", {}), "connect_timeout": 5, **({"pool": pool} if pool else {})}
     return {**connections.settings[DEFAULT_DB_ALIAS], **login, "NAME": name, "OPTIONS": options}
+
+
+# The two logins of a worker, of which each of its tasks uses one: that of people, as a web process has it, or its own.
+PEOPLE, WORKER = "people", "worker"
+
+
+def add_logins_of_a_worker() -> None:
+    """Name both logins; a process with one address alone has one, and runs the tasks of its role only."""
+    own = connections.settings[DEFAULT_DB_ALIAS]
+    url = settings.DATABASE_WORKER_URL
+    connections.settings[PEOPLE] = own
+    connections.settings[WORKER] = parameters(url, name=own["NAME"], pool=own["OPTIONS"]["pool"]) if url else own
+
+
+def use_login(alias: str) -> None:
+    """Have this thread use one of a worker's logins from now on; any other process has one login for everything."""
+    if WORKER in connections.settings:
+        connections[DEFAULT_DB_ALIAS] = connections[alias]
 
 
 # --- Compares the database with this version: its tables with the models, its migrations with their recorded hashes ---

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
 from django.conf import settings
 
-from config.stack.paths import servers_dir
-from config.stack.servers import EmbeddedPostgres
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.importing import write_export
 from evals.client import Client
@@ -70,7 +69,8 @@ def run(options: dict[str, Any], report: Report) -> Figures:
             }
             if options["turns"]:
                 figures["import"] = _beside_an_import(supervisor, address, given, options["turns"], report)
-        shutil.rmtree(servers_dir(var), ignore_errors=True)
+            servers = _servers_of(var)
+        shutil.rmtree(servers, ignore_errors=True)
     own = [each for each in figures["processes"] if each["name"] not in SERVERS]
     return figures | {
         "own_processes": len(own),
@@ -134,8 +134,10 @@ def _taken_by(process: psutil.Process) -> Taken:
 def _statements(var: Path) -> Iterator[Any]:
     """The block's argument tells how many statements the database has got since the block began."""
     log = var / "log" / "postgres.log"
-    postgres = EmbeddedPostgres(servers_dir(var), log=log)
-    with psycopg.connect(postgres.superuser_url, autocommit=True) as connection:
+    settings_of_up = dict(line.split("=", 1) for line in (var / "env").read_text().splitlines())
+    passwords = dict(line.split() for line in (_servers_of(var) / "postgres-passwords").read_text().splitlines())
+    address = urlsplit(settings_of_up["DATABASE_URL"])._replace(netloc=f"postgres:{passwords['postgres']}@")
+    with psycopg.connect(address.geturl(), autocommit=True) as connection:
         for statement in ("ALTER SYSTEM SET log_statement = 'all'", "SELECT pg_reload_conf()"):
             connection.execute(statement)
         time.sleep(1)
@@ -143,6 +145,11 @@ def _statements(var: Path) -> Iterator[Any]:
         yield lambda: log.read_bytes()[start:].count(b"LOG:  ")
         connection.execute("ALTER SYSTEM RESET log_statement")
         connection.execute("SELECT pg_reload_conf()")
+
+
+def _servers_of(var: Path) -> Path:
+    """The folder of its servers, which `make up` has noted."""
+    return Path((var / "data-folder").read_text().strip())
 
 
 def _size_of_packages() -> int:
