@@ -11,10 +11,10 @@ from math import inf
 import redis
 from celery import current_app
 from django.conf import settings
-from django.db import Error, connections
+from django.db import Error, connection
 
 from core import resilience
-from core.isolation.checks import WORKER
+from core.isolation.checks import WORKER, use_login
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,13 @@ def _has_lease(broker: "redis.Redis", name: str) -> bool:
 
 
 def _something_waits() -> bool:
-    database = connections[WORKER]
+    use_login(WORKER)
     try:
-        with database.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(_SOMETHING_WAITS)
             return bool(cursor.fetchone()[0])
     except Error:
         # The tasks themselves say that it is away, and find what waits once it is back.
         return True
     finally:
-        database.close()
+        connection.close()

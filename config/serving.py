@@ -3,10 +3,12 @@
 For `make up` it runs migrations and collects static files first.
 """
 
+import asyncio
 import gc
 import os
 import socket
 import sys
+from contextlib import suppress
 from types import FrameType
 
 import django
@@ -33,10 +35,22 @@ SEND_BUFFER_BYTES = 128 * 1024
 class StoppingServer(uvicorn.Server):
     """Ends the streams of pages that only listen, so that stopping the server does not wait for them."""
 
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """As uvicorn's own, which looks ten times a second whether it is to end: here the signal wakes it."""
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        # The number 0 has it write the date of the next answers.
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), 1)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if "intake.chats.changes" in sys.modules:
             sys.modules["intake.chats.changes"].end_streams()
         super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
 
 
 def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, shares_address: bool = False) -> None:

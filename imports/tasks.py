@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 # Each import has its own limit between two batches; this one is for a batch that never ends.
 LONGEST_SECONDS = worker.LONGEST_SECONDS * (1 + worker.AT_ONCE)
+COMMAND = [sys.executable, "-m", "imports.storing.process"]
 # The processes that import at present: one.
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -36,8 +37,7 @@ def work() -> None:
         return
     # It has no address but that of the web role, as which it acts as one person at a time.
     others = ("DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "DATABASE_BACKUP_URL")
-    command = [sys.executable, "-m", "imports.storing.process"]
-    child = subprocess.Popen(command, cwd=settings.BASE_DIR, env={**os.environ, **dict.fromkeys(others, "")})  # noqa: S603
+    child = subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env={**os.environ, **dict.fromkeys(others, "")})  # noqa: S603
     _children.append(child)
     try:
         status = child.wait(LONGEST_SECONDS)

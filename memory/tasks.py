@@ -25,6 +25,7 @@ from core.isolation.checks import (
     add_logins_of_a_worker,
     refuse_unless_fitting,
     refuse_unless_isolated,
+    use_login,
 )
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
@@ -58,10 +59,14 @@ def refuse_unless_isolated_by_each_login(**_: Any) -> None:
     try:
         refuse_former_settings()
         refuse_unless_fitting()
-        if queues & settings.QUEUES_OF_PEOPLE:
-            refuse_unless_isolated(roles.web, alias=PEOPLE)
-        if queues - settings.QUEUES_OF_PEOPLE:
-            refuse_unless_isolated(roles.worker, alias=WORKER)
+        for login, role, is_needed in (
+            (PEOPLE, roles.web, queues & settings.QUEUES_OF_PEOPLE),
+            (WORKER, roles.worker, queues - settings.QUEUES_OF_PEOPLE),
+        ):
+            if is_needed:
+                _leave_no_connection()
+                use_login(login)
+                refuse_unless_isolated(role)
     except (CommandError, ImproperlyConfigured) as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
@@ -98,8 +103,7 @@ def load_the_model(**_: Any) -> None:
 
 def _leave_no_connection() -> None:
     connections.close_all()
-    for each in connections.all(initialized_only=True):
-        each.close_pool()  # type: ignore[attr-defined]
+    connections["default"].close_pool()  # type: ignore[attr-defined]
 
 
 @shared_task(name="memory.embed_pending")

@@ -44,7 +44,7 @@ from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
 
 # The first start also builds the embedding model.
 READY_SECONDS = 180
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 1.0
 # During the start, a program that dies twice is given up.
 DEATHS_BEFORE_READY = 2
 # Later it is restarted forever; the reason is shown once it has died this often in a row.
@@ -340,7 +340,7 @@ class Supervisor:
                     raise StackError(
                         f"{watch.service.name} does not start: the lines above and {watch.service.log} say why."
                     )
-            time.sleep(LOOK_SECONDS / 2)
+            time.sleep(LOOK_SECONDS / 10)
 
     def _restart_the_idle(self) -> None:
         """Start again the web processes that do not answer, and the worker if no task comes."""

@@ -6,6 +6,7 @@ migration that once ran does not prove the present state.
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,11 +47,11 @@ def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> li
     ]
 
 
-def refuse_unless_isolated(role: str, *, alias: str = DEFAULT_DB_ALIAS) -> None:
+def refuse_unless_isolated(role: str) -> None:
     """Raise `ImproperlyConfigured`, with a line per reason, unless the process logs in as `role`, the role is harmless,
     and every personal table is guarded: the process could show rows of other users.
     """
-    found = problems(connections[alias], roles=(role,))
+    found = problems(connections["default"], roles=(role,))
     if found:
         raise ImproperlyConfigured("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
 
@@ -157,20 +158,23 @@ def parameters(url: str, *, name: str, pool: dict[str, Any] | None = None) -> di
 
 # The two logins of a worker, of which each of its tasks uses one: that of people, as a web process has it, or its own.
 PEOPLE, WORKER = "people", "worker"
+_logins: dict[str, dict[str, Any]] = {}
+_of_thread = threading.local()
 
 
 def add_logins_of_a_worker() -> None:
     """Name both logins; a process with one address alone has one, and runs the tasks of its role only."""
-    own = connections.settings[DEFAULT_DB_ALIAS]
-    url = settings.DATABASE_WORKER_URL
-    connections.settings[PEOPLE] = own
-    connections.settings[WORKER] = parameters(url, name=own["NAME"], pool=own["OPTIONS"]["pool"]) if url else own
+    own, url = connections.settings[DEFAULT_DB_ALIAS], settings.DATABASE_WORKER_URL
+    pool = own["OPTIONS"]["pool"]
+    _logins[PEOPLE], _logins[WORKER] = own, parameters(url, name=own["NAME"], pool=pool) if url else own
 
 
-def use_login(alias: str) -> None:
+def use_login(name: str) -> None:
     """Have this thread use one of a worker's logins from now on; any other process has one login for everything."""
-    if WORKER in connections.settings:
-        connections[DEFAULT_DB_ALIAS] = connections[alias]
+    if name in _logins:
+        mine = _of_thread.__dict__
+        mine[name] = mine.get(name) or type(connections[DEFAULT_DB_ALIAS])(_logins[name], name)
+        connections[DEFAULT_DB_ALIAS] = mine[name]
 
 
 # --- Compares the database with this version: its tables with the models, its migrations with their recorded hashes ---

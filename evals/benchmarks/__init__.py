@@ -21,7 +21,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         saving.BENCHMARK,
         indexing.INDEXING,
         indexing.EMBEDDING,
-        indexing.MEMORY,
         capacity.BENCHMARK,
         footprint.BENCHMARK,
         overload.BENCHMARK,

@@ -51,6 +51,8 @@ class OnDeviceEmbedder(Embedder):
     are embedded at once, each on one core, for throughput.
     """
 
+    batch_seconds = 0.5
+
     def __init__(self, *, cache_dir: Path, threads: int = 2) -> None:
         self._cache_dir = Path(cache_dir)
         self._threads = threads
@@ -152,6 +154,8 @@ class ConcatenatedEmbedder(Embedder):
 
     The first model decides where passages end. One that knows no token of a query leaves its place to the others.
     """
+
+    batch_seconds = OnDeviceEmbedder.batch_seconds
 
     def __init__(self, *parts: tuple[Embedder, float], name: str, calibration: Calibration) -> None:
         self.name = name

@@ -56,7 +56,6 @@ def start_worker(log, *arguments, role="DATABASE_WORKER_URL", **extra):
         "-A",
         "config",
         "worker",
-        "--concurrency=1",
         "--without-gossip",
         "-n",
         "test",
