@@ -174,7 +174,8 @@ def use_login(name: str) -> None:
     if name in _logins:
         mine = _of_thread.__dict__
         mine[name] = mine.get(name) or type(connections[DEFAULT_DB_ALIAS])(_logins[name], name)
-        connections[DEFAULT_DB_ALIAS] = mine[name]
+        # Under its own name too, by which it has a pool and Django finds it when it connects.
+        connections[name] = connections[DEFAULT_DB_ALIAS] = mine[name]
 
 
 # --- Compares the database with this version: its tables with the models, its migrations with their recorded hashes ---

@@ -133,7 +133,12 @@ class _Graph:
             (5, message((1, name), (2 if isinstance(value, float) else 3, value), (20, 1 + isinstance(value, int))))
             for name, value in sorted(attributes.items())
         ]
-        places = [*((1, each) for each in inputs), *((2, each) for each in results), (4, operator), *named]
+        places: list[tuple[int, str | bytes]] = [
+            *((1, each) for each in inputs),
+            *((2, each) for each in results),
+            (4, operator),
+            *named,
+        ]
         self.nodes.append(message(*places, *([(7, domain)] if domain else [])))
         return results[0]
 
