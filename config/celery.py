@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from config.stack import SWITCH_SECONDS, TASKS
-from core.isolation.checks import PEOPLE, WORKER, use_login
+from core.isolation.checks import WEB, WORKER, use_login
 from core.logs import APPLICATION, request_id, sane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
@@ -76,7 +76,7 @@ def begin(**_: Any) -> None:
 @worker_ready.connect
 def keep_the_schedule(sender: Any, **_: Any) -> None:
     """In a worker of either kind of queue that sees what waits."""
-    if {*app.amqp.queues.consume_from} - settings.QUEUES_OF_PEOPLE:
+    if {*app.amqp.queues.consume_from} - settings.QUEUES_OF_USERS:
         from config.schedule import keep  # no other process has it
 
         threading.Thread(target=keep, args=(sender.hostname,), name="schedule", daemon=True).start()
@@ -100,7 +100,7 @@ def show_that_tasks_come(**_: Any) -> None:
 def take_on_the_request(task_id: str, task: "Task[Any, Any]", **_: Any) -> None:
     """Logs and the database name the request that caused a task; without one, the task itself. And log in for it."""
     queue = (task.request.delivery_info or {}).get("routing_key")
-    use_login(PEOPLE if queue in settings.QUEUES_OF_PEOPLE else WORKER)
+    use_login(WEB if queue in settings.QUEUES_OF_USERS else WORKER)
     # Celery puts a message's own headers among the request's fields, and those of a local call into a dict.
     sent = getattr(task.request, REQUEST, None) or (task.request.headers or {}).get(REQUEST)
     request_id.set(sane(str(sent or "")) or f"task-{task_id[:8]}")

@@ -49,7 +49,7 @@ def keep(name: str) -> None:
 
 def _has_lease(broker: "redis.Redis", name: str) -> bool:
     """Takes it if it is free, and keeps it alive. A worker that was started again has the name of its former self."""
-    if not broker.set(LEASE, name, nx=True, ex=LEASE_SECONDS) and (broker.get(LEASE) or b"").decode() != name:
+    if not broker.set(LEASE, name, nx=True, ex=LEASE_SECONDS) and broker.get(LEASE) != name.encode():
         return False
     return bool(broker.expire(LEASE, LEASE_SECONDS))
 

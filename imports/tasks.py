@@ -37,7 +37,7 @@ def work() -> None:
         return
     # It has no address but that of the web role, as which it acts as one person at a time.
     others = ("DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "DATABASE_BACKUP_URL")
-    child = subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env={**os.environ, **dict.fromkeys(others, "")})  # noqa: S603
+    child = subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env={**os.environ, **dict.fromkeys(others, "")})  # noqa: S603 - a fixed command
     _children.append(child)
     try:
         status = child.wait(LONGEST_SECONDS)

@@ -20,7 +20,7 @@ from django.utils import timezone
 from core import resilience
 from core.checks import refuse_former_settings
 from core.isolation.checks import (
-    PEOPLE,
+    WEB,
     WORKER,
     add_logins_of_a_worker,
     refuse_unless_fitting,
@@ -60,8 +60,8 @@ def refuse_unless_isolated_by_each_login(**_: Any) -> None:
         refuse_former_settings()
         refuse_unless_fitting()
         for login, role, is_needed in (
-            (PEOPLE, roles.web, queues & settings.QUEUES_OF_PEOPLE),
-            (WORKER, roles.worker, queues - settings.QUEUES_OF_PEOPLE),
+            (WEB, roles.web, queues & settings.QUEUES_OF_USERS),
+            (WORKER, roles.worker, queues - settings.QUEUES_OF_USERS),
         ):
             if is_needed:
                 _leave_no_connection()
@@ -226,7 +226,7 @@ def remove_forgotten_files() -> None:
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
-    """In the queue `people`, whose tasks may act as each user (`QUEUES_OF_PEOPLE`)."""
+    """In the queue `people`, whose tasks may act as each user (`QUEUES_OF_USERS`)."""
     steps(
         "memory.remove_old_turns",
         lambda: deleting.remove_old_turns(now=timezone.now()) and remove_old_turns.apply_async(retry=False),

@@ -110,7 +110,7 @@ CELERY_TASK_ROUTES = {
     "agent_tools.sweep_oauth": {"queue": "housekeeping"},
 }
 # Their tasks log in as the web role and act as one person at a time; all others log in as the worker.
-QUEUES_OF_PEOPLE = {"imports", "people"}
+QUEUES_OF_USERS = {"imports", "people"}
 # Each periodic task: after how many seconds it comes again, and after how many while something waits that a message
 # normally leads a worker to at once (config/schedule.py).
 SCHEDULE = {

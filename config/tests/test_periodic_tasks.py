@@ -259,7 +259,7 @@ CASES = {
     "memory.close_abandoned_turns": close_abandoned_turns,
 }
 AS_THE_WEB_ROLE = [
-    name for name in CASES if app.amqp.router.route({}, name)["queue"].name in configured.QUEUES_OF_PEOPLE
+    name for name in CASES if app.amqp.router.route({}, name)["queue"].name in configured.QUEUES_OF_USERS
 ]
 
 

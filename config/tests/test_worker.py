@@ -16,7 +16,7 @@ from django.db.utils import ProgrammingError
 from config import schedule
 from config.celery import WakeUp, app
 from core import resilience
-from core.isolation.checks import PEOPLE, WORKER, add_logins_of_a_worker, use_login
+from core.isolation.checks import WEB, WORKER, add_logins_of_a_worker, use_login
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory.models import Embedding
@@ -105,10 +105,10 @@ def role():
 def test_each_login_of_one_worker_may_do_its_own_part_alone(two_logins):
     a_turn(a_person(), "Alice's secret")
     roles = configured.DATABASE_ROLES
-    assert two_logins(PEOPLE, role) == roles.web
+    assert two_logins(WEB, role) == roles.web
     assert two_logins(WORKER, role) == roles.worker
     # Without a person the web role sees nobody's rows; the worker sees them and may write no message.
-    assert two_logins(PEOPLE, lambda: (Turn.objects.count(), Embedding.objects.count())) == (0, 0)
+    assert two_logins(WEB, lambda: (Turn.objects.count(), Embedding.objects.count())) == (0, 0)
     assert two_logins(WORKER, Turn.objects.count) == 1
     with pytest.raises(ProgrammingError, match="permission denied"):
         two_logins(WORKER, lambda: Turn.objects.update(user_message="changed"))

@@ -156,8 +156,8 @@ def parameters(url: str, *, name: str, pool: dict[str, Any] | None = None) -> di
     return {**connections.settings[DEFAULT_DB_ALIAS], **login, "NAME": name, "OPTIONS": options}
 
 
-# The two logins of a worker, of which each of its tasks uses one: that of people, as a web process has it, or its own.
-PEOPLE, WORKER = "people", "worker"
+# The two logins of a worker, of which each task uses one: a web process's, by which it acts as users, or its own.
+WEB, WORKER = "web", "worker"
 _logins: dict[str, dict[str, Any]] = {}
 _of_thread = threading.local()
 
@@ -166,7 +166,7 @@ def add_logins_of_a_worker() -> None:
     """Name both logins; a process with one address alone has one, and runs the tasks of its role only."""
     own, url = connections.settings[DEFAULT_DB_ALIAS], settings.DATABASE_WORKER_URL
     pool = own["OPTIONS"]["pool"]
-    _logins[PEOPLE], _logins[WORKER] = own, parameters(url, name=own["NAME"], pool=pool) if url else own
+    _logins[WEB], _logins[WORKER] = own, parameters(url, name=own["NAME"], pool=pool) if url else own
 
 
 def use_login(name: str) -> None:

@@ -28,17 +28,13 @@ def main() -> None:
 
     # People wait for their answers and their messages for their vectors.
     step_back()
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGALRM, _be_too_late)
     refuse_unless_isolated(settings.DATABASE_ROLES.web)
     most = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
     signal.alarm(worker.LONGEST_SECONDS * worker.AT_ONCE)
     worker.work()
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
 
 
 def _be_too_late(number: int, frame: FrameType | None) -> None:
