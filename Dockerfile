@@ -1,4 +1,4 @@
-# Two images of one version: `server`, of which docker-compose.yml runs web, workers and beat, and `single`, which runs
+# Two images of one version: `server`, of which docker-compose.yml runs web and worker, and `single`, which runs
 # everything in one container (docs/operations.md):
 #
 #   docker build --target single --tag recollect-single .
@@ -6,6 +6,8 @@ FROM python:3.11-slim-trixie AS base
 
 ENV PYTHONUNBUFFERED=1 \
     RECOLLECT_VAR=/var/lib/recollect \
+    # The C library keeps what was freed in a part of the memory for each thread.
+    MALLOC_ARENA_MAX=2 \
     # No library reports to its vendor (core/telemetry.py).
     ORT_DISABLE_TELEMETRY=1 \
     HF_HUB_DISABLE_TELEMETRY=1 \
@@ -25,7 +27,7 @@ RUN install --directory --owner recollect --mode 0700 /backups
 VOLUME /var/lib/recollect
 EXPOSE 8000
 
-# PostgreSQL, the broker, web and workers under one supervisor, as `make up` runs them. It migrates and collects the static
+# PostgreSQL, the broker, web and worker under one supervisor, as `make up` runs them. It migrates and collects the static
 # files into the volume when it starts.
 FROM base AS single
 USER recollect

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error
-from jsonschema import Draft202012Validator, SchemaError
 
 from agent_tools.registry import COMMON_KEYWORDS, Tool
 
@@ -84,6 +83,9 @@ def _unusable_name(tool: Tool[Any, Any]) -> Iterator[Error]:
 
 
 def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
+    # Most processes run no checks, and it takes 3 MB.
+    from jsonschema import Draft202012Validator, SchemaError
+
     try:
         # Numbers and keys that JSON does not have would change when they are read.
         if json.loads(json.dumps(schema, allow_nan=False)) != schema:

@@ -52,7 +52,6 @@ from intake.models import Session  # noqa: E402
 from intake.models.users import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
-from memory.backends.rerankers import warm_up_reranker  # noqa: E402
 
 gc.freeze()
 gc.enable()
@@ -238,7 +237,6 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, which then does not wait, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
-    await asyncio.to_thread(warm_up_reranker)
     # The process serves meanwhile: this takes seconds, which neither a page nor the first message should wait for.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():

@@ -43,14 +43,8 @@ CLAIM_SECONDS = 3600
 BEYOND_REACH = {"RATE_LIMITS": "10000"}
 # As `make up` starts it.
 WORKER = (
-    "celery",
-    "--quiet",
-    "-A",
-    "config.celery",
-    "worker",
-    "--concurrency=1",
-    "--without-gossip",
-    "--without-mingle",
+    *("celery", "--quiet", "-A", "config.celery", "worker", "--queues=celery,imports,people,housekeeping"),
+    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
 )
 
 Environment = dict[str, str]
@@ -267,7 +261,7 @@ class ModuleProcess:
 def worker(given: Environment) -> Iterator[ModuleProcess]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    with ModuleProcess("The worker", command, logging_in(given, "DATABASE_WORKER_URL")) as program:
+    with ModuleProcess("The worker", command, {**given, "DATABASE_OWNER_URL": ""}) as program:
         program.wait_until(lambda: worker_answers(given["CELERY_BROKER_URL"]))
         yield program
 

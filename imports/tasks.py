@@ -1,35 +1,54 @@
-"""The tasks of the importing worker. They have no arguments: the rows of `import_jobs` are the queue."""
+"""The tasks of imports. They have no arguments: the rows of `import_jobs` are the queue."""
 
-import resource
+import logging
+import os
+import subprocess
+import sys
 from typing import Any
 
 from celery import shared_task
-from celery.signals import worker_process_init
+from celery.signals import worker_shutting_down
 from django.conf import settings
 from django.utils import timezone
 
 from core.resilience import steps
 from imports.storing import queue, worker
-from memory.tasks import is_importer
 
-# The time for reporting that an import has taken too long.
-GRACE_SECONDS = 60
+logger = logging.getLogger(__name__)
+
 # Each import has its own limit between two batches; this one is for a batch that never ends.
-LONGEST_TASK_SECONDS = worker.LONGEST_SECONDS * (1 + worker.AT_ONCE)
+LONGEST_SECONDS = worker.LONGEST_SECONDS * (1 + worker.AT_ONCE)
+COMMAND = [sys.executable, "-m", "imports.storing.process"]
+# The processes that import at present: one.
+_children: list[subprocess.Popen[bytes]] = []
 
 
-@worker_process_init.connect
-def bound_memory(**_: Any) -> None:
-    """An export that needs more memory fails with a sentence, before the kernel kills another process."""
-    if is_importer():
-        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
+@worker_shutting_down.connect
+def end_children(**_: Any) -> None:
+    """What they had under way goes on in another worker, once its lease has run out."""
+    for child in _children:
+        child.terminate()
 
 
-@shared_task(name=queue.TASK, soft_time_limit=LONGEST_TASK_SECONDS, time_limit=LONGEST_TASK_SECONDS + GRACE_SECONDS)
+@shared_task(name=queue.TASK)
 def work() -> None:
-    """One job, with those that take turns with it; a long queue is processed in several tasks."""
-    if worker.work() and queue.has_due(now=timezone.now()):
+    """The imports that are due, in a process of its own: it has limits, and its memory ends with it."""
+    if not queue.has_due(now=timezone.now()):
+        return
+    # It has no address but that of the web role, as which it acts as one person at a time.
+    others = ("DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "DATABASE_BACKUP_URL")
+    child = subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env={**os.environ, **dict.fromkeys(others, "")})  # noqa: S603 - a fixed command
+    _children.append(child)
+    try:
+        status = child.wait(LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        status = child.wait()
+    finally:
+        _children.remove(child)
+    if status:
+        logger.error("The process that imports ended with status %d; what it left is tried again", status)
+    elif queue.has_due(now=timezone.now()):
         work.apply_async(retry=False)
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from celery import current_app, shared_task
-from celery.signals import worker_init, worker_process_init
+from celery.signals import worker_init
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
@@ -19,7 +19,14 @@ from django.utils import timezone
 
 from core import resilience
 from core.checks import refuse_former_settings
-from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated
+from core.isolation.checks import (
+    WEB,
+    WORKER,
+    add_logins_of_a_worker,
+    refuse_unless_fitting,
+    refuse_unless_isolated,
+    use_login,
+)
 from core.resilience import for_each, seconds_until, steps
 from intake.accounts import activity, registration
 from intake.attachments import services as attachments
@@ -37,26 +44,29 @@ logger = logging.getLogger(__name__)
 
 # The user up to whom today's round of `sweep_lost` has come. In Redis, because it may be lost: the round begins again.
 SWEPT = "recollect:swept"
-# Well under the broker's visibility timeout, after which a second worker would get the task.
+# A worker that is stopped lets its tasks end.
 TASK_SECONDS = 10
 
 
-def is_importer() -> bool:
-    """Whether this worker reads no other queues than an importer's, by its option `--queues`."""
-    return {*current_app.amqp.queues.consume_from} <= {"imports", "people"}
-
-
 @worker_init.connect
-def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
-    """Also in the parent process, whose connection and pool its children must not inherit.
+def refuse_unless_isolated_by_each_login(**_: Any) -> None:
+    """The logins that its queues ask for: the worker role may not write conversations, and so imports act as people.
 
-    The importing worker writes conversations, which the worker role may not: it uses the web role, and acts as a user.
+    Also in the parent process of a worker that forks, whose connections and pools its children must not inherit.
     """
-    roles = settings.DATABASE_ROLES
+    roles, queues = settings.DATABASE_ROLES, {*current_app.amqp.queues.consume_from}
+    add_logins_of_a_worker()
     try:
         refuse_former_settings()
         refuse_unless_fitting()
-        refuse_unless_isolated(roles.web if is_importer() else roles.worker)
+        for login, role, is_needed in (
+            (WEB, roles.web, queues & settings.QUEUES_OF_USERS),
+            (WORKER, roles.worker, queues - settings.QUEUES_OF_USERS),
+        ):
+            if is_needed:
+                _leave_no_connection()
+                use_login(login)
+                refuse_unless_isolated(role)
     except (CommandError, ImproperlyConfigured) as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
@@ -67,7 +77,6 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
 
 @worker_init.connect
 def refuse_without_a_model(**_: Any) -> None:
-    """In the parent process, which loads nothing itself: its children do."""
     try:
         embedders = configured_embedders()
         for embedder in embedders:
@@ -81,9 +90,9 @@ def refuse_without_a_model(**_: Any) -> None:
         _leave_no_connection()
 
 
-@worker_process_init.connect
+@worker_init.connect
 def load_the_model(**_: Any) -> None:
-    """In each child, so that the first turn does not wait for it. An import only counts tokens, and a drawing less."""
+    """So that the first turn does not wait for it, where turns are embedded. An import only counts tokens."""
     if "celery" not in current_app.amqp.queues.consume_from:
         return
     try:
@@ -217,7 +226,7 @@ def remove_forgotten_files() -> None:
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
-    """In the worker of the queue `people`, which may act as each user (`CELERY_TASK_ROUTES`)."""
+    """In the queue `people`, whose tasks may act as each user (`QUEUES_OF_USERS`)."""
     steps(
         "memory.remove_old_turns",
         lambda: deleting.remove_old_turns(now=timezone.now()) and remove_old_turns.apply_async(retry=False),
@@ -226,7 +235,7 @@ def remove_old_turns() -> None:
 
 @shared_task(name="memory.read_ended_chats")
 def read_ended_chats() -> None:
-    """In the same worker, which may read chats as each user. Imports take turns with its chats."""
+    """In the same queue, whose tasks may read chats as each user."""
     now = timezone.now()
     if ended_chats.read_due(now=now, until=now + timedelta(seconds=TASK_SECONDS)):
         read_ended_chats.apply_async(retry=False)

@@ -256,7 +256,7 @@ def _show_editor(
     status: int,
 ) -> HttpResponse:
     log_of, project = day if isinstance(day, date) else None, _project_of(request, day)
-    context = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}
+    context: dict[str, Any] = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}
     context["action"] = document_path(day, "edit", project=project)
     context |= _memories_beside(request, day)
     back = document_path(day, project=project)

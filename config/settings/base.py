@@ -79,28 +79,26 @@ PROPOSAL_TOKENS_A_DAY = max(0, read("PROPOSAL_TOKENS_A_DAY"))
 # redis-py's unix:// is redis+socket://.
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = True
+# One process for all queues. What may eat memory or hang runs in a child process with limits: exports, files. As many
+# threads as there are tasks, each of which runs once at a time (config/celery.py), so that none waits for another.
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 24
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# A child loads the embedding model before it takes work. Celery would kill, and start anew, each that is not up in 4 s.
-CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": 30,
-    "unacked_restore_interval": 1,
-    "unacked_restore_throttle": 1,
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
+    # How long a worker waits for the next message before it asks again; a message comes at once all the same.
+    "polling_interval": 30,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# A separate worker runs both queues, so that no turn waits behind an import. It takes them in turns.
+# What takes long, or acts as people, has queues of its own, so that a larger installation can split the work.
 CELERY_TASK_ROUTES = {
     "imports.*": {"queue": "imports"},
     "memory.remove_old_turns": {"queue": "people"},
     "memory.remove_expired_sessions": {"queue": "people"},
     "memory.read_ended_chats": {"queue": "people"},
-    # Whatever may take long, or may wait: the worker that embeds does nothing else.
     "memory.draw_maps": {"queue": "housekeeping"},
     "memory.read_attachments": {"queue": "housekeeping"},
     "memory.index_older_attachments": {"queue": "housekeeping"},
@@ -111,38 +109,27 @@ CELERY_TASK_ROUTES = {
     "memory.remove_old_activity": {"queue": "housekeeping"},
     "agent_tools.sweep_oauth": {"queue": "housekeeping"},
 }
-CELERY_BEAT_SCHEDULE = {
-    "sweep-pending-embeddings": {
-        "task": "memory.sweep_pending",
-        "schedule": 5,
-        "options": {"expires": 10},
-    },
-    "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
+# Their tasks log in as the web role and act as one person at a time; all others log in as the worker.
+QUEUES_OF_USERS = {"imports", "people"}
+# Each periodic task: after how many seconds it comes again, and after how many while something waits that a message
+# normally leads a worker to at once (config/schedule.py).
+SCHEDULE = {
+    "memory.sweep_pending": (60, 5),
+    "memory.close_abandoned_turns": (60, 5),
+    "memory.sweep_deleted": (60, 60),
     # Each run goes on where the last one stopped; each user is swept once a day.
-    "sweep-lost-texts": {"task": "memory.sweep_lost", "schedule": 60, "options": {"expires": 60}},
-    "read-attachments": {"task": "memory.read_attachments", "schedule": 30, "options": {"expires": 30}},
+    "memory.sweep_lost": (60, 60),
+    "memory.read_attachments": (60, 10),
+    "memory.draw_maps": (60, 30),
+    "memory.read_ended_chats": (60, 60),
+    "imports.sweep": (30, 10),
+    "memory.remove_temporary_chats": (300, 300),
     # Those of visitors who have registered since.
-    "index-older-attachments": {
-        "task": "memory.index_older_attachments",
-        "schedule": 3600,
-        "options": {"expires": 3600},
-    },
-    "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
-    "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
-    "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
-    "remove-forgotten-files": {"task": "memory.remove_forgotten_files", "schedule": 3600, "options": {"expires": 3600}},
-    "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
-    "remove-expired-sessions": {
-        "task": "memory.remove_expired_sessions",
-        "schedule": 3600,
-        "options": {"expires": 3600},
-    },
-    "read-ended-chats": {"task": "memory.read_ended_chats", "schedule": 60, "options": {"expires": 60}},
-    "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
-    "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
-    "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},
-    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
+    "memory.index_older_attachments": (3600, 3600),
+    "memory.remove_silent_visitors": (3600, 3600),
+    "memory.remove_forgotten_files": (3600, 3600),
+    "memory.remove_old_turns": (3600, 3600),
+    "memory.remove_expired_sessions": (3600, 3600),
+    "agent_tools.sweep_oauth": (3600, 3600),
+    "memory.remove_old_activity": (86_400, 86_400),
 }
-# Beat's state file; it may be lost at any time.
-CELERY_BEAT_SCHEDULER = "config.celery:ClockwiseScheduler"
-CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")

@@ -206,17 +206,9 @@ def addresses(environment: Mapping[str, str], roles: Roles, *, kept: Path) -> di
 
 
 def as_worker(environment: dict[str, str]) -> dict[str, str]:
-    """For a process that does a worker's work and has only the worker's address."""
-    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
-    kept = {name: value for name, value in environment.items() if name not in others}
+    """For the worker: its own address, and that of the web role, by which it works as people, and no other."""
     # Empty and not missing, because a missing one would be read from a file.
-    return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
-
-
-def as_importer(environment: dict[str, str]) -> dict[str, str]:
-    """For the importing worker, which uses the web role and has no other address."""
-    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
-    return environment | dict.fromkeys(others, "")
+    return environment | dict.fromkeys(("DATABASE_OWNER_URL", "DATABASE_BACKUP_URL"), "")
 
 
 def _taken(environment: Mapping[str, str]) -> dict[str, str]:

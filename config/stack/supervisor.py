@@ -31,7 +31,6 @@ from config.stack.preflight import (
     about_servers_of_models,
     about_the_first_person,
     addresses,
-    as_importer,
     as_worker,
     check_broker,
     check_public_url,
@@ -45,7 +44,7 @@ from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
 
 # The first start also builds the embedding model.
 READY_SECONDS = 180
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 1.0
 # During the start, a program that dies twice is given up.
 DEATHS_BEFORE_READY = 2
 # Later it is restarted forever; the reason is shown once it has died this often in a row.
@@ -59,17 +58,14 @@ NAMED = 4
 FIRST_BACKUP_SECONDS, NEXT_BACKUP_SECONDS = 600, 3600
 # A log is turned over when it is larger: one former log is kept.
 LOG_BYTES = 10 * 2**20
-# Every few seconds a task is due: if none has come for so long, beat sends nothing.
+# Every half a minute a task is due: if none has come for so long, the worker hangs.
 NO_TASK_SECONDS = 180
-# One worker process: its embedding model uses every core already. There is no other worker to exchange messages with.
-# The web process has run the system checks, which import much that neither needs.
-CELERY = ("celery", "--skip-checks", "-A", "config.celery")
-WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
-# A separate process, so that no turn waits behind an import. It embeds nothing, and takes retention between imports.
-IMPORTER = (*CELERY, "worker", "--queues=imports,people", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
-# A separate process, so that no new text waits for its vector behind the drawing of a map, which may take minutes.
-HOUSEKEEPER = (*CELERY, "worker", "--queues=housekeeping", "--hostname=housekeeper@%h", *WORKER[len(CELERY) + 1 :])
-BEAT = (*CELERY, "beat")
+# One worker for everything. There is no other worker to exchange messages with, and the web process has run the system
+# checks, which import much that it does not need.
+WORKER = (
+    *("celery", "--skip-checks", "-A", "config.celery", "worker", "--queues=celery,imports,people,housekeeping"),
+    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+)
 
 
 @dataclass(frozen=True)
@@ -179,11 +175,8 @@ class Supervisor:
             )
         for number in range(2, web_processes + 1):
             self._start_web(f"web-{number}")
-        # They need the tables that the web process creates, and it needs the processor until it answers.
+        # It needs the tables that the web process creates, and that one needs the processor until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
-        self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
-        self._start_program("housekeeper", *HOUSEKEEPER, environment=as_worker(self._environment))
-        self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()
         self._paths.address.write_text(str(self._address))
@@ -248,6 +241,8 @@ class Supervisor:
         # A command makes backups: no serving process may bypass row-level security.
         own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}
         own |= {RUN: self._run, DATA: str(root), TASKS: str(self._paths.tasks)}
+        # The C library keeps what was freed in a part of the memory for each thread: 30 MB of a process.
+        own["MALLOC_ARENA_MAX"] = environment.get("MALLOC_ARENA_MAX", "2")
         return environment | made | own
 
     def _kept_key(self) -> str:
@@ -345,18 +340,14 @@ class Supervisor:
                     raise StackError(
                         f"{watch.service.name} does not start: the lines above and {watch.service.log} say why."
                     )
-            time.sleep(LOOK_SECONDS / 2)
+            time.sleep(LOOK_SECONDS / 10)
 
     def _restart_the_idle(self) -> None:
-        """Start again the web processes that do not answer, and beat if no task comes."""
+        """Start again the web processes that do not answer, and the worker if no task comes."""
         self._listening.ask_now_and_then(self._address, self._environment)
         for watch in self._watches:
             if sentence := self._listening.complaint(watch):
                 say(sentence)
-                if watch.service.name == "beat":
-                    # A schedule that was written by another clock.
-                    for path in self._paths.var.glob("celerybeat-schedule*"):
-                        path.unlink(missing_ok=True)
                 if failure := watch.start_again():
                     say(failure)
 
@@ -486,13 +477,13 @@ class Listening:
                 self._failures = 0
                 self._last[name] = time.monotonic()
                 return f"{name} has not answered for {HANGS_SECONDS} s and is started again."
-        elif name == "beat" and watch.service.is_running:
+        elif name == "worker" and watch.service.is_running:
             stamp = self._tasks.stat().st_mtime_ns if self._tasks.exists() else 0
             if stamp != self._stamp:
                 self._stamp, self._last[name] = stamp, time.monotonic()
             elif silent > NO_TASK_SECONDS:
                 self._last[name] = time.monotonic()
-                return f"No task has come for {NO_TASK_SECONDS} s: beat is started again with a new schedule."
+                return f"No task has come for {NO_TASK_SECONDS} s: the worker is started again."
         return ""
 
 

@@ -40,7 +40,7 @@ WHOLE = [
     for name, service in file["services"].items()
     if "image" in service or "build" in service
 ]
-OURS = ["migrate", "backups", "web", "worker", "importer", "housekeeper", "beat"]
+OURS = ["migrate", "backups", "web", "worker"]
 
 
 @pytest.mark.parametrize("service", WHOLE)
@@ -86,13 +86,20 @@ def test_secrets_are_files_and_never_in_the_environment(file):
 
 def test_each_container_gets_the_passwords_of_its_own_role_alone():
     secrets = {name: set(service.get("secrets", ())) for name, service in ALONE["services"].items()}
-    assert secrets["web"] == secrets["importer"] == {"secret_key", "database_password"}
+    assert secrets["web"] == {"secret_key", "database_password"}
     assert secrets["backups"] == {"secret_key", "database_password", "database_backup_password"}
-    assert secrets["worker"] == secrets["housekeeper"] == secrets["beat"] == {"secret_key", "database_worker_password"}
+    assert secrets["worker"] == {"secret_key", "database_password", "database_worker_password"}
     assert "postgres_password" not in set.union(*(secrets[name] for name in OURS))
     for name in OURS:
         named = {Path(value).name for key, value in ALONE["services"][name]["environment"].items() if "_FILE" in key}
         assert named <= secrets[name]
+
+
+def test_the_split_by_queues_leaves_no_queue_and_takes_none_twice(settings):
+    workers = {name: SCALE["services"][name] for name in ("worker", "housekeeper", "importer")}
+    taken = [queue for each in workers.values() for queue in each["environment"]["QUEUES"].split(",")]
+    assert sorted(taken) == sorted(ALONE["services"]["worker"]["environment"]["QUEUES"].split(","))
+    assert {route["queue"] for route in settings.CELERY_TASK_ROUTES.values()} | {"celery"} == {*taken}
 
 
 @pytest.mark.django_db

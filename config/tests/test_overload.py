@@ -216,7 +216,7 @@ def test_expired_sessions_are_removed_and_others_stay(settings, monkeypatch):
     remove_expired_sessions()
     assert Session.objects.count() == 2
     assert settings.CELERY_TASK_ROUTES["memory.remove_expired_sessions"] == {"queue": "people"}
-    assert "memory.remove_expired_sessions" in [each["task"] for each in settings.CELERY_BEAT_SCHEDULE.values()]
+    assert "memory.remove_expired_sessions" in settings.SCHEDULE
 
 
 @pytest.fixture

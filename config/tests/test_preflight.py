@@ -103,11 +103,14 @@ def test_a_prefix_that_is_no_name_is_one_sentence():
         roles_named({"DATABASE_ROLE_PREFIX": "Two Words"})
 
 
-def test_a_worker_is_given_nobody_elses_address(given_server):
+def test_a_worker_is_given_its_two_addresses_and_no_other(given_server):
     environment = as_worker({**given_server.addresses, "SECRET_KEY": "x"})
-    assert environment["DATABASE_URL"] == given_server.worker_url
+    assert (environment["DATABASE_URL"], environment["DATABASE_WORKER_URL"]) == (
+        given_server.url,
+        given_server.worker_url,
+    )
     assert environment["SECRET_KEY"] == "x"
-    assert environment["DATABASE_OWNER_URL"] == environment["DATABASE_WORKER_URL"] == ""
+    assert environment["DATABASE_OWNER_URL"] == environment["DATABASE_BACKUP_URL"] == ""
 
 
 def test_many_at_once_make_the_same_roles(superuser):

@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import HTTPError
@@ -18,10 +17,8 @@ from urllib.request import Request, urlopen
 import psutil
 import psycopg
 import pytest
-from celery.beat import ScheduleEntry
 from django.core.management import CommandError, call_command
 
-from config.celery import ClockwiseScheduler, app
 from config.serving import _listen
 from config.stack import RUN, StackError, paths
 from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
@@ -290,33 +287,11 @@ def test_an_address_that_another_copy_has_bound_is_taken_at_once():
             _listen("127.0.0.1", port, shares_address=False)
 
 
-def test_a_schedule_in_the_future_is_thrown_away(tmp_path):
-    def scheduler():
-        return ClockwiseScheduler(app=app, schedule_filename=str(tmp_path / "schedule"), lazy=False)
+def test_a_worker_to_which_no_task_comes_is_started_again(tmp_path, monkeypatch):
+    class Worker:
+        name, is_running = "worker", True
 
-    sent = []
-    first = scheduler()
-    for entry in first.schedule.values():
-        entry.last_run_at = app.now() + timedelta(days=400)
-    first.close()
-    again = scheduler()
-    again.apply_async = lambda entry, **_: sent.append(entry.name)
-    assert again.tick() is not None
-    assert all(entry.last_run_at <= app.now() for entry in again.schedule.values())
-    assert all(isinstance(entry, ScheduleEntry) for entry in again.schedule.values())
-    # While it runs the clock goes back, too.
-    some = next(iter(again.schedule.values()))
-    some.last_run_at = app.now() + timedelta(days=400)
-    again.tick()
-    assert some.last_run_at <= app.now()
-    again.close()
-
-
-def test_beat_that_sends_no_task_is_started_again(tmp_path, monkeypatch):
-    class Beat:
-        name, is_running = "beat", True
-
-    watch, listening = Watch(Beat()), Listening(tmp_path / "tasks")
+    watch, listening = Watch(Worker()), Listening(tmp_path / "tasks")
     watch.started_at = time.monotonic()
     assert listening.complaint(watch) == ""
     (tmp_path / "tasks").touch()

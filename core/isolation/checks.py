@@ -6,6 +6,7 @@ migration that once ran does not prove the present state.
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,12 +148,34 @@ def connected_as_worker() -> Iterator[None]:
         yield
 
 
-def parameters(url: str, *, name: str) -> dict[str, Any]:
-    """Settings of a connection outside the pool."""
+def parameters(url: str, *, name: str, pool: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Settings of a connection, outside the pool unless it is named."""
     parsed = environ.Env.db_url_config(url)
     login = {key: parsed[key] for key in OF_THE_ADDRESS}
-    options = {**parsed.get("OPTIONS", {}), "connect_timeout": 5}
+    options = {**parsed.get("OPTIONS", {}), "connect_timeout": 5, **({"pool": pool} if pool else {})}
     return {**connections.settings[DEFAULT_DB_ALIAS], **login, "NAME": name, "OPTIONS": options}
+
+
+# The two logins of a worker, of which each task uses one: a web process's, by which it acts as users, or its own.
+WEB, WORKER = "web", "worker"
+_logins: dict[str, dict[str, Any]] = {}
+_of_thread = threading.local()
+
+
+def add_logins_of_a_worker() -> None:
+    """Name both logins; a process with one address alone has one, and runs the tasks of its role only."""
+    own, url = connections.settings[DEFAULT_DB_ALIAS], settings.DATABASE_WORKER_URL
+    pool = own["OPTIONS"]["pool"]
+    _logins[WEB], _logins[WORKER] = own, parameters(url, name=own["NAME"], pool=pool) if url else own
+
+
+def use_login(name: str) -> None:
+    """Have this thread use one of a worker's logins from now on; any other process has one login for everything."""
+    if name in _logins:
+        mine = _of_thread.__dict__
+        mine[name] = mine.get(name) or type(connections[DEFAULT_DB_ALIAS])(_logins[name], name)
+        # Under its own name too, by which it has a pool and Django finds it when it connects.
+        connections[name] = connections[DEFAULT_DB_ALIAS] = mine[name]
 
 
 # --- Compares the database with this version: its tables with the models, its migrations with their recorded hashes ---

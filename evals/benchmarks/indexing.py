@@ -1,4 +1,4 @@
-"""The costs of the embedding model: `benchmark indexing`, `embedding` and `memory`.
+"""The costs of the embedding model: `benchmark indexing` and `embedding`.
 
 `indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
 
@@ -7,9 +7,7 @@
    see the same machine.
 3. Turns are saved one by one, as the chat does, and each is searched for until it is found.
 
-`embedding`: what embedding one query costs the person who waits for it, the model being loaded. `memory`: how much a
-worker holds after its work, and a web process after a search, in MB; how long that process took to start, and its first
-search.
+`embedding`: what embedding one query costs the person who waits for it, the model being loaded.
 """
 
 import time
@@ -20,15 +18,13 @@ from celery import Celery
 from django.conf import settings
 from django.utils import timezone
 
-from agent_tools.authentication import create_token
 from core.isolation.acting import Caller, acting_as
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
-from evals.client import Client
 from evals.datasets.loading import Report
 from evals.options import Number
-from evals.processes import Environment, call, environment, own_broker, web, worker
+from evals.processes import Environment, call, environment, own_broker, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.chats.services import save_exchange
@@ -154,40 +150,6 @@ def time_queries(options: dict[str, Any], report: Report) -> Figures:
     return percentiles(milliseconds, "query")
 
 
-def weigh_processes(options: dict[str, Any], report: Report) -> Figures:
-    with scratch_database() as database, own_broker() as broker:
-        given = environment(database=database, broker=broker)
-        with worker(given) as program:
-            list(saving_turns(options["turns"], seed=0))
-            work_off(given)
-            worker_rss, worker_pss = program.megabytes()
-        report("The worker is measured; now the web process.")
-        token = create_token(user=User.objects.earliest("pk")).secret
-        begun = time.perf_counter()
-        with web(given) as (address, program):
-            answering = time.perf_counter()
-            _search(address, token)
-            found = time.perf_counter()
-            web_rss, web_pss = program.megabytes()
-    return {
-        "worker_rss_mb": worker_rss,
-        "worker_pss_mb": worker_pss,
-        "web_rss_mb": web_rss,
-        "web_pss_mb": web_pss,
-        "web_start_seconds": round(answering - begun, 2),
-        "first_search_seconds": round(found - answering, 3),
-    }
-
-
-def _search(address: str, token: str) -> None:
-    """As an agent does, over everything that one person said."""
-    with Client(address, {"Authorization": f"Token {token}"}) as client:
-        query = {"query": "What did I say about the garden?"}
-        answer = client.ask("POST", "/api/v1/tools/search_chat_history/", query)
-    if not answer.is_ok or not answer.data["results"]:
-        raise RuntimeError(f"The search was answered {answer}, so what the process holds says nothing.")
-
-
 INDEXING = Benchmark(
     "indexing",
     "a worker's throughput beside the bare model's, and the time from a save to being found",
@@ -202,10 +164,4 @@ EMBEDDING = Benchmark(
     "the time to embed one query",
     time_queries,
     {"samples": Number(300, "how many queries of about 12 tokens")},
-)
-MEMORY = Benchmark(
-    "memory",
-    "resident memory of a worker and a web process at work, and the time of its start and first search",
-    weigh_processes,
-    {"turns": Number(200, "how many the worker has worked off")},
 )

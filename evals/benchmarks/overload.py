@@ -312,7 +312,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: dict[str, Any], report: Report) -> Figures:
     names = options["attack"] or ATTACKS
     report("Starting a product of its own.")
-    with running_product(extra=_deployed(), has_importer=True) as product:
+    with running_product(extra=_deployed()) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
         _measured(product, quiet, WARM_UP_SECONDS, None, report)

@@ -65,14 +65,9 @@ class Fault(NamedTuple):
     strike: Strike
 
 
-def kill_worker_child(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    """The process that embeds; its parent puts another in its place."""
-    kill([dice.choice(product.workers()[1:])])
-
-
 def kill_worker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    """The parent and its children, as when memory runs out."""
-    kill(product.workers())
+    """With its children, as when memory runs out; it is started again."""
+    kill(product.programs["worker"].family())
 
 
 def flush_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
@@ -93,8 +88,7 @@ def outage(server: ServerName, leave: str, come_back: str) -> Strike:
 
 
 FAULTS = (
-    Fault("worker process killed", kill_worker_child),
-    Fault("worker killed with its children", kill_worker),
+    Fault("worker killed", kill_worker),
     Fault("broker flushed", flush_broker),
     Fault("broker stopped and started", outage(ServerName.BROKER, "stop-broker", "start-broker")),
     Fault("broker silent, then started", outage(ServerName.SILENT_BROKER, "silence-broker", "start-broker")),

@@ -1,4 +1,4 @@
-"""A whole product of its own with its people: web, worker and beat as `make up` runs them, on throw-away servers.
+"""A whole product of its own with its people: web and worker as `make up` runs them, on throw-away servers.
 
 A program that dies is started again, as by a supervisor. With a product that runs beside it this one shares nothing
 but the embedding model's files.
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import psutil
 from django.conf import settings
 
 from agent_tools.authentication import create_token
@@ -22,7 +21,6 @@ from agent_tools.models import TokenScope
 from evals.client import Client
 from evals.processes import (
     BEYOND_REACH,
-    START_SECONDS,
     WORKER,
     Environment,
     ModuleProcess,
@@ -30,15 +28,12 @@ from evals.processes import (
     free_port,
     is_healthy,
     logging_in,
-    wait_until,
     worker_answers,
 )
 from evals.scratch import ending_by_exception
 from intake.models import User
 from testing.servers import ADDRESSES, ThrowawayServers
 
-IMPORTER = (*WORKER, "--queues=imports", "--hostname=importer@%h")
-BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
 CHAT = "/api/v1/intake/chat"
 
 
@@ -111,13 +106,6 @@ class Product:
         """So many new people, each with a token."""
         return [Person(*made) for made in call(make_people, self.environment, count=count)]
 
-    def workers(self) -> list[psutil.Process]:
-        """The worker's processes, the parent first; waits until there are some."""
-        worker = self.programs["worker"]
-        # Fewer than two is a worker that has not forked yet.
-        wait_until(lambda: len(worker.family()) > 1, seconds=START_SECONDS, otherwise=worker.failure)
-        return worker.family()
-
 
 @contextmanager
 def running_product(
@@ -126,12 +114,10 @@ def running_product(
     worker_options: Sequence[str] = (),
     logs: Path | None = None,
     webs: Sequence[str] = ("web",),
-    has_importer: bool = False,
 ) -> Iterator[Product]:
     """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given.
 
-    `webs`: the names of its web processes, the first of which is always "web". `has_importer`: whether it has an
-    importing worker too.
+    `webs`: the names of its web processes, the first of which is always "web".
     """
     with ending_by_exception(), ExitStack() as cleanup:
         folder = Path(tempfile.mkdtemp(prefix="recollect-product-"))
@@ -141,22 +127,16 @@ def running_product(
         servers = ThrowawayServers()
         cleanup.callback(servers.stop)
         given = {**_environment(servers, folder), **(extra or {})}
-        as_worker = logging_in(given, "DATABASE_WORKER_URL")
         ports = {name: free_port() for name in webs}
         addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         ready: dict[str, Callable[[], bool]] = {
             **{name: partial(is_healthy, address) for name, address in addresses.items()},
             "worker": lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1)),
-            "beat": lambda: True,
-            "importer": lambda: True,
         }
         commands = {
             **{name: (["config.serving", "127.0.0.1", str(port), "up"], given) for name, port in ports.items()},
-            "worker": ([*WORKER, "--loglevel=WARNING", *worker_options], as_worker),
-            "beat": (BEAT, as_worker),
+            "worker": ([*WORKER, "--loglevel=WARNING", *worker_options], {**given, "DATABASE_OWNER_URL": ""}),
         }
-        if has_importer:
-            commands["importer"] = ([*IMPORTER, "--loglevel=WARNING"], logging_in(given, "DATABASE_URL"))
         programs = {
             name: ModuleProcess(name, command, environment, log=folder / f"{name}.log")
             for name, (command, environment) in commands.items()

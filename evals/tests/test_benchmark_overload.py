@@ -34,7 +34,7 @@ def one_product(monkeypatch):
     endpoint = overload.ModelEndpoint()
     with serving(endpoint.application) as address:
         extra = overload._deployed() | endpoint.settings(address)
-        with running_product(extra=extra, has_importer=True) as product:
+        with running_product(extra=extra) as product:
             monkeypatch.setattr(overload, "ModelEndpoint", lambda: endpoint)
             monkeypatch.setattr(overload, "running_product", lambda **options: nullcontext(product))
             yield

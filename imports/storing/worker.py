@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from celery.exceptions import SoftTimeLimitExceeded
 from django.db import DatabaseError
 from django.db.models import Count, Max, Min, Q, Sum
 from django.template.defaultfilters import filesizeformat
@@ -281,6 +280,10 @@ TOO_LONG = "This export takes longer to read than this server allows. Unpack it,
 TOO_LARGE = "This export needs more memory than this server allows. Unpack it, and import it in parts."
 
 
+class TookTooLong(Exception):
+    """A batch did not end: raised into it by the clock of its process."""
+
+
 def work() -> bool:
     """Claim a job and run it, in turns with those of other users that fall due; returns whether there was one.
 
@@ -351,7 +354,7 @@ class _Running:
             logger.info("Import %s is not this worker's any more", job.import_id)
         except UnreadableExport as error:
             self._fail(sentence_of(error))
-        except SoftTimeLimitExceeded:
+        except TookTooLong:
             self._fail(TOO_LONG)
         except MemoryError:
             self._fail(TOO_LARGE)

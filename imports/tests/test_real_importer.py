@@ -41,7 +41,6 @@ def start_importer(log, imports_dir):
             "-A",
             "config",
             "worker",
-            "--concurrency=1",
             "--without-gossip",
             "--queues=imports",
             "-n",

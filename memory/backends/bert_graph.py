@@ -9,15 +9,13 @@ the `com.microsoft` domain are onnxruntime's fused forms of it.
 """
 
 import json
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from memory.backends.e5_file import E5_MEAN, E5File
 
@@ -27,6 +25,42 @@ LAYER_NORM_EPSILON = 1e-12
 FUSED = "com.microsoft"
 
 Array = npt.NDArray[np.float32]
+
+# ONNX's numbers of the types (`TensorProto.DataType`).
+TYPES = {"float32": 1, "int8": 3, "int64": 7, "float16": 10}
+
+
+def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
+    """Encode a message of Protocol Buffers: fields by their numbers, of which an absent one is left out.
+
+    ONNX (`onnx.proto`) needs no more than this: whole numbers, floats of 32 bits, texts, and messages in them.
+    """
+    made = []
+    for number, value in fields:
+        match value:
+            case int():
+                made += [_varint(number << 3), _varint(value)]
+            case float():
+                made += [_varint(number << 3 | 5), struct.pack("<f", value)]
+            case str() | bytes():
+                data = value.encode() if isinstance(value, str) else value
+                made += [_varint(number << 3 | 2), _varint(len(data)), data]
+    return b"".join(made)
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; a negative number in 64 bits."""
+    value, made = value % 2**64, bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def described(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
+    """A `ValueInfoProto`: an input or output with its type and shape, in which a text names a variable length."""
+    sizes = message(*((1, message((1 if isinstance(size, int) else 2, size))) for size in shape))
+    return message((1, name), (2, message((1, message((1, TYPES[kind]), (2, sizes))))))
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
@@ -44,17 +78,18 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 def build_model(
     weights: dict[str, Array], *, is_quantised: bool, name: str = "all-MiniLM-L6-v2", mean: Array | None = None
-) -> onnx.ModelProto:
-    """Return the whole model, without a word table if `weights` has none; float32 throughout unless `is_quantised`.
+) -> bytes:
+    """Return the whole model as an ONNX file, without a word table if `weights` has none.
 
+    It is float32 throughout unless `is_quantised`.
     `mean`: what all vectors of the model have in common, shape (WIDTH,); it is subtracted from each.
     """
     graph = _Graph(weights, is_quantised=is_quantised)
     if WORDS in weights:
-        reads = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
+        reads = described("input_ids", "int64", [1, "tokens"])
         hidden = graph.embeddings(graph.word_vectors("input_ids"), "input_ids")
     else:
-        reads = helper.make_tensor_value_info("word_vectors", TensorProto.FLOAT, [1, "tokens", WIDTH])
+        reads = described("word_vectors", "float32", [1, "tokens", WIDTH])
         hidden = graph.embeddings("word_vectors", "word_vectors")
     for layer in range(sum(key.endswith("intermediate.dense.weight") for key in weights)):
         hidden = graph.encoder_layer(layer, hidden)
@@ -65,18 +100,15 @@ def build_model(
         graph.node("LpNormalization", ["mean"], "direction", axis=-1, p=2)
         graph.node("Sub", ["direction", graph.constant("common", mean)], "difference")
         graph.node("LpNormalization", ["difference"], "vector", axis=-1, p=2)
-    return helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            name,
-            [reads],
-            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, WIDTH])],
-            graph.constants,
-        ),
-        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(FUSED, 1)],
-        ir_version=9,
-        producer_name="recollect",
+    written = message(
+        *((1, node) for node in graph.nodes),
+        (2, name),
+        *((5, constant) for constant in graph.constants),
+        (11, reads),
+        (12, described("vector", "float32", [1, WIDTH])),
     )
+    operators = [message((1, domain), (2, version)) for domain, version in (("", 18), (FUSED, 1))]
+    return message((1, 9), (2, "recollect"), (7, written), *((8, each) for each in operators))
 
 
 class _Graph:
@@ -85,23 +117,37 @@ class _Graph:
     def __init__(self, weights: dict[str, Array], *, is_quantised: bool) -> None:
         self._weights = weights
         self._is_quantised = is_quantised
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+        self.nodes: list[bytes] = []
+        self.constants: list[bytes] = []
 
     def constant(self, name: str, value: npt.NDArray[np.generic]) -> str:
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        dimensions = [(1, size) for size in value.shape]
+        data = np.ascontiguousarray(value).tobytes()
+        self.constants.append(message(*dimensions, (2, TYPES[value.dtype.name]), (8, name), (9, data)))
         return name
 
-    def node(self, operator: str, inputs: Sequence[str], result: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(operator, inputs, [result], **attributes))
-        return result
+    def node(
+        self, operator: str, inputs: Sequence[str], *results: str, domain: str | None = None, **attributes: int | float
+    ) -> str:
+        named = [
+            (5, message((1, name), (2 if isinstance(value, float) else 3, value), (20, 1 + isinstance(value, int))))
+            for name, value in sorted(attributes.items())
+        ]
+        places: list[tuple[int, str | bytes]] = [
+            *((1, each) for each in inputs),
+            *((2, each) for each in results),
+            (4, operator),
+            *named,
+        ]
+        self.nodes.append(message(*places, *([(7, domain)] if domain else [])))
+        return results[0]
 
     def word_vectors(self, token_ids: str) -> str:
         words = self._weights[WORDS]
         # Half precision changes no vector in its third decimal and saves 23 MB of every process.
         words_name = self.constant("words", words.astype(np.float16) if self._is_quantised else words)
         self.node("Gather", [words_name, token_ids], "gathered")
-        return self.node("Cast", ["gathered"], "word_vectors", to=TensorProto.FLOAT)
+        return self.node("Cast", ["gathered"], "word_vectors", to=TYPES["float32"])
 
     def embeddings(self, word_vectors: str, tokens: str) -> str:
         """`tokens`: what goes into the graph, one after the other along its second axis."""
@@ -127,7 +173,7 @@ class _Graph:
     def _attention(self, name: str, hidden: str) -> str:
         together = self._linear([f"{name}.self.{part}" for part in ("query", "key", "value")], hidden)
         parts = [f"{name}.{part}" for part in ("q", "k", "v")]
-        self.nodes.append(helper.make_node("Split", [together], parts, axis=-1, num_outputs=3))
+        self.node("Split", [together], *parts, axis=-1, num_outputs=3)
         return self.node("MultiHeadAttention", parts, f"{name}.context", domain=FUSED, num_heads=12)
 
     def _add_and_norm(self, name: str, inner: str, residual: str) -> str:
@@ -171,4 +217,4 @@ if __name__ == "__main__":
     else:
         weights, mean = E5File(source).encoder_weights(), np.load(E5_MEAN)
         model = build_model(weights, is_quantised=True, name="multilingual-e5-small", mean=mean)
-    Path(sys.argv[2]).write_bytes(model.SerializeToString(deterministic=True))
+    Path(sys.argv[2]).write_bytes(model)

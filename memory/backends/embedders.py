@@ -139,6 +139,8 @@ class Embedder(ABC):
     """The longest text that is read whole, in tokens as `token_offsets` counts them."""
     calibration: Calibration | None = None
     """None for a model without tuned numbers: search then measures them on the user's own vectors."""
+    batch_seconds: float = 10.0
+    """How long a batch may take: so long a message waits behind a long import. An endpoint is slow with small ones."""
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,11 @@ from memory.backends.on_device import (
     WEIGHTS_SHA256,
     Inputs,
     OnDeviceEmbedder,
+    cached_graph,
     check_file,
     find_package,
     load_graph,
+    return_memory,
 )
 from memory.backends.rerankers import Reranker, RerankerError
 
@@ -99,7 +102,9 @@ class MiniLMEmbedder(OnDeviceEmbedder):
     def check(self) -> None:
         """See Embedder."""
         check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
-        check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
+        # They are needed to make the graph, and not once it is there.
+        if not cached_graph(MINILM_GRAPH, self._cache_dir).exists():
+            check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
 
     def _knows_any(self, text: str) -> bool:
         ids = self._encode(text).ids[: self.max_tokens]
@@ -131,8 +136,8 @@ class MiniLMEmbedder(OnDeviceEmbedder):
                     self._loaded_tokenizer = tokenizer
         return self._loaded_tokenizer
 
-    def _graph(self) -> bytes:
-        weights = check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
+    def _graph(self) -> bytes | Path:
+        weights = partial(check_file, self._find("model.safetensors"), WEIGHTS_SHA256)
         return load_graph(MINILM_GRAPH, weights, self._cache_dir)
 
     def _find(self, file_name: str) -> Path:
@@ -147,10 +152,14 @@ WEIGHTS = Path("models/data/reranker_en/model.onnx")
 RERANKER_WEIGHTS_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
 # Scored together, in three fifths of the time of single runs; the clock is checked after each batch.
 BATCH = 5
+# Most people never ask for a second look, and its model takes 56 MB.
+IDLE_SECONDS = 600
 
 
 class CrossEncoder(Reranker):
-    """Loads its parts on first use. `threads` is the number of cores that share a batch.
+    """Loads its parts when it is asked, and lets them go when nobody has asked for ten minutes.
+
+    `threads` is the number of cores that share a batch.
 
     It serves one search at a time, since each uses all cores, in a thread with a lower priority: searches without
     reranking should not wait for it.
@@ -164,6 +173,7 @@ class CrossEncoder(Reranker):
         self._running = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=step_back)
         self._loaded: tuple[Tokenizer, onnxruntime.InferenceSession] | None = None
+        self._asked_at = 0.0
 
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
         """See Reranker; of a query 64 tokens are read, and of a text 160."""
@@ -172,6 +182,7 @@ class CrossEncoder(Reranker):
         ends = time.monotonic() + seconds
         if not self._running.acquire(timeout=seconds):
             return []
+        self._asked_at = time.monotonic()
         scores: list[float] = []
         running = self._thread.submit(self._score_until, ends, query, texts, scores)
         # A batch that takes longer than the time, on a busy machine, ends without anybody who waits for it.
@@ -179,10 +190,6 @@ class CrossEncoder(Reranker):
         with contextlib.suppress(TimeoutError):
             running.result(timeout=max(0.0, ends - time.monotonic()))
         return scores[:]
-
-    def warm_up(self) -> None:
-        """See Reranker."""
-        self._thread.submit(self._score_until, 0.0, "warm", ["warm"], []).result()
 
     def _score_until(self, ends: float, query: str, texts: Sequence[str], scores: list[float]) -> None:
         """Adds to `scores` batch by batch."""
@@ -199,8 +206,25 @@ class CrossEncoder(Reranker):
 
     def _parts(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         """Runs in that thread only, so that the session's own threads inherit its priority."""
-        self._loaded = self._loaded or self._load()
+        if self._loaded is None:
+            self._loaded = self._load()
+            self._asked_at = time.monotonic()
+            self._leave_after(IDLE_SECONDS)
         return self._loaded
+
+    def _leave_after(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self._thread.submit, [self._leave_if_idle])
+        timer.daemon = True
+        timer.start()
+
+    def _leave_if_idle(self) -> None:
+        """Runs in that thread, and so never beside a batch."""
+        left = self._asked_at + IDLE_SECONDS - time.monotonic()
+        if left > 0:
+            self._leave_after(left)
+            return
+        self._loaded = None
+        return_memory()
 
     def _load(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         try:

@@ -4,6 +4,7 @@ And the concatenation of two models into one (docs/decisions/0047).
 """
 
 import contextlib
+import ctypes
 import hashlib
 import importlib.util
 import logging
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
 from pathlib import Path
@@ -50,6 +51,8 @@ class OnDeviceEmbedder(Embedder):
     are embedded at once, each on one core, for throughput.
     """
 
+    batch_seconds = 0.5
+
     def __init__(self, *, cache_dir: Path, threads: int = 2) -> None:
         self._cache_dir = Path(cache_dir)
         self._threads = threads
@@ -67,7 +70,7 @@ class OnDeviceEmbedder(Embedder):
         """What the graph reads of a text, at most `max_tokens` of it."""
 
     @abstractmethod
-    def _graph(self) -> bytes:
+    def _graph(self) -> bytes | Path:
         """The graph: `_inputs` go in, and the normalised vector comes out. Raise EmbedderError."""
 
     def embed_query(self, text: str) -> Vector:
@@ -94,6 +97,7 @@ class OnDeviceEmbedder(Embedder):
             self.embed_documents(["warm"])
         else:
             self.embed_query("warm")
+        return_memory()
 
     def _session(self, threads: int) -> onnxruntime.InferenceSession:
         if threads not in self._sessions:
@@ -113,7 +117,14 @@ def _embed(session: onnxruntime.InferenceSession, inputs: Inputs) -> Vector:
     return vector
 
 
-def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSession:
+def return_memory() -> None:
+    """Give the system back what loading took and freed: 30 MB of a process. The C library does it by itself rarely."""
+    # Only the one of Linux has it.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def start_session(graph: bytes | Path, *, threads: int = 1) -> onnxruntime.InferenceSession:
     """Return a session. Raise EmbedderError if this onnxruntime cannot run the graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -129,7 +140,9 @@ def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSes
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        # From a path where there is one: a session keeps the bytes that it is made from.
+        made = str(graph) if isinstance(graph, Path) else graph
+        return onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common public base class
         raise EmbedderError(
             f"onnxruntime {onnxruntime.__version__} cannot run the embedding graph: install the pinned version."
@@ -141,6 +154,8 @@ class ConcatenatedEmbedder(Embedder):
 
     The first model decides where passages end. One that knows no token of a query leaves its place to the others.
     """
+
+    batch_seconds = OnDeviceEmbedder.batch_seconds
 
     def __init__(self, *parts: tuple[Embedder, float], name: str, calibration: Calibration) -> None:
         self.name = name
@@ -236,29 +251,32 @@ def check_file(path: Path, sha256: str) -> Path:
     return path
 
 
-def load_graph(graph: str, weights: Path, cache_dir: Path) -> bytes:
-    """Return the graph from the cache if it is valid; else build it, and cache it if the folder is writable.
+def cached_graph(graph: str, cache_dir: Path) -> Path:
+    return cache_dir / f"{graph}-{GRAPH_SHA256[graph][:16]}.onnx"
+
+
+def load_graph(graph: str, weights: Callable[[], Path], cache_dir: Path) -> bytes | Path:
+    """Return the graph's file in the cache if it is valid; else build it, and cache it if the folder is writable.
 
     Processes that start together wait for the first one's; a writer that dies leaves no partial file under the final
-    name.
+    name. `weights` gives the file to build it of.
     """
-    cached = cache_dir / f"{graph}-{GRAPH_SHA256[graph][:16]}.onnx"
-    made = _read_sound(cached, graph)
-    if made is not None:
-        return made
+    cached = cached_graph(graph, cache_dir)
+    if _is_sound(cached, graph):
+        return cached
     with _one_builder(cached):
-        return _read_sound(cached, graph) or _build(graph, weights, cached)
+        return cached if _is_sound(cached, graph) else _build(graph, weights(), cached)
 
 
-def _read_sound(path: Path, graph: str) -> bytes | None:
+def _is_sound(path: Path, graph: str) -> bool:
     try:
-        made = path.read_bytes()
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        return None
-    if hashlib.sha256(made).hexdigest() == GRAPH_SHA256[graph]:
-        return made
-    logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
-    return None
+        return False
+    if found != GRAPH_SHA256[graph]:
+        logger.warning("The cached embedding graph %s is damaged and will be made anew.", path)
+    return found == GRAPH_SHA256[graph]
 
 
 @contextlib.contextmanager
@@ -276,7 +294,7 @@ def _one_builder(cached: Path) -> Iterator[None]:
         lock.release()
 
 
-def _build(graph: str, weights: Path, cached: Path) -> bytes:
+def _build(graph: str, weights: Path, cached: Path) -> bytes | Path:
     with tempfile.TemporaryDirectory(prefix="recollect-graph-") as folder:
         target = Path(folder) / "graph.onnx"
         try:
@@ -293,18 +311,17 @@ def _build(graph: str, weights: Path, cached: Path) -> bytes:
             raise EmbedderError(f"The embedding graph cannot be made: {last_line}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EmbedderError(f"The embedding graph cannot be made: {error}") from error
-        made = _read_sound(target, graph)
-    if made is None:
+        made = target.read_bytes()
+    if hashlib.sha256(made).hexdigest() != GRAPH_SHA256[graph]:
         raise EmbedderError(
-            "The embedding graph came out different from the one that was measured. Install the pinned versions of "
-            "onnx, protobuf and numpy."
+            "The embedding graph came out different from the one that was measured. Install the pinned version of "
+            "numpy."
         )
-    _keep(made, cached)
-    return made
+    return cached if _keep(made, cached) else made
 
 
-def _keep(graph: bytes, cached: Path) -> None:
-    """Write beside, then rename: no process ever reads a partial file."""
+def _keep(graph: bytes, cached: Path) -> bool:
+    """Write beside, then rename: no process ever reads a partial file. Returns whether the folder takes it."""
     beside = cached.with_suffix(f".{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
@@ -316,3 +333,5 @@ def _keep(graph: bytes, cached: Path) -> None:
         logger.warning("The embedding graph cannot be kept in %s and is made at every start: %s", cached.parent, error)
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
+        return False
+    return True

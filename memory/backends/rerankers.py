@@ -41,9 +41,6 @@ class Reranker(ABC):
         When the time is up it returns only the scores of the first texts, possibly none. Raise a RerankerError.
         """
 
-    def warm_up(self) -> None:  # noqa: B027 (an endpoint loads nothing here)
-        """Load everything that the first query would wait for. Raise RerankerError."""
-
 
 _lock = threading.Lock()
 _reranker: Reranker | None = None
@@ -59,15 +56,6 @@ def get_reranker() -> Reranker | None:
         if _reranker is None:
             _reranker = _build(setting)
         return _reranker
-
-
-def warm_up_reranker() -> None:
-    """Load everything that the first search would wait for. A failure is logged: search works without a reranker."""
-    try:
-        if (reranker := get_reranker()) is not None:
-            reranker.warm_up()
-    except RerankerError:
-        logger.exception("The reranker cannot be loaded, and searches have no second look")
 
 
 def _build(setting: dict[str, Any]) -> Reranker:

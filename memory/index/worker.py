@@ -123,7 +123,7 @@ def embed_pending(*, until: datetime | None = None) -> int:
 
 
 class Batches:
-    """How many texts go into one batch: as many as the model embeds in ten seconds, at its seen speed.
+    """How many texts go into one batch: as many as the model embeds in its `batch_seconds`, at its seen speed.
 
     A model that does not answer in time gets half as many; one text is always tried.
     """
@@ -139,7 +139,7 @@ class Batches:
             speed, most = self._speeds.get(embedder.name), self._most.get(embedder.name)
         sizes: list[int] = [settings.EMBEDDING_BATCH_SIZE] if most is None else [settings.EMBEDDING_BATCH_SIZE, most]
         if speed is not None:
-            sizes.append(int(speed * 10))
+            sizes.append(int(speed * embedder.batch_seconds))
         return max(1, min(sizes))
 
     def took(self, embedder: Embedder, texts: int, seconds: float) -> None:

@@ -53,7 +53,7 @@ def pieces(embedder, text):
 @pytest.fixture(scope="module")
 def exact(embedder, file):
     """The published model without quantisation and with what its vectors have in common: texts become vectors."""
-    session = start_session(build_model(file.encoder_weights(), is_quantised=False, name="exact").SerializeToString())
+    session = start_session(build_model(file.encoder_weights(), is_quantised=False, name="exact"))
 
     def embed(texts, *, is_query=False):
         return np.array([session.run(None, embedder._inputs(text, is_query=is_query))[0][0] for text in texts])

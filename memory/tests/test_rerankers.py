@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def model():
 def test_the_built_in_model_prefers_the_text_that_answers_the_question(model):
     answer, *others = model.scores(QUESTION, [ANSWER, *OTHERS], seconds=60)
     assert answer > 0 > max(others)
+
+
+def test_it_leaves_when_nobody_asks_and_comes_back_when_somebody_does(monkeypatch):
+    monkeypatch.setattr("memory.backends.minilm.IDLE_SECONDS", 0.2)
+    idle = CrossEncoder()
+    first, deadline = idle.scores(QUESTION, [ANSWER], seconds=60), time.monotonic() + 60
+    while idle._loaded is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert idle.scores(QUESTION, [ANSWER], seconds=60) == first
 
 
 @pytest.mark.medium
@@ -78,7 +89,8 @@ def test_its_threads_have_stepped_back_behind_those_of_requests():
     kept.scores(QUESTION, [ANSWER], seconds=60)
     begun = threads_of_this_process() - before
     behind = min(19, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) + NICENESS)
-    assert [os.getpriority(os.PRIO_PROCESS, thread) for thread in begun] == [behind] * 2
+    # Two that compute, and one that waits until the model may leave.
+    assert [os.getpriority(os.PRIO_PROCESS, thread) for thread in begun] == [behind] * 3
 
 
 def threads_of_this_process():
