@@ -163,7 +163,8 @@ def _beside_an_import(
 ) -> Figures:
     """The most memory while an export is read and stored, and the seconds until a message is found by meaning."""
     own = {**given, "DJANGO_SETTINGS_MODULE": "config.settings.local"}
-    person, most, found_after = Person(*call(make_people, own, count=1)[0]), 0, []
+    person, most = Person(*call(make_people, own, count=1)[0]), 0
+    found_after: list[float] = []
     with tempfile.TemporaryDirectory() as folder, Client(address, person.headers) as client:
         report(f"Importing {turns:,} turns.")
         write_export(Path(folder) / "export.zip", turns=turns)

@@ -18,7 +18,7 @@ from memory.search.excerpts import Segment
 
 T = TypeVar("T")
 
-# A text of at most so many tokens is written whole; a longer one is cut to the second number (docs/decisions/0081).
+# A text of at most so many tokens is written whole; a longer one is cut to the second number.
 WHOLE, CUT = 250, 150
 # What the passage nearest in meaning counts, beside the question's rarest word.
 NEAR = 0.5

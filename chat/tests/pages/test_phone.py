@@ -2,9 +2,8 @@
 
 import pytest
 
-from config.public_url import LOOPBACK
-
 PHONE = "/settings/phone/"
+LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
 
 
 @pytest.mark.parametrize(
