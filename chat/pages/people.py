@@ -313,6 +313,7 @@ def show_usage(request: HttpRequest) -> HttpResponse:
                 days[day].update(figures)
         rows.append({"user": user, **_figures(user), "used": sum(used.values(), Counter())})
         events += _done_by(user, since)
+    backups = [each.stat().st_mtime for each in settings.VAR_DIR.glob("backups/*-daily.backup")]
     context = {
         "days": [{"day": day, **{name: figures[name] for name in FIGURES}} for day, figures in days.items()],
         "most": max((figures["turns"] for figures in days.values()), default=0) or 1,
@@ -322,17 +323,12 @@ def show_usage(request: HttpRequest) -> HttpResponse:
         "all": users.count(),
         "turns": sum(figures["turns"] for figures in days.values()),
         "size": sum(row["size"] for row in rows),
-        "backed_up_at": _last_daily_backup(),
+        # None where `make up` keeps none: Compose has them in a volume that no web process sees.
+        "backed_up_at": datetime.fromtimestamp(max(backups), UTC) if backups else None,
         "events": sorted(events, key=lambda event: event[0], reverse=True)[:MOST_EVENTS],
         "tab": "usage",
     }
     return render(request, "intake/staff/usage.html", context)
-
-
-def _last_daily_backup() -> datetime | None:
-    """None where `make up` keeps none: Compose has them in a volume that no web process sees."""
-    made = [each.stat().st_mtime for each in settings.VAR_DIR.glob("backups/*-daily.backup")]
-    return datetime.fromtimestamp(max(made), UTC) if made else None
 
 
 def _seen_last(users: "QuerySet[User]") -> list[User]:

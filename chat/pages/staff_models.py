@@ -166,7 +166,11 @@ class ModelForm(forms.Form):
         """
         data = self.cleaned_data
         address = data.get("base_url") or VENDORS.get(self.source, "")
-        if "anyway" in self.data or not address or (self.before is not None and not self.has_changed_server()):
+        if (
+            "anyway" in self.data
+            or not address
+            or (self.before is not None and not {"base_url", "api_key"} & {*self.changed_data})
+        ):
             return True
         self.fields["sealed"].initial = sealed_key(self.key)
         self.data = {**{name: self.data[name] for name in self.data}, "sealed": sealed_key(self.key)}
@@ -200,9 +204,6 @@ class ModelForm(forms.Form):
             data["first"] = best_model(data["base_url"], self.key, names)
             return True
         return False
-
-    def has_changed_server(self) -> bool:
-        return bool({"base_url", "api_key"} & {*self.changed_data})
 
     def as_row(self) -> dict[str, Any]:
         data, before = self.cleaned_data, self.before or {}
@@ -350,7 +351,13 @@ def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | 
     context = {
         "fixed": [(model, _where(model)) for model in models_of_environment()],
         "kept": [
-            (row, _where(model), opened_key(row["sealed"]) is None, _models_below(model))
+            (
+                row,
+                _where(model),
+                opened_key(row["sealed"]) is None,
+                # Those of a server, each with whether it is hidden.
+                [(each, each.id in model.hidden) for each in models_of(model, with_hidden=True) if not model.id],
+            )
             for row, model in ((row, as_model(row)) for row in rows)
         ],
         "found": [(title, address, _in_words(names)) for title, address, names in found],
@@ -360,11 +367,6 @@ def _models_page(request: HttpRequest, *, tested: str = "", report: list[str] | 
         "tab": "models",
     }
     return render(request, "intake/staff/models.html", context)
-
-
-def _models_below(entry: LanguageModel) -> list[tuple[LanguageModel, bool]]:
-    """The models of a server, each with whether it is hidden."""
-    return [] if entry.id else [(model, model.id in entry.hidden) for model in models_of(entry, with_hidden=True)]
 
 
 def _where(model: LanguageModel) -> str:

@@ -47,12 +47,10 @@ class Rarity:
         return rarity
 
     def shared(self, text: str) -> set[str]:
-        """The words of the question that the text has in any inflection."""
+        """The words of the question that the text has in any inflection. Most sentences have none: that is seen first."""
+        if not self._beginnings.search(text):
+            return set()
         return {word for each in words_of(text) if (word := self._word_like(each)) is not None}
-
-    def shared_in_few(self, sentence: str) -> set[str]:
-        """The same for many sentences, most of which have none of the words."""
-        return self.shared(sentence) if self._beginnings.search(sentence) else set()
 
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
@@ -135,7 +133,7 @@ def _chosen(sentences: Sequence[_Sentence], sides: Sequence[Segment], rarity: Ra
         for place, (side, start, end, _) in enumerate(sentences)
         if (passage := sides[side].passage) is not None and passage[0] <= start and end <= passage[1]
     }
-    words = [rarity.shared_in_few(sides[side].text[start:end]) for side, start, end, _ in sentences]
+    words = [rarity.shared(sides[side].text[start:end]) for side, start, end, _ in sentences]
     chosen: set[int] = set()
     left, near = dict(rarity.weights), NEAR * max(rarity.weights.values(), default=1.0)
 
