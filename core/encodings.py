@@ -52,7 +52,8 @@ def decoded(data: bytes) -> tuple[str, str]:
         choices = [(share_of_nonsense(beginning.decode(each, "replace")), each) for each in ("utf-16-le", "utf-16-be")]
         encoding = min(choices)[1] if min(choices)[0] <= MOST_NONSENSE else ""
     text = data.decode(encoding or "utf-8", errors="replace")
-    bad = 0 if encoding else text.count("\ufffd")
+    # Those that the text has in UTF-8 are signs of its own.
+    bad = 0 if encoding else text.count("\ufffd") - data.count("\ufffd".encode())
     # A text in UTF-8 with some damage stays one.
     if bad and sum(sign > "\x7f" for sign in text) < 2 * bad + 1:
         guessed = _likeliest(data)

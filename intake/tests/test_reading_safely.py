@@ -10,7 +10,7 @@ from intake.attachments.reading.process import read_safely
 from testing import files
 
 OPEN_FILES = Path("/proc/self/fd")
-ENDED_WELL = """print('{"pages": null, "is_cut": false, "pictures": [], "peak_kb": 1}')"""
+ENDED_WELL = """print('{"pages": null, "is_cut": false, "pictures": [], "notes": [], "peak_kb": 1}')"""
 
 
 def test_a_file_is_read_in_a_process_of_its_own():

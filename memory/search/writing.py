@@ -47,7 +47,7 @@ class Rarity:
         return rarity
 
     def shared(self, text: str) -> set[str]:
-        """The words of the question that the text has in any inflection. Most sentences have none: that is seen first."""
+        """The words of the question that the text has in any inflection. Most sentences have none, seen first."""
         if not self._beginnings.search(text):
             return set()
         return {word for each in words_of(text) if (word := self._word_like(each)) is not None}

@@ -37,6 +37,8 @@ from testing.examiner import as_the_application
 # What two answers to the same question always differ in.
 DIFFERENT_EVERY_TIME = [
     (r'(name="csrfmiddlewaretoken" value=")[^"]+', "a CSRF token"),
+    (r"nonce(?:-|=\")[\w-]+", "a nonce"),
+    (r"(?<=data )\d{4}(?=>)", "a random word"),
     (r"\b(csrftoken|sessionid|messages)=[^;\s]+", "a cookie's value"),
     (r"(?<=X-Recollect-For: v)[0-9a-f]{32}", "a new visitor"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", "a header's date"),
