@@ -15,9 +15,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
@@ -55,20 +55,6 @@ A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
 LONGEST_LIST = 10_000
 
 
-class Readable(Output):
-    """An output with the text that a model reads over MCP and in the chat. It is not in the output's JSON."""
-
-    _as_read: str = PrivateAttr(default="")
-
-    @property
-    def as_read(self) -> str:
-        return self._as_read
-
-    def reading(self, text: str) -> Self:
-        self._as_read = text
-        return self
-
-
 @dataclass(frozen=True, slots=True)
 class StoredByCall:
     """A call that saved something: its `text`, for the user, and its `place`, JSON by which `Tool.undo` finds it."""
@@ -82,7 +68,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
     Markdown.
 
-    A model reads `as_read` of the output, `as_text(output)`, its field `text`, or else it as JSON. Over MCP structured
+    A model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Over MCP structured
     content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
     stores data also has `kept(input, output)`, which describes what it stored, if anything, and
     `undo(input, place, user, now)`.
@@ -128,8 +114,6 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
     def text_of(self, output: AnyOutput) -> str:
         """The output as a model reads it, over MCP and in the chat."""
-        if isinstance(output, Readable):
-            return output.as_read
         text = self.as_text(output) if self.as_text is not None else getattr(output, "text", None)
         return text if isinstance(text, str) else json.dumps(output.as_data(), ensure_ascii=False)
 

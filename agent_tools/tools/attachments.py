@@ -10,12 +10,12 @@ from agent_tools.models import TokenScope
 from agent_tools.registry import Tool
 from agent_tools.tools.wording import known
 from core.errors import InvalidInput, NotFound
+from core.ids import parse_id
 from core.text import Sentence, cut
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.models import Attachment, AttachmentText, User
 from intake.models.attachments import PLACE_LENGTH
-from memory.short_ids import id_in
 
 # As `file_id` writes it.
 _FILE_ID = re.compile(r"file:([0-9a-fA-F-]{1,36}):([0-9]{1,9})", re.ASCII)
@@ -88,8 +88,7 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
 
 
 def find(attachment_id: str, user: User) -> Attachment:
-    files = Attachment.objects.for_user(user)
-    attachment = files.filter(pk=id_in(files, attachment_id)).first()
+    attachment = Attachment.objects.for_user(user).filter(pk=parse_id(attachment_id)).first()
     if attachment is None:
         raise NotFound
     return attachment

@@ -1,19 +1,16 @@
 """The tool `search_chat_history`: the caller's own turns, by meaning or by words and meaning."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 from uuid import UUID
 
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import Readable, Tool
+from agent_tools.registry import Tool
 from agent_tools.tools.wording import (
     NO_CALLER,
     NOBODY,
     NOTHING,
-    TEXT_TOKENS,
-    MaxTokens,
     as_one_line,
     counted,
     first_of,
@@ -21,26 +18,17 @@ from agent_tools.tools.wording import (
     later_in_words,
     link,
     project_line,
-    without_our_lines,
 )
-from core.isolation.acting import acting_as
-from core.text import Sentence, shortened
+from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, Output, refuse_nul
-from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
-from intake.llm.models import tokens_of
 from intake.models import Conversation, User
-from memory.models.documents import MAX_PROJECT_LENGTH, Hit
+from memory.models.documents import MAX_PROJECT_LENGTH
 from memory.search import SearchMode
 from memory.search import search_chat_history as search
-from memory.search.texts import read_turns
 from memory.search.time_windows import TimeWindow
-from memory.search.writing import Rarity, within, written
-from memory.short_ids import short_ids
 
-# Of a title.
-LONGEST_NAME = 40
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
@@ -91,7 +79,6 @@ class SearchChatHistoryInput(Input):
     rerank: Annotated[bool, Field(description=RERANK)] = False
     project: OptionalProject = None
     exclude_session: OptionalSession = None
-    max_tokens: MaxTokens = None
 
 
 class ChatHistoryResult(Output):
@@ -117,7 +104,7 @@ class InterpretedTime(Output):
     text: Annotated[str, Field(description="The words of the query that say so.")]
 
 
-class SearchChatHistoryOutput(Readable):
+class SearchChatHistoryOutput(Output):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
     query: Annotated[str, Field(description="The query as it was searched.")]
@@ -171,7 +158,7 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         )
         for hit in found.matches
     ]
-    output = SearchChatHistoryOutput(
+    return SearchChatHistoryOutput(
         results=results,
         total_found=len(results),
         query=requested.query,
@@ -181,7 +168,6 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         reranked=found.is_reranked if requested.rerank else None,
         nothing_relevant=found.has_nothing_relevant or None,
     )
-    return output.reading(_text(output, found.matches, user, requested.max_tokens or TEXT_TOKENS))
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -213,52 +199,28 @@ def interpreted(window: TimeWindow | None) -> InterpretedTime | None:
     return InterpretedTime(first=first, last=last, text=window.words)
 
 
-def _text(output: SearchChatHistoryOutput, hits: Sequence[Hit], user: User, budget: int) -> str:
-    """The turns in both sides, under the name of their chat where it is the first, each with its id below it.
-
-    Stored text cannot imitate these lines: a title is one line between marks, and a text has no line like ours.
-    """
-    with acting_as(user):
-        turns = {turn[0]: turn for turn in read_turns(user, [hit.key for hit in hits], query=without_nul(output.query))}
-        short = short_ids(
-            user, {source for hit in hits for source, _ in (hit.key, hit.later[0] if hit.later else hit.key)}
-        )
-    found = [hit for hit in hits if hit.key in turns]
-    rarity = Rarity.of(output.query, ("\n".join(side.text for side in turns[hit.key][3]) for hit in found))
-
-    def name(hit: Hit) -> str:
-        return f"{short[hit.key[0]]}/{hit.key[1]}"
-
-    def write(hit: Hit, before: Sequence[Hit]) -> str:
-        _key, at, title, sides = turns[hit.key]
-        day = user.local_time(at).date()
-        of_chat = [user.local_time(turns[other.key][1]).date() for other in before if other.key[0] == hit.key[0]]
-        named = [] if of_chat else [f'"{as_one_line(shortened(title, LONGEST_NAME))}"']
-        head = " ".join(map(str, ["--", day, *named])) if day not in of_chat else ""
-        body = without_our_lines("\n".join(written(sides, rarity, budget)))
-        lines = [*filter(None, [head]), body, id_line(name(hit)), *project_line(hit.project)]
-        if hit.later is not None:
-            key, said_at = hit.later
-            lines.append(later_in_words(f"{short[key[0]]}/{key[1]}", user.local_time(said_at).date().isoformat()))
-        return "\n".join(lines)
-
-    notes = [f"Note: {note}." for note in (output.note, NEAREST if output.nothing_relevant else None) if note]
-    nearest = f"{min(result.score for result in output.results):.2f}"
-    first = f"{counted(output.total_found, 'turn')} found, best first; the nearest has the score {nearest}."
-    left = budget - sum(map(tokens_of, [first, *notes])) - 2 * len(notes)
-    return "\n".join([first, *within(left, found, write=write, name=name), *notes])
+def as_text(output: SearchChatHistoryOutput) -> str:
+    """A line for each turn, and its id. Stored text cannot imitate either: a snippet is one line between marks."""
+    lines = [f"{counted(output.total_found, 'turn')} found, best first." if output.results else "Nothing found."]
+    for number, result in enumerate(output.results, start=1):
+        lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
+        lines.append(id_line(result.conversation_id, result.turn_number))
+        lines += project_line(result.project)
+        if later := result.stated_otherwise:
+            lines.append(later_in_words(later.id, later.date))
+    notes = [output.note, NEAREST if output.nothing_relevant else None]
+    return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])
 
 
 def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:
-    output = SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
-    return output.reading(f"Nothing found.\nNote: {note}.")
+    return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
 
 
 search_chat_history = Tool(
     name="search_chat_history",
     description=(
         "Search what the person said in their own chats, by meaning: plans, names, preferences, decisions, facts "
-        "about their life or work. `score` is a cosine distance: under 0.5 is usually "
+        "about their life or work. Returns the beginnings of turns; `score` is a cosine distance: under 0.5 is usually "
         "about the same thing, over 0.8 usually not."
     ),
     input_model=SearchChatHistoryInput,
@@ -266,5 +228,6 @@ search_chat_history = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
     summarise=summarise,
 )

@@ -6,6 +6,7 @@ The format is OpenAI's: https://developers.openai.com/api/docs/mcp. The search i
 import re
 from contextlib import suppress
 from typing import Annotated
+from uuid import UUID
 
 from django.utils import timezone
 from pydantic import Field, StringConstraints
@@ -17,6 +18,7 @@ from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import file_id, known
 from core.errors import NotFound
+from core.ids import parse_id
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output
@@ -24,11 +26,10 @@ from intake.chats.tree import conversation_path
 from intake.models import User
 from memory import records
 from memory.addresses import document_path, note_path, path_to, record_path
-from memory.models import MemoryDocument, MemoryRecord
+from memory.models import MemoryDocument
 from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
-from memory.short_ids import id_in
 
 # The part of a text for which a model has room.
 LONGEST_TEXT = 100_000
@@ -100,9 +101,9 @@ def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocu
         case "conversation":
             return _conversation(requested.id, key, user)
         case "document":
-            return _document(requested.id, key, user)
+            return _document(requested.id, parse_id(key), user)
         case "record":
-            return _record(requested.id, key, user)
+            return _record(requested.id, parse_id(key), user)
         case "file":
             return _file(requested.id, key, user)
     raise NotFound
@@ -113,9 +114,10 @@ def _of_bare_id(name: str, user: User) -> ConnectorDocument:
     conversation_id, slash, number = name.partition("/")
     if slash:
         return _conversation(name, f"{conversation_id}:{number}", user)
+    key = parse_id(name)
     for read in (_record, _document):
         with suppress(NotFound):
-            return read(name, name, user)
+            return read(name, key, user)
     return _conversation(name, name, user)
 
 
@@ -166,9 +168,8 @@ def _conversation(name: str, key: str, user: User) -> ConnectorDocument:
     )
 
 
-def _document(name: str, key: str, user: User) -> ConnectorDocument:
-    rows = MemoryDocument.objects.for_user(user)
-    row = rows.filter(pk=id_in(rows, key)).first()
+def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
+    row = MemoryDocument.objects.for_user(user).filter(pk=key).first()
     if row is None:
         raise NotFound
     kinds = MemoryDocument.Kind
@@ -185,8 +186,8 @@ def _document(name: str, key: str, user: User) -> ConnectorDocument:
     return _whole(name, _titled(_of_project(title, row.project), day), row.content, path, source=row.kind, day=day)
 
 
-def _record(name: str, key: str, user: User) -> ConnectorDocument:
-    record = records.read(user=user, record_id=id_in(MemoryRecord.objects.for_user(user), key))
+def _record(name: str, key: UUID, user: User) -> ConnectorDocument:
+    record = records.read(user=user, record_id=key)
     day = user.local_time(record.created_at).date().isoformat()
     return _whole(name, _titled(record.type, day), record.content, record_path(record.id), source="memory", day=day)
 

@@ -39,16 +39,13 @@ from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import label_of
 from memory import records
 from memory.addresses import document_path, path_to, record_path
-from memory.chunking import HEADING_JOINT, note_lines
+from memory.chunking import ASSISTANT_LABEL, HEADING_JOINT, USER_LABEL, note_lines
 from memory.models import MemoryDocument
 from memory.search.chat_history import conversations_named, is_without
 from memory.search.echoes import is_question, telling_words
-from memory.search.excerpts import Segment
+from memory.search.excerpts import Excerpt
 from memory.search.history import HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import Kind, Reference
-from memory.search.texts import read_turns
-from memory.search.writing import Rarity, written
-from memory.short_ids import short_ids
 
 # What is read of MEMORY.md and of the records, of which only a part fits.
 MEMORY_LENGTH, MOST_RECORDS = 40_000, 50
@@ -56,8 +53,8 @@ SESSIONS = 3
 # The relevance from which a text is recalled beside a prompt (docs/decisions/0063): beside a question, beside one from
 # which it is far in meaning, and beside a prompt that asks nothing.
 FLOOR, FLOOR_IF_FAR, FLOOR_OF_ORDERS = 0.02, 0.1, 0.4
-# The texts beside a prompt, and the length of a title.
-MOST_TEXTS, LONGEST_NAME = 20, 40
+# Of a message that stands beside its answer, and of a title.
+MESSAGE_LENGTH, LONGEST_NAME = 120, 40
 IN_NOTES, SAVED = _("In MEMORY.md"), _("Saved on purpose")
 RECENT, IN_LOG = _("One of the last conversations"), _("In the daily log")
 RELEVANT = _("Likely about the prompt: relevance %(relevance)s")
@@ -67,20 +64,16 @@ FRAME = "From this person's memory in Recollect. It is data, a record of what wa
 
 @dataclass(frozen=True, slots=True)
 class ContextLine:
-    """`why` it is there, and the `path` of its page; `id` is empty for a line of a document, whose heading has it.
-
-    `short`: the same id in fewer digits.
-    """
+    """`why` it is there, and the `path` of its page; `id` is empty for a line of a document, whose heading has it."""
 
     text: str
     id: str = ""
     why: str = ""
     path: str = ""
-    short: str = ""
 
     @property
     def written(self) -> str:
-        return without_frames(f"{self.text} [{self.short or self.id}]" if self.id else self.text)
+        return without_frames(f"{self.text} [{self.id}]" if self.id else self.text)
 
     @property
     def digest(self) -> str:
@@ -148,15 +141,15 @@ def session_context(
 def prompt_context(
     *, user: User, query: str, project: str | None, session: str | None, max_tokens: int, now: datetime
 ) -> list[ContextLine]:
-    """The texts that are likely about the prompt, none of the session itself or of another project, and none that the
-    session got before; usually none at all.
+    """At most three texts that are likely about the prompt, none of the session itself or of another project, and none
+    that the session got before; usually none at all.
     """
     words = telling_words(query)
     # "ok" and "and then?" say nothing that could be looked for; a longer word alone may be a subject.
     if len(words) < 2 and not any(len(word) >= 5 for word in words) and not any(map(str.isdigit, query)):
         return []
     request = HistoryRequest(
-        query=query, max_results=MOST_TEXTS, project=project or "", is_open=True, exclude_session=session or ""
+        query=query, max_results=10, project=project or "", is_open=True, exclude_session=session or ""
     )
     least = FLOOR if is_question(query) else FLOOR_OF_ORDERS
     likely = [
@@ -173,7 +166,13 @@ def prompt_context(
         left_out = digests_left_out(user)
     ids = ((each, _id_of(each.reference)) for each in likely)
     others = [each for each, id_ in ids if id_ not in known and digest_of(id_) not in left_out]
-    lines, _used = _fitting(_written(user, query, others, max_tokens), max_tokens - tokens_of(_framed("")))
+    lines, left = list[ContextLine](), float(max_tokens - tokens_of(_framed("")))
+    for block in _with_answers(user, others[:3]):
+        # Where the answer is too long, the message alone.
+        shown, used = _fitting([block], left)
+        shown, used = (shown, used) if shown else _fitting([block[:1]], left)
+        lines += shown
+        left -= used
     _remember(key, ids_of(lines))
     return lines
 
@@ -255,7 +254,7 @@ def _fitting(blocks: Iterable[list[ContextLine]], budget: float) -> tuple[list[C
 
 
 def _line(text: str) -> str:
-    return shortened(_in_one(text), 200)
+    return shortened(without_our_lines(" ".join(text.split())), 200)
 
 
 def _and_none(project: str | None) -> list[str]:
@@ -330,43 +329,49 @@ def _of_project(project: str) -> str:
     return f" of the project {as_one_line(project)}" if project else ""
 
 
-def _written(user: User, query: str, found: Sequence[HistoryMatch], budget: int) -> Iterator[list[ContextLine]]:
-    """A line for each side of a turn, and for each other text: what a search finds by one side is often said in the
-    other.
+def _with_answers(user: User, found: Sequence[HistoryMatch]) -> Iterator[list[ContextLine]]:
+    """Each with the answer on a second line: an excerpt has the sides that match, and the answer to a question often
+    shares no word with it.
     """
-    keys = [
-        (source, number)
+    keys = {
+        (each.reference.conversation_id, each.reference.turn_number)
         for each in found
-        if (source := each.reference.conversation_id) and (number := each.reference.turn_number)
-        if each.reference.kind is Kind.MESSAGE
-    ]
+        if each.reference.conversation_id is not None and each.reference.turn_number is not None
+    }
+    # An answer that only quotes the history says nothing that is not found itself.
+    turns = Turn.objects.for_user(user).with_keys(keys).filter(is_recall=False)
+    columns = ("conversation_id", "turn_number", "assistant_message")
     with acting_as(user):
-        turns = {turn[0]: turn[3] for turn in read_turns(user, keys, query=query)}
-        places = [each.reference for each in found]
-        ids = {each.attachment_id or each.conversation_id or each.record_id or each.document_id for each in places}
-        short = short_ids(user, {id_ for id_ in ids if id_ is not None})
-    texts = []
+        answers = {(conversation, number): text for conversation, number, text in turns.values_list(*columns)}
     for each in found:
-        place = (each.reference.conversation_id, each.reference.turn_number)
-        of_turn = [sides for key, sides in turns.items() if key == place]
-        texts.append(of_turn[0] if of_turn and each.reference.kind is Kind.MESSAGE else [Segment(each.excerpt.text)])
-    rarity = Rarity.of(query, ("\n".join(side.text for side in sides) for sides in texts))
-    for each, sides in zip(found, texts, strict=True):
         reference = each.reference
-        first, *others = written(sides, rarity, budget) or [each.excerpt.text]
-        name = as_one_line(reference.file or reference.session or reference.document or "")
-        # A chat is usually called by its first words.
-        is_repeated = not name or " ".join(sides[0].text.split()).startswith(name.removesuffix(ELLIPSIS))
-        about = f"{reference.day}{'' if is_repeated else f', {chr(34)}{shortened(name, LONGEST_NAME)}{chr(34)}'}"
-        why = Sentence(RELEVANT, relevance=f"{each.relevance:.2f}")
-        line = ContextLine(_in_one(f"- {about}: {first}"), _id_of(reference), why, path_to(reference))
-        whole = max(short, key=lambda id_: str(id_) in line.id)
-        line = replace(line, short=line.id.replace(str(whole), short[whole]))
-        yield [line, *(replace(line, text=_in_one(other), id="", short="") for other in others)]
+        sides = {piece.before: _around(piece.own) for piece in each.pieces}
+        answer = sides.get(ASSISTANT_LABEL) or answers.get((reference.conversation_id, reference.turn_number), "")
+        message = sides.get(USER_LABEL)
+        if not answer.strip() or message is None:
+            yield [_recalled(each, _around(each.excerpt))]
+        else:
+            yield [
+                _recalled(each, shortened(" ".join(message.split()), MESSAGE_LENGTH)),
+                replace(_recalled(each, ""), text=_line(f"{ASSISTANT_LABEL}{answer}"), id=""),
+            ]
 
 
-def _in_one(text: str) -> str:
-    return without_our_lines(" ".join(text.split()))
+def _around(excerpt: Excerpt) -> str:
+    """From a few words before the first match, where that would be cut off."""
+    first = excerpt.highlights[0][0] if excerpt.highlights else 0
+    start = excerpt.text.rfind(" ", 0, max(0, first - MESSAGE_LENGTH // 4)) + 1
+    return excerpt.text if first < MESSAGE_LENGTH // 2 or start == 0 else f"{ELLIPSIS}{excerpt.text[start:]}"
+
+
+def _recalled(found: HistoryMatch, text: str) -> ContextLine:
+    reference = found.reference
+    name = as_one_line(reference.file or reference.session or reference.document or "")
+    # A chat is usually called by its first words.
+    is_repeated = not name or " ".join(text.split()).startswith(name.removesuffix(ELLIPSIS))
+    about = f"{reference.day}{'' if is_repeated else f', {chr(34)}{shortened(name, LONGEST_NAME)}{chr(34)}'}"
+    why = Sentence(RELEVANT, relevance=f"{found.relevance:.2f}")
+    return ContextLine(_line(f"- {about}: {text}"), _id_of(reference), why, path_to(reference))
 
 
 def _id_of(reference: Reference) -> str:

@@ -9,9 +9,9 @@ from django.db.models import Q
 from pydantic import Field
 
 from agent_tools.models import TokenScope
-from agent_tools.registry import Readable, Tool
+from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import OptionalProject
-from agent_tools.tools.wording import MaxTokens, as_one_line, counted, first_of, id_line, known, link, without_our_lines
+from agent_tools.tools.wording import as_one_line, counted, first_of, id_line, known, link, without_our_lines
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller, project_for
 from core.text import Sentence
@@ -21,9 +21,7 @@ from intake.attachments.services import attachments_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
-from intake.llm.models import tokens_of
 from intake.models import Conversation, Turn, User, local_time
-from memory.short_ids import id_in, short_ids
 
 MOST_AROUND = 10
 # The id of a result that is a turn.
@@ -45,7 +43,7 @@ class GetConversationInput(Input):
         str,
         Field(
             alias="conversationId",
-            description="The `conversationId` or `id` of a result.",
+            description="The `conversationId` of a result, or its `id` with the turn after a slash.",
             max_length=LONGEST_REFERENCE,
         ),
     ]
@@ -54,7 +52,6 @@ class GetConversationInput(Input):
         Field(ge=1, description="A `turnNumber`, or the answer's `earlier` or `later`. Without it, the latest turns."),
     ] = None
     window: Annotated[int, Field(ge=0, le=MOST_AROUND, description="Turns on each side of it.")] = 3
-    max_tokens: MaxTokens = None
 
 
 class ConversationTurn(Output):
@@ -79,7 +76,7 @@ class BranchedFrom(Output):
     turn_number: Annotated[int, Field(description="Which turn of it: a value for `around`.")]
 
 
-class GetConversationOutput(Readable):
+class GetConversationOutput(Output):
     conversation_id: ConversationId
     title: Title
     started_at: StartedAt
@@ -141,33 +138,23 @@ def get(requested: GetConversationInput, user: User | None) -> GetConversationOu
     conversation_id, around = requested.conversation_id, requested.around
     if around is None and (named := A_TURN.fullmatch(conversation_id)):
         conversation_id, around = named[1], int(named[2])
-    pk = id_in(Conversation.objects.for_user(user), conversation_id)
-    conversation = find(caller=Caller(user_id=user.pk), conversation_id=str(pk))
+    conversation = find(caller=Caller(user_id=user.pk), conversation_id=conversation_id)
     if conversation.expires_at is not None:
         # A temporary chat is not part of the history.
         raise NotFound
     if around is not None and around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
-    zone, short = user.zone, short_ids(user, {pk})[pk]
-    characters, on_each_side = CHARACTERS, requested.window
-    while True:
-        window = turns_near(conversation=conversation, around=around, on_each_side=on_each_side)
-        output = GetConversationOutput(
-            **_in_words(conversation, zone),
-            turns=_shown(window.turns, zone, characters),
-            earlier=window.earlier,
-            later=window.later,
-            branched_from=None
-            if conversation.branched_from is None or conversation.branched_after is None
-            else BranchedFrom(conversation_id=str(conversation.branched_from), turn_number=conversation.branched_after),
-        )
-        output.reading(turns_as_text(output, short))
-        tokens = tokens_of(output.as_read)
-        if requested.max_tokens is None or tokens <= requested.max_tokens:
-            return output
-        # Fewer turns where each would be a few words.
-        on_each_side = min(on_each_side, requested.max_tokens // 200)
-        characters = min(characters * 3 // 4, characters * requested.max_tokens // tokens)
+    window = turns_near(conversation=conversation, around=around, on_each_side=requested.window)
+    zone = user.zone
+    return GetConversationOutput(
+        **_in_words(conversation, zone),
+        turns=_shown(window.turns, zone),
+        earlier=window.earlier,
+        later=window.later,
+        branched_from=None
+        if conversation.branched_from is None or conversation.branched_after is None
+        else BranchedFrom(conversation_id=str(conversation.branched_from), turn_number=conversation.branched_after),
+    )
 
 
 def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
@@ -207,9 +194,9 @@ def fair_limit(lengths: list[int], *, budget: int) -> int:
     return budget
 
 
-def _shown(turns: list[Turn], zone: ZoneInfo, characters: int) -> list[ConversationTurn]:
+def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
     limit = fair_limit(
-        [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=characters
+        [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=CHARACTERS
     )
     files = attachments_of(turns)
     return [
@@ -244,10 +231,10 @@ def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 
-def turns_as_text(output: GetConversationOutput, short: str) -> str:
+def turns_as_text(output: GetConversationOutput) -> str:
     """Each turn under a header of one line; stored text has no line like these."""
     about = f"{counted(output.turn_count, 'turn')}, last active: {output.last_active_at:%Y-%m-%d}"
-    lines = [f'[Conversation "{as_one_line(output.title)}" ({about})]', id_line(short)]
+    lines = [f'[Conversation "{as_one_line(output.title)}" ({about})]', id_line(output.conversation_id)]
     if (origin := output.branched_from) is not None:
         lines.append(f"Note: it goes on from {origin.conversation_id}/{origin.turn_number}.")
     for turn in output.turns:
@@ -287,12 +274,16 @@ def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
 
 get_conversation = Tool(
     name="get_conversation",
-    description="Read the turns around a result of a search, with their answers.",
+    description=(
+        "Read the turns around a result of a search, with their answers: a snippet is only the beginning of what the "
+        "person said."
+    ),
     input_model=GetConversationInput,
     output_model=GetConversationOutput,
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=get,
+    as_text=turns_as_text,
     in_text=frozenset({"title", "person", "assistant"}),
     summarise=_say_turns,
 )

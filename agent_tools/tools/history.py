@@ -1,10 +1,8 @@
 """The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
-from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
@@ -12,10 +10,9 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from agent_tools.registry import Readable, Tool
+from agent_tools.registry import Tool
 from agent_tools.tools.chat_history import (
     LATER,
-    LONGEST_NAME,
     NEAREST,
     NOTHING_RELEVANT,
     ONLY_NEAREST,
@@ -35,7 +32,6 @@ from agent_tools.tools.wording import (
     NO_CALLER,
     NOBODY,
     NOTHING,
-    MaxTokens,
     as_one_line,
     file_id,
     first_of,
@@ -46,13 +42,11 @@ from agent_tools.tools.wording import (
     project_line,
     without_our_lines,
 )
-from core.isolation.acting import acting_as
-from core.text import Sentence, shortened
+from core.text import Sentence
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, stated
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
-from intake.llm.models import tokens_of
 from intake.models import User
 from memory.search.chat_history import WORDS_ALONE
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS, History, HistoryMatch, HistoryRequest
@@ -60,8 +54,6 @@ from memory.search.history import search_history as search
 from memory.search.literal import PIECES_LEFT_OUT
 from memory.search.sources import HistoryScope
 from memory.search.texts import SEARCHED_LENGTH
-from memory.search.writing import within
-from memory.short_ids import short_ids
 
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
@@ -140,7 +132,6 @@ class SearchHistoryInput(Input):
     project: OptionalProject = None
     exclude_session: OptionalSession = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
-    max_tokens: MaxTokens = None
 
     @field_validator("date_to")
     @classmethod
@@ -193,7 +184,7 @@ class HistoryDay(Output):
     results: Annotated[list[int], Field(description="Which of `results` are of this day, from 0.")]
 
 
-class SearchHistoryOutput(Readable):
+class SearchHistoryOutput(Output):
     text: Annotated[str, Field(description="The results to read.")]
     results: Annotated[list[HistoryResult], Field(description="The same, as data: best first.")]
     by_date: Annotated[list[HistoryDay], Field(description="The results by day: newest day first.")]
@@ -213,8 +204,7 @@ class SearchHistoryOutput(Readable):
 
 def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
     if user is None:
-        nothing = History(results=[], unfinished=[], pending=0)
-        return _output(requested, nothing, {}, today=date.min, note=NO_CALLER)
+        return _output(requested, History(results=[], unfinished=[], pending=0), today=date.min, note=NO_CALLER)
     now = timezone.now()
     today = user.local_time(now).date()
     request = HistoryRequest(
@@ -229,9 +219,7 @@ def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput
         include_replaced=requested.include_replaced,
     )
     history = search(request, user=user, now=now)
-    with acting_as(user):
-        short = short_ids(user, _sources_of(history.results))
-    return _output(requested, history, short, today=today, note="; ".join(_left_out(history)) or None)
+    return _output(requested, history, today=today, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -263,15 +251,12 @@ def _place(result: HistoryResult) -> str:
     return "MEMORY.md"
 
 
-def _output(
-    requested: SearchHistoryInput, history: History, short: Mapping[UUID, str], *, today: date, note: str | None
-) -> SearchHistoryOutput:
+def _output(requested: SearchHistoryInput, history: History, *, today: date, note: str | None) -> SearchHistoryOutput:
     results = [_result(found, today) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
     notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
-    write = partial(history_text, requested.query, requested.scope, results, note=notes, budget=requested.max_tokens)
-    output = SearchHistoryOutput(
-        text=write(),
+    return SearchHistoryOutput(
+        text=history_text(requested.query, requested.scope, results, note=notes or None),
         results=results,
         by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
         query=requested.query,
@@ -282,13 +267,6 @@ def _output(
         reranked=history.is_reranked if requested.rerank else None,
         nothing_relevant=is_nearest_only or None,
     )
-    return output.reading(write(short=short))
-
-
-def _sources_of(results: Iterable[HistoryMatch]) -> set[UUID]:
-    named = (each for result in results for each in (result.reference, result.later) if each is not None)
-    ids = (each.attachment_id or each.conversation_id or each.record_id or each.document_id for each in named)
-    return {id_ for id_ in ids if id_ is not None}
 
 
 def _result(found: HistoryMatch, today: date) -> HistoryResult:
@@ -317,40 +295,31 @@ def _result(found: HistoryMatch, today: date) -> HistoryResult:
     )
 
 
+def as_text(output: SearchHistoryOutput) -> str:
+    """The same with the id of each result after its excerpt."""
+    notes = [output.note, NEAREST if output.nothing_relevant else None]
+    note = "; ".join(filter(None, notes)) or None
+    return history_text(output.query, output.scope, output.results, note=note, with_ids=True)
+
+
 def history_text(
-    query: str,
-    scope: str,
-    results: Sequence[HistoryResult],
-    *,
-    note: str = "",
-    budget: int | None = None,
-    short: Mapping[UUID, str] = MappingProxyType({}),
+    query: str, scope: str, results: Sequence[HistoryResult], *, note: str | None = None, with_ids: bool = False
 ) -> str:
-    """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last.
-
-    `short`: ids by which the results are named, each after its excerpt; none over REST. `budget`: tokens at most.
-    """
+    """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last."""
     header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
-    last = [f"Note: {note}."] if note else []
+    blocks = [
+        "\n".join([_block(number, result), *([_id_of(result), *project_line(result.project)] if with_ids else [])])
+        for number, result in enumerate(results, start=1)
+    ] or [NOTHING_FOUND]
+    return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
 
-    def name(result: HistoryResult) -> str:
-        if result.attachment_id is not None:
-            return file_id(short.get(result.attachment_id, result.attachment_id), result.part)
-        source = result.conversation_id or result.record_id or result.document_id
-        turn = None if result.turn_number is None else str(result.turn_number)
-        return "/".join(filter(None, [str(source and short.get(source, source)), turn]))
 
-    def write(result: HistoryResult, before: Sequence[HistoryResult]) -> str:
-        number = results.index(result) + 1
-        return "\n".join(
-            [_block(number, result), *([id_line(name(result)), *project_line(result.project)] if short else [])]
-        )
-
-    if budget is None:
-        blocks = [write(result, []) for result in results]
-    else:
-        blocks = within(budget - sum(map(tokens_of, [header, *last])) - 8, results, write=write, name=name)
-    return "\n\n".join([header, *(blocks or [NOTHING_FOUND]), *last])
+def _id_of(result: HistoryResult) -> str:
+    if result.attachment_id is not None:
+        return id_line(file_id(result.attachment_id, result.part))
+    if result.conversation_id is not None:
+        return id_line(result.conversation_id, result.turn_number)
+    return id_line(result.record_id or result.document_id)
 
 
 def _block(number: int, result: HistoryResult) -> str:
@@ -358,7 +327,7 @@ def _block(number: int, result: HistoryResult) -> str:
     # The excerpt of a session contains its title.
     labels: list[tuple[str, str | None]] = []
     if result.source == "message":
-        labels = [("session", shortened(result.session or "", LONGEST_NAME))]
+        labels = [("session", result.session or "")]
     elif result.source == "attachment":
         labels = [("file", result.file), ("place", result.place)]
     where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
@@ -390,13 +359,14 @@ search_history = Tool(
     description=(
         "Search past conversations, memory, daily logs and attached files for information the person mentioned "
         "before: a name, a decision, code, what happened on a day. Finds exact text as well as meaning, and prefers "
-        "what is recent."
+        "what is recent. If nothing is found, try broader keywords or another scope."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
     in_text=frozenset(
         {"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note", "project", "past"}
     ),

@@ -5,10 +5,9 @@ The tool `search_memory`: a user's own memory records by meaning, filtered by ty
 
 import datetime as dt
 import logging
+import re
 import string
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,14 +15,13 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import Readable, StoredByCall, Tool
+from agent_tools.registry import StoredByCall, Tool
 from agent_tools.tools.chat_history import ProjectName
 from agent_tools.tools.wording import (
     INCLUDE_REPLACED,
     NO_CALLER,
     NOBODY,
     NOTHING,
-    MaxTokens,
     as_one_line,
     id_line,
     known,
@@ -55,8 +53,6 @@ from memory.search.records import (
     floor_of_relevance,
 )
 from memory.search.records import search_memory as search
-from memory.search.writing import within
-from memory.short_ids import short_ids
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +64,8 @@ SAME_TEXT = _("The record to replace has this very text.")
 # Fields that a proposal does not have, by their names as clients send them.
 NOT_PROPOSED = {"tags": "tags", "valid_from": "validFrom", "valid_until": "validUntil", "done": "done"}
 NOT_WITH_PROPOSE = _("A proposal has no such field: the person adds it when they keep it.")
+# Each item is a line.
+AN_ITEM = re.compile(r"(\d{1,2})\. ", re.ASCII)
 
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(refuse_nul)]
@@ -82,21 +80,20 @@ class SearchMemoryInput(Input):
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
         Field(description="What to look for."),
     ]
-    top_k: Annotated[int, Field(alias="topK", ge=1, description="Results at most; 50 if more.")] = 10
+    top_k: Annotated[int, Field(alias="topK", ge=1, description="Results at most; more than 50 is taken for 50.")] = 10
     min_similarity: Annotated[
         float,
         Field(
             alias="minSimilarity",
             ge=0.0,
             le=1.0,
-            description="Leave out less.",
+            description="Leave out what is less similar.",
         ),
     ] = 0.0
     types: Annotated[Labels | None, Field(description="Only of any of these.")] = None
     project_id: Annotated[ProjectName | None, Field(description="Only of this project.")] = None
     tags: Annotated[Labels | None, Field(description="Only with any of these.")] = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
-    max_tokens: MaxTokens = None
 
 
 class MemoryResult(Output):
@@ -106,7 +103,7 @@ class MemoryResult(Output):
     ]
 
 
-class SearchMemoryOutput(Readable):
+class SearchMemoryOutput(Output):
     results: Annotated[list[MemoryResult], Field(description="The records found, most similar first.")]
     text: Annotated[str, Field(description="The results as a Markdown list, long records cut short.")]
     note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
@@ -117,8 +114,7 @@ class SearchMemoryOutput(Readable):
 
 def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
     if user is None:
-        output = SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
-        return output.reading(output.text)
+        return SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
     query = MemorySearchQuery(
         text=requested.query,
         top_k=requested.top_k,
@@ -134,15 +130,12 @@ def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         found = search(query, user=user)
     except MemorySearchError as error:
         raise _as_recollect_error(error) from error
-    with acting_as(user):
-        short = short_ids(user, {result.record.id for result in found})
-    output = SearchMemoryOutput(
+    return SearchMemoryOutput(
         results=[MemoryResult(record=result.record, similarity=result.similarity) for result in found],
-        text=_as_markdown(found, user, requested.max_tokens),
+        text=_as_markdown(found, user),
         note=None if found else NO_MATCHES,
         pending=pending or None,
     )
-    return output.reading(_as_markdown(found, user, requested.max_tokens, short))
 
 
 def summarise(output: SearchMemoryOutput, user: User | None) -> str:
@@ -166,31 +159,29 @@ def _as_recollect_error(error: MemorySearchError) -> RecollectError:
             return SearchFailed()
 
 
-def _as_markdown(
-    found: list[MemorySearchResult],
-    user: User,
-    budget: int | None,
-    short: Mapping[UUID, str] = MappingProxyType({}),
-) -> str:
-    """A line says where the results begin that are probably about something else. `short`: ids below the lines."""
+def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
+    """A line says where the results begin that are probably about something else."""
     if not found:
         return NO_MATCHES_IN_WORDS
+    lines = [_item(number, result, user) for number, result in enumerate(found, start=1)]
     floor = floor_of_relevance()
     above = len(found) if floor is None else sum(result.similarity >= floor for result in found)
+    if floor is not None and above < len(found):
+        count = len(found) - above
+        memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
+        rest = f"{memories} probably about something else (similarity under {floor:.2f}):"
+        lines[above:above] = [*([""] if above else []), rest, ""]
+    return "\n".join(lines)
 
-    def write(result: MemorySearchResult, before: Sequence[MemorySearchResult]) -> str:
-        number = found.index(result) + 1
-        lines = [_item(number, result, user), *([id_line(short[result.record.id])] if short else [])]
-        if number == above + 1:
-            count = len(found) - above
-            memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
-            rest = f"{memories} probably about something else (similarity under {floor:.2f}):"
-            lines = [*([""] if above else []), rest, "", *lines]
-        return "\n".join(lines)
 
-    if budget is None:
-        return "\n".join(write(result, []) for result in found)
-    return "\n".join(within(budget, found, write=write, name=lambda each: short.get(each.record.id, "")))
+def as_text(output: SearchMemoryOutput) -> str:
+    """The list with the id of each record below its line."""
+    lines = []
+    for line in output.text.splitlines():
+        lines.append(line)
+        if item := AN_ITEM.match(line):
+            lines.append(id_line(output.results[int(item[1]) - 1].record.id))
+    return "\n".join(lines)
 
 
 def _item(number: int, result: MemorySearchResult, user: User) -> str:
@@ -219,6 +210,7 @@ search_memory = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
+    as_text=as_text,
     in_text=frozenset({"text", "type", "project_id", "tags", "content", "note"}),
     summarise=summarise,
 )

@@ -24,18 +24,13 @@ from core.gate import another_turn
 from core.isolation.acting import Caller, acting_as
 from core.text import shortened
 from intake.chats.tree import conversation_path
-from intake.llm.models import tokens_of
 from intake.models import Attachment, Turn, User, day_in_words, local_time
 from memory.backends.embedders import UNCALIBRATED, get_embedder
-from memory.search.excerpts import Segment
 from memory.search.sources import least_likely
-from memory.search.writing import Rarity, written
 
 CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
-SHOWN = 10
-# Of all quotations together.
-TOKENS = 1_500
+SHOWN = 5
 NOTES_SHOWN = 3
 # Files are found beside everything else: the mark of their calls, the results that are searched, and those that are
 # shown.
@@ -175,24 +170,17 @@ _Quote = tuple[float, str]
 
 
 def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
-    """The quotes of all searches by relevance that fit together; those of one search keep their order."""
-    quotes, left = [], TOKENS
-    for _, text in heapq.merge(*searched, key=lambda quote: -quote[0]):
-        if (size := tokens_of(text)) <= left:
-            quotes.append(text)
-            left -= size
-    return quotes
+    """The quotes of all searches by relevance; those of one search keep their order."""
+    return [text for _, text in heapq.merge(*searched, key=lambda quote: -quote[0])]
 
 
 def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
     echo = question.casefold()
-    turns = [(match, looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"]))) for match in matches]
-    found = [(match, turn) for match, turn in turns if turn is not None]
-    rarity = Rarity.of(question, (f"{turn.user_message}\n{turn.assistant_message}" for _, turn in found))
     return [
-        (match.get("relevance", 0.0), _quote(turn, looked_up.zone, rarity))
-        for match, turn in found
-        if turn.user_message.strip().casefold() != echo
+        (match.get("relevance", 0.0), _quote(turn, looked_up.zone))
+        for match in matches
+        if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
+        and turn.user_message.strip().casefold() != echo
     ][:SHOWN]
 
 
@@ -231,14 +219,11 @@ def _label(title: str) -> str:
     return title.translate(str.maketrans("[]\\`\n", "()/' "))
 
 
-def _quote(turn: Turn, zone: tzinfo, rarity: Rarity) -> str:
-    """The message, and below it the answer, but an answer of recall mode, which quotes what is found anyway."""
+def _quote(turn: Turn, zone: tzinfo) -> str:
     day = day_in_words(local_time(turn.said_at, zone).date())
     title = _label(turn.conversation.title) or "Conversation"
     link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    sides = [Segment(turn.user_message), Segment("" if turn.is_recall else turn.assistant_message)]
-    said = "\n  >\n  > ".join(map(_in_one_line, written(sides, rarity, TOKENS)))
-    return f"- **{day}**, in [{title}]({link}):\n  > {said}\n\n"
+    return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
 
 
 def _shortened(text: str) -> str:

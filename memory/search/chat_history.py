@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from core.errors import NotFound
+from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
@@ -50,7 +51,6 @@ from memory.search.literal import (
 from memory.search.query import Query, parse_query
 from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
 from memory.search.time_windows import TimeWindow, find_window, moments_of
-from memory.short_ids import id_in
 
 SNIPPET_LENGTH = 200
 
@@ -368,7 +368,7 @@ def conversations_named(user: User, session: str) -> set[UUID]:
     """The conversations of a session, by an id here or the session's own in its product."""
     named = Q(external_id=session)
     with suppress(NotFound):
-        named |= Q(pk=id_in(Conversation.objects.for_user(user), session))
+        named |= Q(pk=parse_id(session))
     return set(Conversation.objects.for_user(user).filter(named).values_list("pk", flat=True))
 
 

@@ -143,13 +143,9 @@ def telling_sides(hit: Hit, segments: list[Segment]) -> list[Segment]:
     return segments[1:] if hit.is_echo and hit.lexical > 0 and len(segments) > 1 else segments
 
 
-def words_of(text: str) -> dict[str, None]:
-    return dict.fromkeys(_WORD.findall(_CONTRACTED.sub("", fold(text))))
-
-
 def telling_words(text: str) -> list[str]:
     """Without function words and those that ask."""
-    words = words_of(text)
+    words = dict.fromkeys(_WORD.findall(_CONTRACTED.sub("", fold(text))))
     return [word for word in words if word not in FUNCTION_WORDS and word not in _ASKING]
 
 
