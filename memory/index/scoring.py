@@ -89,8 +89,8 @@ WITH {deleted}stemmed AS MATERIALIZED (
     -- A side that nobody ever used has no average length; any will do.
     SELECT lexeme, having_it, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf,
            %(said_weight)s::float8 AS said_weight, 1 - %(b)s::float8 AS rest,
-           %(b)s / coalesce(nullif(said_length / texts, 0), 1) AS per_term_said,
-           %(b)s / coalesce(nullif(answered_length / texts, 0), 1) AS per_term_answered
+           %(b)s / coalesce(nullif(said_length / nullif(texts, 0), 0), 1) AS per_term_said,
+           %(b)s / coalesce(nullif(answered_length / nullif(texts, 0), 0), 1) AS per_term_answered
       FROM (SELECT lexeme, coalesce(sum(having_it), 0)::float8 AS having_it
               FROM asked LEFT JOIN list USING (lexeme)
              GROUP BY lexeme) AS counted
