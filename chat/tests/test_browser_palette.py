@@ -173,7 +173,7 @@ def test_the_palette_copies_the_last_answer(open_page, person):
 
 
 def test_a_question_mark_lists_the_keys_but_not_in_a_text(open_page, person):
-    page = open_page("/memory/", user=person)
+    page = open_page("/memory/edit/", user=person)
     page.get_by_label("Content").press("?")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("heading", name="What always holds").click()

@@ -352,7 +352,15 @@ def test_the_foot_of_the_list_is_a_menu_with_words(open_page, person):
     entries = page.get_by_role("menu", name=person.email).locator("[role^=menuitem]")
     expect(entries.first).to_be_focused()
     expect(entries).to_have_text(
-        ["Account", "About Recollect", "Colours as the system has them", "Light colours", "Dark colours", "Log out"]
+        [
+            "Account",
+            "Open on your phone",
+            "About Recollect",
+            "Colours as the system has them",
+            "Light colours",
+            "Dark colours",
+            "Log out",
+        ]
     )
     page.keyboard.press("End")
     expect(page.get_by_role("menuitem", name="Log out")).to_be_focused()

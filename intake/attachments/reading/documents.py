@@ -34,8 +34,9 @@ def document(package: Package, main: str) -> Iterator[Part]:
     levels = _heading_levels(package, posixpath.join(folder, "styles.xml"))
     yield from sections_of(_markdown(package.events(main), levels))
     for kind, title in _NOTES:
-        named = re.compile(rf"{re.escape(posixpath.join(folder, kind))}\d{{0,9}}\.xml")
-        texts = (_markdown(package.events(name), {}) for name in package if named.fullmatch(name))
+        beginning = posixpath.join(folder, kind)
+        names = (name for name in package if re.fullmatch(r"\d{0,9}\.xml", name.removeprefix(beginning)))
+        texts = (_markdown(package.events(name), {}) for name in names)
         # The first page, left and right pages and each section have headers of their own, often the same.
         for text in dict.fromkeys(filter(None, texts)):
             yield from sections_of(text, above=title)
