@@ -452,7 +452,7 @@ class Listening:
     def ask_now_and_then(self, address: Address, environment: Mapping[str, str]) -> None:
         """In a thread, because an answer may take long, and several processes may share the address."""
         gap, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
-        if gap > HANGS_SECONDS / 2:
+        if gap > max(HANGS_SECONDS / 2, 3 * LOOK_SECONDS):
             # The supervisor itself paused, as on a machine that slept, so the web process gets a new count.
             self._failures, self._resumed_at = 0, self._looked_at
         if self._answer is None:
