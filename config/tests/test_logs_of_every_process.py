@@ -111,7 +111,7 @@ def ask_for_trouble(client, language_model):
     client.post("/login/", data={"username": f"{SECRETS[1]}@example.com", "password": KEPT}, headers=headers)
 
 
-def wait_for(is_so, seconds=30):
+def wait_for(is_so, seconds=120):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not is_so():
         time.sleep(0.1)
