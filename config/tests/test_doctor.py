@@ -51,7 +51,7 @@ def all_queues(transactional_db, tmp_path):
     queues = ",".join(doctor._queues())
     command = [sys.executable, "-m", "celery", "-A", "config", "worker", "--concurrency=1", f"--queues={queues}"]
     with (tmp_path / "log").open("w") as log:
-        environment = worker_environment("DATABASE_WORKER_URL")
+        environment = worker_environment("DATABASE_URL")
         process = subprocess.Popen(command, cwd=project.BASE_DIR, env=environment, stdout=log, stderr=log)
     try:
         wait_until(lambda: celery.current_app.control.inspect(timeout=1).active_queues(), seconds=60)

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from config import asgi
 from config.settings.table import SETTINGS
 from core import checks
-from memory.tasks import refuse_unless_a_worker_in_the_database
+from memory.tasks import refuse_unless_isolated_by_each_login
 
 SENTINELS = "redis+sentinel://:password@one:26379,two:26379/primary"
 
@@ -34,7 +34,7 @@ def test_a_replica_or_sentinels_are_an_error_with_the_way_out_and_nothing_starts
     with pytest.raises(ImproperlyConfigured, match=f"core.E007: {name}"):
         asyncio.run(asgi.lifespan(None).__aenter__())
     with pytest.raises(SystemExit, match=f"The worker cannot start: core.E007: {name}"):
-        refuse_unless_a_worker_in_the_database()
+        refuse_unless_isolated_by_each_login()
 
 
 @pytest.mark.medium
