@@ -43,8 +43,8 @@ from memory.index.health import index_health
 DATABASE_AWAY = (DatabaseError, PoolTimeout)
 REDIS_AWAY = (redis.RedisError, BrokerAway, OSError)
 REDIS_SECONDS = 2.0
-# A worker answers between two tasks at the latest, and at once while it has none.
-WORKER_SECONDS = 1.0
+# A worker answers one question a second.
+WORKER_SECONDS = 3.0
 # A text that waits for longer while no vector is made waits for something that is broken.
 WAITED_TOO_LONG = timedelta(minutes=10)
 HOUR = timedelta(hours=1)

@@ -49,12 +49,13 @@ def nobody_is_waited_for(request, monkeypatch):
 def all_queues(transactional_db, tmp_path):
     """A real worker that reads every queue."""
     queues = ",".join(doctor._queues())
-    command = [sys.executable, "-m", "celery", "-A", "config", "worker", "--concurrency=1", f"--queues={queues}"]
+    command = [sys.executable, "-m", "celery", "-A", "config", "worker", f"--queues={queues}"]
     with (tmp_path / "log").open("w") as log:
         environment = worker_environment("DATABASE_URL")
         process = subprocess.Popen(command, cwd=project.BASE_DIR, env=environment, stdout=log, stderr=log)
     try:
-        wait_until(lambda: celery.current_app.control.inspect(timeout=1).active_queues(), seconds=60)
+        # Few questions: the worker answers one a second, and those of before it is there are lost.
+        wait_until(lambda: celery.current_app.control.inspect(timeout=10, limit=1).active_queues(), seconds=120)
         yield
     finally:
         process.terminate()
