@@ -8,6 +8,7 @@ import logging
 import time
 from math import inf
 
+import redis
 from celery import current_app
 from django.conf import settings
 from django.db import Error, connection
@@ -35,9 +36,7 @@ def keep(name: str) -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         try:
-            # A worker that was started again has the name of its former self.
-            is_taken = not broker.set(LEASE, name, nx=True, ex=LEASE_SECONDS) and broker.get(LEASE) != name.encode()
-            if is_taken or not broker.expire(LEASE, LEASE_SECONDS):
+            if not _has_lease(broker, name):
                 continue
             is_hurried = _something_waits()
             for task, (seconds, seconds_if_hurried) in settings.SCHEDULE.items():
@@ -46,6 +45,13 @@ def keep(name: str) -> None:
                     sent[task] = time.monotonic()
         except Exception as error:  # whatever the broker's error, the next round tries again
             logger.warning("The periodic tasks are not sent: %s", type(error).__name__)
+
+
+def _has_lease(broker: "redis.Redis", name: str) -> bool:
+    """Takes it if it is free, and keeps it alive. A worker that was started again has the name of its former self."""
+    if not broker.set(LEASE, name, nx=True, ex=LEASE_SECONDS) and broker.get(LEASE) != name.encode():
+        return False
+    return bool(broker.expire(LEASE, LEASE_SECONDS))
 
 
 def _something_waits() -> bool:

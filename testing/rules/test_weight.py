@@ -26,9 +26,9 @@ MOST = {
     # hooks (3,400). 1,900 more: backups by themselves, what is bounded of strangers, drawing without a connection.
     # 6,000 more: files of more kinds and what was left out before (2,700), models that can chat (1,700), one worker
     # (1,400), one gate (800), frames (500); 1,100 fewer: the map.
-    "tokens": 472_700,
+    "tokens": 472_800,
     "lines of a divider": 128,
-    "functions named once, of three lines or fewer": 251,
+    "functions named once, of three lines or fewer": 252,
     "numbers named at module level": 810,
     "settings": 95,
     "shapes of a record": 8,
