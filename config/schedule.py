@@ -43,7 +43,7 @@ def keep(name: str) -> None:
                 if time.monotonic() >= sent[task] + (seconds_if_hurried if is_hurried else seconds):
                     current_app.send_task(task, expires=seconds, retry=False)
                     sent[task] = time.monotonic()
-        except Exception as error:  # whatever the broker's error, the next round tries again
+        except Exception as error:  # the next round tries again after any error of the broker
             logger.warning("The periodic tasks are not sent: %s", type(error).__name__)
 
 

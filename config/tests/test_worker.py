@@ -107,7 +107,7 @@ def test_each_login_of_one_worker_may_do_its_own_part_alone(two_logins):
     roles = configured.DATABASE_ROLES
     assert two_logins(WEB, role) == roles.web
     assert two_logins(WORKER, role) == roles.worker
-    # Without a person the web role sees nobody's rows; the worker sees them and may write no message.
+    # Without a person the web role sees no rows; the worker sees all rows and may write no message.
     assert two_logins(WEB, lambda: (Turn.objects.count(), Embedding.objects.count())) == (0, 0)
     assert two_logins(WORKER, Turn.objects.count) == 1
     with pytest.raises(ProgrammingError, match="permission denied"):
