@@ -1,5 +1,5 @@
 # Two images of one version: `server`, of which docker-compose.yml runs web and worker, and `single`, which runs
-# everything in one container (docs/operations.md):
+# everything in one container (docs/install.md):
 #
 #   docker build --target single --tag recollect-single .
 FROM python:3.11-slim-trixie AS base

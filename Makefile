@@ -76,7 +76,7 @@ conformance: install conformance-packages ## The official MCP conformance suite 
 
 conformance-packages:
 	npm install --prefix var/conformance --no-save --no-audit --no-fund --loglevel=error node@22.23.3 \
-		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 @mdn/browser-compat-data@8.1.9
 
 schemathesis: LOCK := dev
 schemathesis: install ## Send the API what its OpenAPI document allows and what not (EXAMPLES=100 for each operation).
@@ -90,7 +90,7 @@ docs: LOCK := dev
 docs: install ## Write docs/settings.md and the second half of docs/cli.md from the settings and the commands.
 	$(IN_VENV) docs.write_reference
 
-wheel: install ## Build the wheel of the server into dist/, for `pipx run --spec` and `uvx --from` (docs/operations.md).
+wheel: install ## Build the wheel of the server into dist/, for `pipx run --spec` and `uvx --from` (docs/install.md).
 	@exec $(IN_VENV) config.ops.wheel dist
 
 release: install ## Date the changelog, tag, and put wheel, bill of materials and checksums into dist/ (VERSION=1.1.0; CONTRIBUTING.md).

@@ -17,7 +17,7 @@ from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
 from config.static import collect
-from core.isolation.checks import parameters
+from core.isolation.connecting import parameters
 from testing.cluster import cluster_urls, make_database
 from testing.emptying import empty, schema_digest, schema_lines
 from testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
@@ -193,7 +193,7 @@ def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """A request begins as the web role that acts as nobody; what a worker's tasks call runs as the worker role."""
     if not (request.node.get_closest_marker("django_db") or {"db", "transactional_db"} & set(request.fixturenames)):
         return
-    from intake.models.users import forget_kept_settings
+    from intake.models.installation import forget_kept_settings
     from memory import index
 
     # Its process knows nothing of the settings that another test's staff kept.
@@ -212,7 +212,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[None]:
     """The database is set up, and the test's transaction has not begun."""
     if fixturedef.argname == "_django_db_helper" and not cluster_urls():
-        from intake.models.users import forget_kept_settings
+        from intake.models.installation import forget_kept_settings
 
         forget_kept_settings()
         with request.getfixturevalue("django_db_blocker").unblock():

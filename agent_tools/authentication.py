@@ -24,7 +24,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, NEVER_BOUND, AccessToken, TokenScope, secret_hash
+from agent_tools.models import ALL_SCOPES, DEFAULT_SCOPES, NEVER_BOUND, AccessToken, Keeps, TokenScope, secret_hash
 from agent_tools.oauth import connections
 from agent_tools.oauth.addresses import ACCESS_PREFIX, checksum_of, resource_of, tokens_resource_of
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 SCHEMES = ("bearer", "token")
-LONGEST_SECRET = 256
-USE_NOTED_EVERY = timedelta(minutes=1)
 # The prefix of digests of OAuth tokens.
 OAUTH = "oauth:"
 
@@ -69,13 +67,16 @@ class TokenRefused(AuthenticationRequired):
 class TokenCaller:
     """The owner of a token and its scopes. `digest` is the token's key in the database, never the token.
 
-    `project`: to which belongs what it appends; empty for none. A bound token's user has `bound_to`.
+    `project`: to which belongs what it appends; empty for none. A bound token's user has `bound_to`. `keeps`: what its
+    chats by other programs leave here.
     """
 
     user: User
     scopes: frozenset[TokenScope]
     digest: str
     project: str = ""
+    keeps: Keeps = Keeps.CHATS
+    name: str = ""
 
     def is_still_valid(self, *, now: datetime) -> bool:
         return is_still_valid(self.digest, now=now)
@@ -155,12 +156,20 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
         raise TokenRefused(Refusal.EXPIRED)
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
-    if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
+    # A write for every call would cost more than it is worth.
+    if token.last_used_at is None or token.last_used_at < now - timedelta(minutes=1):
         # On a cluster this writes to every node, outside of `acting_as`.
         with node_loss_as_unavailable(connection):
             AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
     token.user.bound_to = token.project if token.is_bound else ""
-    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest, project=token.project)
+    return TokenCaller(
+        user=token.user,
+        scopes=effective(token.scopes),
+        digest=digest,
+        project=token.project,
+        keeps=Keeps(token.keeps),
+        name=token.name,
+    )
 
 
 def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
@@ -216,10 +225,9 @@ def _good_tokens(digests: Collection[str], *, now: datetime) -> "QuerySet[Access
 
 
 def _is_well_formed(secret: str) -> bool:
-    return 0 < len(secret) <= LONGEST_SECRET and secret.isascii() and secret.isprintable() and " " not in secret
+    return 0 < len(secret) <= 256 and secret.isascii() and secret.isprintable() and " " not in secret
 
 
-GOT_FOR = timedelta(days=30)
 # The counts of a day are [texts for sessions, texts for prompts, tokens]. Older days are dropped.
 _GOT = """
 coalesce((SELECT jsonb_object_agg(day, counts) FROM jsonb_each(got) AS each(day, counts) WHERE day > %s), '{}'::jsonb)
@@ -233,7 +241,7 @@ def note_got(caller: object, *, is_session: bool, tokens: int, now: datetime) ->
     """Counts a text of context, in one statement."""
     if not isinstance(caller, TokenCaller) or not tokens or caller.digest.startswith(OAUTH):
         return
-    day, since = f"{now:%Y-%m-%d}", f"{now - GOT_FOR:%Y-%m-%d}"
+    day, since = f"{now:%Y-%m-%d}", f"{now - timedelta(days=30):%Y-%m-%d}"
     values = [since, day, day, int(is_session), day, int(not is_session), day, tokens]
     with node_loss_as_unavailable(connection):
         AccessToken.objects.filter(digest=caller.digest).update(got=RawSQL(_GOT, values))  # noqa: S611 - values apart
@@ -312,7 +320,7 @@ class HasScope(BasePermission):
             requested.append(TokenScope.READ)
         for scope in requested:
             if scope is not None and scope not in request.auth.scopes:
-                raise InsufficientScope(f"This token lacks the scope `{scope}`.")
+                raise InsufficientScope(gettext_noop("This token lacks the scope `%(scope)s`."), scope=scope)
         return True
 
 
@@ -343,6 +351,7 @@ class TokenShown(Output):
     last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
     project: Annotated[str | None, Field(description="To which belongs what it appends, if to one.")] = None
     bound: Annotated[bool, Field(description="Whether it sees nothing but its project.")] = False
+    keeps: Annotated[Keeps, Field(description="What is kept of the requests of other programs.")] = Keeps.CHATS
 
     @classmethod
     def of(cls, token: AccessToken, **more: str) -> Self:
@@ -356,6 +365,7 @@ class TokenShown(Output):
             last_used_from=token.last_used_from,
             project=token.project or None,
             bound=token.is_bound,
+            keeps=Keeps(token.keeps),
             **more,
         )
 
@@ -372,6 +382,7 @@ def create_token(
     days: int = LONGEST_DAYS,
     project: str = "",
     is_bound: bool = False,
+    keeps: Keeps = Keeps.CHATS,
 ) -> TokenMade:
     """Create a token; only the return value contains the secret. `project`: to which belongs what it appends.
 
@@ -389,7 +400,13 @@ def create_token(
         raise InvalidInput(message, count=MOST_TOKENS)
     expiry = timezone.now() + timedelta(days=days)
     token, secret = AccessToken.objects.issue(
-        user=user, name=name, scopes=list(requested), expiry=expiry, project=project_label(project), is_bound=is_bound
+        user=user,
+        name=name,
+        scopes=list(requested),
+        expiry=expiry,
+        project=project_label(project),
+        is_bound=is_bound,
+        keeps=keeps,
     )
     activity.note(user, Activity.TOKEN_MADE)
     sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
@@ -404,6 +421,7 @@ def create_machine_token(
     days: int,
     project: str = "",
     is_bound: bool = False,
+    keeps: Keeps = Keeps.CHATS,
 ) -> TokenMade:
     """The own token of a command line that its user let in by the browser; it ends the access by OAuth.
 
@@ -417,8 +435,8 @@ def create_machine_token(
     requested = frozenset(scopes)
     if not requested <= caller.scopes:
         missing = ", ".join(sorted(requested - caller.scopes))
-        raise InsufficientScope(f"The user did not agree to the scope `{missing}`.")
-    about: dict[str, Any] = {"project": project_for(caller.user, project)}
+        raise InsufficientScope(gettext_noop("The user did not agree to the scope `%(scope)s`."), scope=missing)
+    about: dict[str, Any] = {"project": project_for(caller.user, project), "keeps": keeps}
     about["is_bound"] = is_bound or bool(caller.user.bound_to)
     # The user agreed to this token, whose tables are of no project.
     user = User.objects.get(pk=caller.user.pk)
@@ -451,7 +469,7 @@ def _validate(name: str, scopes: list[TokenScope], days: int, project: str) -> N
             errors={"name": [Sentence(gettext_noop("At most %(count)s characters."), count=LONGEST_NAME)]}
         )
     if not scopes:
-        raise InvalidInput(errors={"scopes": ["Choose what the token may do."]})
+        raise InvalidInput(errors={"scopes": [gettext_noop("Choose what the token may do.")]})
     if not 1 <= days <= LONGEST_DAYS:
         raise InvalidInput(
             errors={"expiresInDays": [Sentence(gettext_noop("From 1 to %(most)s days."), most=str(LONGEST_DAYS))]}

@@ -97,15 +97,11 @@ def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
         return f"is no JSON Schema: {error.message}"
     if schema.get("type") != "object":
         return "does not describe an object"
-    if must_be_closed and any(part.get("additionalProperties") is not False for part in _objects(schema)):
+    # The schema itself and those it refers to, if they have fields.
+    parts = [schema, *(part for part in schema.get("$defs", {}).values() if part.get("type") == "object")]
+    if must_be_closed and any(part.get("additionalProperties") is not False for part in parts):
         return "is not closed: it accepts fields without a description"
     return None
-
-
-def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema itself and those it refers to, if they have fields."""
-    yield schema
-    yield from (part for part in schema.get("$defs", {}).values() if part.get("type") == "object")
 
 
 def _uncommon(schema: dict[str, Any]) -> str | None:

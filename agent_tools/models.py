@@ -17,7 +17,6 @@ from intake.models.conversations import PROJECT_LENGTH
 if TYPE_CHECKING:
     from intake.models import User
 
-SECRET_BYTES = 32
 # A secret is random and long, so its digest needs no salt and no slow hash.
 secret_hash = hashlib.sha512
 
@@ -36,9 +35,10 @@ class AccessTokenManager(models.Manager["AccessToken"]):
         expiry: datetime | None = None,
         project: str = "",
         is_bound: bool = False,
+        keeps: str = "chats",
     ) -> tuple["AccessToken", str]:
         """Create a token; returns its secret too, which is stored nowhere."""
-        secret = secrets.token_hex(SECRET_BYTES)
+        secret = secrets.token_hex(32)
         extra = {} if scopes is None else {"scopes": scopes}
         token = self.create(
             digest=secret_hash(secret.encode()).hexdigest(),
@@ -47,6 +47,7 @@ class AccessTokenManager(models.Manager["AccessToken"]):
             expiry=expiry,
             project=project,
             is_bound=is_bound,
+            keeps=keeps,
             **extra,
         )
         return token, secret
@@ -67,6 +68,8 @@ class AccessToken(models.Model):
     )
     # Then it sees nothing but this project (`core.isolation.policies.BOUND`).
     is_bound: "models.BooleanField[bool, bool]" = models.BooleanField(default=False, db_default=False)
+    # What a chat of another program leaves here: see `Keeps`.
+    keeps: "models.CharField[str, str]" = models.CharField(max_length=10, default="chats", db_default="chats")
     created = models.DateTimeField(auto_now_add=True)
     expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it is worth.
@@ -127,6 +130,14 @@ class TokenScope(StrEnum):
     CHAT = "chat"
     IMPORT = "import"
     CAPTURE = "capture"
+
+
+class Keeps(StrEnum):
+    """What is kept of the requests of other programs: people's chats, also those of agents with tools, or nothing."""
+
+    CHATS = "chats"
+    EVERYTHING = "everything"
+    NOTHING = "nothing"
 
 
 ALL_SCOPES = frozenset(TokenScope)

@@ -15,14 +15,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
-from typing import Any, Generic, Literal, TypeVar
+from itertools import count
+from typing import Any, Generic, Literal, Self, TypeVar
+from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from agent_tools.models import TokenScope
 from core.errors import InvalidInput
 from core.isolation.acting import Caller, acting_as, binding_of, project_for
-from core.logs import TOOL_CALLS
+from core.metrics import TOOL_CALLS
 from core.text import project_label
 from core.validation import Output, validate
 from intake.models import User
@@ -51,8 +53,28 @@ A_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 A_TIME_OF_DAY = re.compile(r"[Tt ]\d{1,2}:[0-9:.,]{2,16}(?:[Zz]|[+-][0-9:]{2,6})?", re.ASCII)
 AN_INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0{1,15})?", re.ASCII)
 A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
-# An argument longer than this is text, and is not tried as JSON.
-LONGEST_LIST = 10_000
+WHOLE_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+
+
+class Readable(Output):
+    """An output with the text that a model reads over MCP and in the chat, and ids of what it shows beside those in its
+    JSON, which has neither. A text that reads more rows is made when a model wants it: over REST nobody does.
+    """
+
+    _as_read: str | Callable[[], str] = PrivateAttr(default="")
+    _shown: tuple[UUID | None, ...] = PrivateAttr(default=())
+
+    @property
+    def as_read(self) -> str:
+        return self._as_read if isinstance(self._as_read, str) else self._as_read()
+
+    @property
+    def shown(self) -> tuple[UUID | None, ...]:
+        return self._shown
+
+    def reading(self, text: str | Callable[[], str], *shown: UUID | None) -> Self:
+        self._as_read, self._shown = text, shown
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +90,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
     Markdown.
 
-    A model reads `as_text(output)`, or the output's field `text`, or else the output as JSON. Over MCP structured
+    A model reads `as_read` of the output, `as_text(output)`, its field `text`, or else it as JSON. Over MCP structured
     content leaves out the fields `in_text`, wherever they are in the output, because that text says them. A tool that
     stores data also has `kept(input, output)`, which describes what it stored, if anything, and
     `undo(input, place, user, now)`.
@@ -114,8 +136,15 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
     def text_of(self, output: AnyOutput) -> str:
         """The output as a model reads it, over MCP and in the chat."""
+        if isinstance(output, Readable):
+            return output.as_read
         text = self.as_text(output) if self.as_text is not None else getattr(output, "text", None)
         return text if isinstance(text, str) else json.dumps(output.as_data(), ensure_ascii=False)
+
+    def sources_of(self, output: AnyOutput) -> list[str]:
+        """The ids of what it shows. The text has short ones; by these a kept result goes with its sources."""
+        others = output.shown if isinstance(output, Readable) else ()
+        return sorted({*WHOLE_ID.findall(json.dumps(output.as_data())), *(str(each) for each in others if each)})
 
     @property
     def scope(self) -> TokenScope:
@@ -194,20 +223,35 @@ def published(model: type[BaseModel], mode: Literal["validation", "serialization
 @cache
 def _plain(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
     schema = model.model_json_schema(mode=mode)
-    plain: dict[str, Any] = _without_references(schema, schema.pop("$defs", {}))
+    plain: dict[str, Any] = _without_references(schema, schema.pop("$defs", {}), count())
     return plain
 
 
-def _without_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """Replace each reference by what it refers to, and a choice between a type and null by the type."""
+def plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a tool from elsewhere, in what every vendor accepts. Raises `ValueError` for one that is no object,
+    `KeyError` for a reference to nothing, `RecursionError` for one to itself.
+    """
+    plain = _in_common(_without_references({**schema, "$defs": None}, schema.get("$defs", {}), iter(range(20_000))))
+    if plain.get("type") != "object":
+        raise ValueError("A tool's arguments are an object.")
+    return {"properties": {}, **plain}
+
+
+def _without_references(schema: Any, definitions: Mapping[str, Any], steps: Iterator[int]) -> Any:
+    """Replace each reference by what it refers to, and a choice between a type and null by the type.
+
+    `steps`: how many are left, because references to references double.
+    """
+    if next(steps, None) is None:
+        raise ValueError("The schema is too large.")
     if isinstance(schema, list):
-        return [_without_references(each, definitions) for each in schema]
+        return [_without_references(each, definitions, steps) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         beside = {name: value for name, value in schema.items() if name != "$ref"}
-        return _without_references({**definitions[schema["$ref"].rpartition("/")[2]], **beside}, definitions)
-    plain = {name: _without_references(value, definitions) for name, value in schema.items()}
+        return _without_references({**definitions[schema["$ref"].rpartition("/")[2]], **beside}, definitions, steps)
+    plain = {name: _without_references(value, definitions, steps) for name, value in schema.items()}
     choices = plain.get("anyOf")
     if isinstance(choices, list) and {"type": "null"} in choices:
         plain.pop("anyOf")
@@ -281,14 +325,10 @@ def _folded(name: str) -> str:
 
 def _read(value: Any, schema: Mapping[str, Any]) -> Any:
     if "enum" in schema:
-        return _choice(value, schema["enum"])
+        folded = value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+        return folded if folded in schema["enum"] else value
     reader = READERS.get(str(schema.get("format"))) or READERS.get(str(schema.get("type")))
     return value if reader is None else reader(value)
-
-
-def _choice(value: Any, choices: list[str]) -> Any:
-    folded = value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
-    return folded if folded in choices else value
 
 
 def _day(value: Any) -> Any:
@@ -309,10 +349,6 @@ def _moment(value: Any) -> Any:
     if day == value or not (found := A_DAY.match(text := value.strip())):
         return value
     return day + text[found.end() :]
-
-
-def _integer(value: Any) -> Any:
-    return int(float(value)) if isinstance(value, str) and AN_INTEGER.fullmatch(value.strip()) else value
 
 
 def _number(value: Any) -> Any:
@@ -343,7 +379,8 @@ def _list(value: Any) -> Any:
 
 def _json_list(text: str) -> list[Any] | None:
     """A list in JSON, or None for anything else."""
-    if not text.lstrip().startswith("[") or len(text) > LONGEST_LIST:
+    # An argument longer than this is text, and is not tried as JSON.
+    if not text.lstrip().startswith("[") or len(text) > 10_000:
         return None
     try:
         return list(_list(json.loads(text)))
@@ -352,7 +389,9 @@ def _json_list(text: str) -> list[Any] | None:
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
-    "integer": _integer,
+    "integer": lambda value: (
+        int(float(value)) if isinstance(value, str) and AN_INTEGER.fullmatch(value.strip()) else value
+    ),
     "number": _number,
     "boolean": _boolean,
     "string": _text,

@@ -11,8 +11,6 @@ from anyio import to_thread
 from django.db import connections
 
 T = TypeVar("T")
-# How long the database may take to accept a cancellation.
-CANCEL_SECONDS = 2
 
 
 class Abandoned(BaseException):
@@ -63,7 +61,8 @@ class _Stoppable(Generic[T]):
         with self._lock:
             self._is_stopped = True
             if self._using is not None:
-                self._using.cancel_safe(timeout=CANCEL_SECONDS)
+                # How long the database may take to accept a cancellation.
+                self._using.cancel_safe(timeout=2)
 
     def _execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
         with self._lock:

@@ -1,9 +1,8 @@
-"""The addresses of tools and tokens under `/api/v1/`."""
+"""The addresses of tools under `/api/v1/`."""
 
 from django.urls import URLPattern, path
 
 from agent_tools.rest import ToolViewSet, viewset_of
-from agent_tools.token_rest import TokenViewSet
 from agent_tools.tools import registry
 
 
@@ -16,11 +15,4 @@ def tool_urls() -> list[URLPattern]:
         *named,
         # An unknown tool, which the OpenAPI document does not list.
         path("tools/<str:name>/", ToolViewSet.as_view({"post": "call"}, schema=None)),
-    ]
-
-
-def token_urls() -> list[URLPattern]:
-    return [
-        path("tokens/", TokenViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
-        path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from core.zip_stream import ArchiveFile, zipped
 from imports.reading.products.recollect import FOR_READING
@@ -16,12 +17,12 @@ def account_as_json(*, user: User, now: datetime, project: str | None = None) ->
     """The document in UTF-8. No query or transaction is open between two pieces.
 
     It names attached files; the bytes stand beside it in a zip. `project`: what belongs to it, or with a hyphen before
-    the name everything but that; then without the profile and the activity, which are of no project.
+    the name everything but that; then without the profile, the activity and the tools, which are of no project.
     """
-    parts = {"conversations": exporting.conversations(user=user, project=project)}
+    parts: dict[str, Any] = {"conversations": exporting.conversations(user=user, project=project)}
     parts |= exported(user=user, project=project)
     if project is None:
-        parts["activity"] = exporting.activity(user=user)
+        parts |= {"activity": exporting.activity(user=user), "tools": exporting.tools(user=user)}
     return exporting.in_bytes({**exporting.opening(user=user, now=now, project=project), **parts})
 
 
@@ -57,3 +58,4 @@ def _files(user: User, now: datetime, project: str | None) -> Iterator[ArchiveFi
     yield from exported_files(user=user, now=now, project=project)
     if project is None:
         yield ArchiveFile(name="activity.json", at=now, pieces=exporting.in_bytes(exporting.activity(user=user)))
+        yield ArchiveFile(name="tools.json", at=now, pieces=exporting.in_bytes(exporting.tools(user=user)))

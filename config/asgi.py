@@ -45,11 +45,12 @@ from config.static import ServedStaticFiles  # noqa: E402
 from core.checks import refuse_former_settings  # noqa: E402
 from core.errors import RecollectError  # noqa: E402
 from core.gate import Credentials, Gate  # noqa: E402
-from core.isolation.checks import refuse_unless_fitting, refuse_unless_isolated  # noqa: E402
+from core.isolation.checks import refuse_unless_isolated  # noqa: E402
+from core.isolation.fitting import refuse_unless_fitting  # noqa: E402
 from core.logs import warn_of_texts_in_logs  # noqa: E402
 from intake.checks import refuse_unless_reachable  # noqa: E402
 from intake.models import Session  # noqa: E402
-from intake.models.users import read_kept_settings  # noqa: E402
+from intake.models.installation import read_kept_settings  # noqa: E402
 from intake.revocation import Revoked  # noqa: E402
 from memory.backends.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 
@@ -68,54 +69,59 @@ STREAMING = (
     "/api/v1/intake/events",
     "/api/v1/intake/turns/<str:turn_id>/events",
     "/api/v1/intake/turns/<str:turn_id>/stop",
+    "/api/v1/intake/turns/<str:turn_id>/approvals/<str:call_id>",
     "/api/v1/intake/answering",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/models",
+    "/v1/models/<path:name>",
+    "/v1/embeddings",
     "/api/v1/account/export/",
     "/api/v1/conversations/<str:conversation_id>/export/",
     "/api/v1/imports/<str:import_id>/events/",
     "/api/v1/attachments/<str:attachment_id>/content",
 )
-# More than may have turns at once (core/gate.py).
-THREADS = 64
+# Where other programs ask this server as they would ask their vendor's.
+PROGRAMS = "/v1/"
 
 # The type stubs of the two sides name the same types differently.
 wsgi: Any = get_wsgi_application()
-synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
+# More than may have turns at once (core/gate.py).
+synchronous: Any = WSGIMiddleware(wsgi, workers=64)
 # The event loop alone would forget a task while its thread runs.
 threads: set[asyncio.Task[None]] = set()
 
 mcp = McpEndpoint(mcp_registry)
 
 
-class CrossOrigin(CORSMiddleware):
-    """Lets pages of trusted origins call the addresses of agents, and answers their preflights without a token."""
+class OfPrograms(CORSMiddleware):
+    """Lets pages of other origins call the addresses that begin so. A token alone lets in, and no cookie is read."""
 
-    def __init__(self, application: Any) -> None:
-        super().__init__(
-            application,
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=[
-                "Authorization",
-                "Last-Event-ID",
-                "Mcp-Method",
-                "Mcp-Name",
-                "Mcp-Session-Id",
-                "MCP-Protocol-Version",
-            ],
-            expose_headers=[
-                "Mcp-Session-Id",
-                "MCP-Protocol-Version",
-                "WWW-Authenticate",
-                "Retry-After",
-                "X-Request-ID",
-            ],
-        )
+    def __init__(self, application: Any, paths: str | tuple[str, ...], *, expose: list[str], **rules: Any) -> None:
+        super().__init__(application, **rules, expose_headers=[*expose, "Retry-After", "X-Request-ID"])
+        self._paths = paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        is_called_by_agents = scope["type"] == "http" and scope["path"].startswith(CROSS_ORIGIN)
-        await (super().__call__ if is_called_by_agents else self.app)(scope, receive, send)
+        is_meant = scope["type"] == "http" and scope["path"].startswith(self._paths)
+        await (super().__call__ if is_meant else self.app)(scope, receive, send)
+
+
+class OfAgents(OfPrograms):
+    """Of trusted origins alone; it answers their preflights without a token."""
 
     def is_allowed_origin(self, origin: str) -> bool:
         return addresses.is_trusted(origin)
+
+
+def as_program(scope: Any) -> Any:
+    """Without cookies, and with the token where all others send it: Anthropic's clients have a header of their own."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+    key = dict(headers).get(b"x-api-key")
+    if key is not None and b"authorization" not in dict(headers):
+        headers.append((b"authorization", b"Bearer " + key))
+    return {**scope, "headers": headers}
 
 
 def account_of(credentials: Credentials) -> tuple[bool, int | None]:
@@ -251,16 +257,40 @@ routes = [
     Mount(STATIC, GZipMiddleware(ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False))),
     Route(MCP, mcp),
     Route(f"{MCP}/", mcp),
-    *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
+    *(Route(re.sub(r"<(\w+):(\w+)>", r"{\2:\1}", path), streaming) for path in STREAMING),
     Mount("/", serve_synchronously),
 ]
 router = Starlette(lifespan=lifespan, routes=routes)
 # A path with a line break matches no pattern, not even "/": Django refuses it as it refuses others.
 router.router.default = serve_synchronously
-bounded = BoundedBodies(CrossOrigin(router))
+agents = OfAgents(
+    router,
+    CROSS_ORIGIN,
+    allow_methods=["GET", "POST", "DELETE"],
+    allow_headers=[
+        "Authorization",
+        "Last-Event-ID",
+        "Mcp-Method",
+        "Mcp-Name",
+        "Mcp-Session-Id",
+        "MCP-Protocol-Version",
+    ],
+    expose=["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate"],
+)
+programs = OfPrograms(
+    agents,
+    PROGRAMS,
+    allow_origins=["*"],
+    allow_methods=["GET", "POST"],
+    allow_headers=["*"],
+    expose=["X-Recollect-Conversation", "X-Recollect-Kept", "X-Recollect-Sources"],
+)
+bounded = BoundedBodies(programs)
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
     """Every request as if it had been sent to `PUBLIC_URL`, with a path that our routes know."""
     is_request = scope["type"] == "http" and settings.PUBLIC_URL
-    await bounded(at_public_url(scope, settings.PUBLIC_URL) if is_request else scope, receive, send)
+    scope = at_public_url(scope, settings.PUBLIC_URL) if is_request else scope
+    is_program = scope["type"] == "http" and scope["path"].startswith(PROGRAMS)
+    await bounded(as_program(scope) if is_program else scope, receive, send)

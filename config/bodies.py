@@ -13,14 +13,14 @@ from django.core.exceptions import RequestAborted
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import logs
+from core.deadlines import TOO_LATE, RequestDeadline, deadline
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow, Unavailable
 from core.gate import Gate
-from core.logs import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
-from core.resilience import TOO_LATE, RequestDeadline, deadline
-from core.responses import CONTENT_TYPE, problem, retry_after
+from core.metrics import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
+from core.responses import CONTENT_TYPE, problem, retry_after, vendor_problem
 from core.text import PAGE_LANGUAGE, page_language
 from intake.attachments.services import too_large
-from intake.middleware import page_for
+from intake.failures import page_for
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ KINDS = {
     "/api/v1/tools/": "tool",
     "/api/v1/intake/chat": "chat",
     "/api/": "api",
+    "/v1/": "program",
     "/mcp": "mcp",
     "/static/": "static",
     "/healthz": "operations",
@@ -47,10 +48,10 @@ LONGEST_HEADERS = 32_768
 UPLOADS = "/api/v1/attachments/"
 AROUND_A_FILE = 65_536
 UPLOAD_PIECE = 262_144
-# How many of such files a process holds at once: of all callers, and of one. A message has ten files.
-UPLOADS_AT_ONCE, UPLOADS_OF_ONE = 30, 10
 # How many bytes of other bodies a process holds at once: of all callers, and of one. Short ones always fit.
 BODIES, BODIES_OF_ONE, SHORT = 32 * 1024**2, 8 * 1024**2, 65_536
+# Of a program that sends its whole history, with pictures in it.
+PROGRAMS, LONGEST_OF_PROGRAMS = "/v1/", 25 * 1024**2
 # The time in which a whole body must arrive, also over a slow connection, and in which a response must begin.
 BODY_SECONDS, RESPONSE_SECONDS = 60.0, 30.0
 # These remove everything of an account in one transaction.
@@ -91,6 +92,8 @@ class BoundedBodies:
         """Until the response begins, the deadline is the request's; afterwards a stream's, whose client
         continues it with a new request.
         """
+        # WSGI writes hyphens as underscores: a client's `X_Forwarded_For` must not pass for a proxy's header.
+        scope = {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
         limit, has_begun = RequestDeadline(_seconds_for(scope)), False
         deadline.set(limit)
 
@@ -104,7 +107,7 @@ class BoundedBodies:
 
         try:
             async with asyncio.timeout(limit.seconds) as timer:
-                await self.application(_without_ambiguous_headers(scope), receive, send_on)
+                await self.application(scope, receive, send_on)
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -118,9 +121,11 @@ def _held(scope: ConnectionScope) -> AbstractContextManager[Callable[[int], None
     gate: Gate = scope["state"]["gate"]
     key = gate.known_key_of(scope)
     if not _is_upload(scope):
-        return gate.bodies.held(key, most=BODIES, most_of_key=BODIES_OF_ONE)
+        most_of_key = LONGEST_OF_PROGRAMS if scope["path"].startswith(PROGRAMS) else BODIES_OF_ONE
+        return gate.bodies.held(key, most=BODIES, most_of_key=most_of_key)
     largest = settings.ATTACHMENT_BYTES + AROUND_A_FILE
-    return gate.files.held(key, most=UPLOADS_AT_ONCE * largest, most_of_key=UPLOADS_OF_ONE * largest)
+    # How many of such files a process holds at once: of all callers, and of one. A message has ten files.
+    return gate.files.held(key, most=30 * largest, most_of_key=10 * largest)
 
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
@@ -182,6 +187,8 @@ def _is_upload(scope: ConnectionScope) -> bool:
 
 def _longest_body(scope: ConnectionScope) -> tuple[int, TooLarge, float]:
     """In bytes, with the error of a longer one, and the seconds in which it must arrive."""
+    if scope["path"].startswith(PROGRAMS):
+        return LONGEST_OF_PROGRAMS, TooLarge(), 5 * BODY_SECONDS
     if not _is_upload(scope):
         return settings.DATA_UPLOAD_MAX_MEMORY_SIZE, TooLarge(), BODY_SECONDS
     most = settings.ATTACHMENT_BYTES + AROUND_A_FILE
@@ -210,7 +217,7 @@ async def _read(scope: ConnectionScope, receive: Receive, hold: Callable[[int], 
                 has_more = message.get("more_body", False)
                 if length > most:
                     raise too_long
-                # Connections alone bound the number of short ones.
+                # Connections alone bound the number of short ones, which always fit.
                 if length > SHORT:
                     hold(length)
                 body.write(message.get("body", b""))
@@ -239,11 +246,6 @@ def _replay(body: Body, receive: Receive, *, size: int) -> Receive:
     return replay
 
 
-def _without_ambiguous_headers(scope: ConnectionScope) -> ConnectionScope:
-    """WSGI writes hyphens as underscores: a client's `X_Forwarded_For` must not pass for a proxy's header."""
-    return {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
-
-
 def _announced(scope: ConnectionScope) -> int:
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return int(length) if length.isdigit() else 0
@@ -251,7 +253,10 @@ def _announced(scope: ConnectionScope) -> int:
 
 async def refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
     """Closes the connection too: the rest of the body would be read as the next request."""
-    if scope["path"].startswith(("/api/", "/mcp")):
+    if scope["path"].startswith(PROGRAMS):
+        found, _status = vendor_problem(code=error.code, detail=str(error.detail))
+        kind, body = "application/json", json.dumps(found).encode()
+    elif scope["path"].startswith(("/api/", "/mcp")):
         language = dict(scope["headers"]).get(PAGE_LANGUAGE.lower().encode(), b"").decode("latin-1")
         kind, body = (
             CONTENT_TYPE,

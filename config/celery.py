@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from config.stack import SWITCH_SECONDS, TASKS
-from core.isolation.checks import WEB, WORKER, use_login
+from core.isolation.connecting import WEB, WORKER, use_login
 from core.logs import APPLICATION, request_id, sane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")

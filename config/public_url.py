@@ -17,7 +17,6 @@ EXAMPLE = "such as https://memory.example or https://memory.example/recollect"
 # A host with its port, and a path that needs no encoding in a cookie or in an address; a cookie's name is made of it.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d+)?")
 PREFIX = re.compile(r"(/[A-Za-z0-9_.~-]+)*")
-LONGEST_PREFIX = 100
 # Where OAuth's metadata are looked for, before the path of the issuer or the resource (RFC 8414, RFC 9728).
 OF_SERVER, OF_RESOURCE = "/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource"
 # Where clients look for them too, after the path: a proxy that passes on nothing but the prefix passes this on.
@@ -34,7 +33,7 @@ def parsed(address: str) -> SplitResult:
     if not is_address or not HOST.fullmatch(parts.netloc) or parts.query or parts.fragment:
         raise ImproperlyConfigured(f"PUBLIC_URL is no address of a site: it is a scheme, a host and a path, {EXAMPLE}.")
     path = parts.path.rstrip("/")
-    if not PREFIX.fullmatch(path) or len(path) > LONGEST_PREFIX or {".", ".."} & set(path.split("/")):
+    if not PREFIX.fullmatch(path) or len(path) > 100 or {".", ".."} & set(path.split("/")):
         raise ImproperlyConfigured(f"The path of PUBLIC_URL has letters, digits and . _ ~ - alone, {EXAMPLE}.")
     port = {"http": 80, "https": 443}[parts.scheme]
     netloc = parts.netloc.lower().removesuffix(f":{port}")
@@ -109,9 +108,6 @@ def _of_cookies(prefix: str, *, is_https: bool) -> dict[str, Any]:
             f"{kind}_COOKIE_SECURE": is_https,
         }
     return found
-
-
-# --- Makes a request look as if it had been sent to `PUBLIC_URL` ---
 
 
 def at_public_url(scope: Any, address: str) -> Any:

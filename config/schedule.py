@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import Error, connection
 
 from core import resilience
-from core.isolation.checks import WORKER, use_login
+from core.isolation.connecting import WORKER, use_login
 
 logger = logging.getLogger(__name__)
 

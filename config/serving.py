@@ -19,17 +19,8 @@ from config.stack import REFUSED, SWITCH_SECONDS, WEB_PROCESSES
 from config.static import collect
 from core.telemetry import delete_our_queue
 
-# A streaming response may finish, but stopping the server takes no longer than this.
-GRACEFUL_SECONDS = 10
 # A user who presses Ctrl-C waits less long than an operator who restarts a busy server.
 SECONDS_AT_CTRL_C = 3
-# The default of uvicorn's own command.
-STARTUP_FAILURE = 3
-# Connections that wait to be accepted; uvicorn's default.
-BACKLOG = 2048
-# The send buffer for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
-# as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
-SEND_BUFFER_BYTES = 128 * 1024
 
 
 class StoppingServer(uvicorn.Server):
@@ -53,8 +44,10 @@ class StoppingServer(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._ending.set)
 
 
-def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, shares_address: bool = False) -> None:
+def serve(host: str, port: int, *, graceful_seconds: int = 10, shares_address: bool = False) -> None:
     """Serve until the process is told to end. Exits with status 3 if it cannot start.
+
+    `graceful_seconds`: how long a streaming response may go on then.
 
     `shares_address`: other processes listen there too, and the kernel distributes connections over them (on Linux).
     """
@@ -77,7 +70,8 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, sha
     server = StoppingServer(config)
     server.run(sockets=[_listen(host, port, shares_address=shares_address)])
     if not server.started:
-        sys.exit(STARTUP_FAILURE)
+        # The default of uvicorn's own command.
+        sys.exit(3)
 
 
 def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
@@ -86,13 +80,16 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
     if shares_address:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # Each accepted connection inherits it.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    # The send buffer for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
+    # as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 128 * 1024)
     try:
         listener.bind((host, port))
         if not shares_address:
             # Two sockets may be bound to one address, and only one may listen there. Where several processes share the
             # address, each listens when it is ready: the kernel would send it requests before.
-            listener.listen(BACKLOG)
+            # Connections that wait to be accepted; uvicorn's default.
+            listener.listen(2048)
     except OSError as error:
         listener.close()
         sys.stderr.write(f"{host} port {port} cannot be listened on: {error.strerror}.\n")

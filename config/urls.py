@@ -20,15 +20,20 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from agent_tools.urls import token_urls, tool_urls
-from chat.pages import account, agents
+from agent_tools import token_rest
+from agent_tools.urls import tool_urls
+from chat.endpoint.views import program_urls
+from chat.pages import account, agents, security
 from chat.urls import agent_pages, conversation_pages, import_pages, memory_pages
-from config.ops.endpoints import about, healthz, index_page, metrics, security_txt
+from config.ops.about import about
+from config.ops.endpoints import healthz
+from config.ops.index_page import index_page
+from config.ops.metrics import metrics
+from config.ops.security_txt import security_txt
 from core.errors import InvalidInput
 from core.rate_limits import RequestThrottle
 from imports.urls import import_urls
 
-# --- Serves the OpenAPI document at /api/v1/schema/, and shows it in a browser at /api/docs/ ---
 # The document changes only with the program. A process builds it once and sends the same bytes to every client; a
 # client that has them already gets 304.
 
@@ -102,24 +107,20 @@ def read_api(request: HttpRequest) -> HttpResponse:
     return render(request, "agent_tools/api.html")
 
 
-# --- The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document ---
-
 # Agents' calls first: they are the most frequent, and paths are matched from the top.
 api_urls: list[URLPattern | URLResolver] = [
     *tool_urls(),
     path("", include("chat.rest.urls")),
-    *token_urls(),
+    *token_rest.api.urlpatterns,
     *import_urls(),
     path("schema/", ApiDocumentView.as_view(), name="schema"),
 ]
 
 
-# --- The root URLs ---
-
-handler400 = "intake.middleware.bad_request"
-handler403 = "intake.middleware.permission_denied"
-handler404 = "intake.middleware.not_found"
-handler500 = "intake.middleware.server_error"
+handler400 = "intake.failures.bad_request"
+handler403 = "intake.failures.permission_denied"
+handler404 = "intake.failures.not_found"
+handler500 = "intake.failures.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
@@ -128,6 +129,7 @@ urlpatterns = [
     path("metrics", metrics),
     path(".well-known/security.txt", security_txt),
     path("api/v1/", include(api_urls)),
+    path("v1/", include(program_urls)),
     path("api/docs/", read_api, name="read_api"),
     path("settings/", include((agent_pages, "agent_tools"))),
     path("", include("agent_tools.oauth.urls")),
@@ -142,6 +144,6 @@ urlpatterns = [
     path("login/", account.LoginView.as_view(), name="account_login"),
     path("logout/", account.log_out, name="account_logout"),
     path("register/", account.RegisterView.as_view(), name="account_signup"),
-    path("settings/account/password/", account.password, name="account_change_password"),
-    path("settings/account/password/", account.password, name="account_set_password"),
+    path("settings/account/password/", security.password, name="account_change_password"),
+    path("settings/account/password/", security.password, name="account_set_password"),
 ]

@@ -13,7 +13,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_LOOKED_AT = 8_192
 # No text has a larger share of signs that mean nothing.
 MOST_NONSENSE = 0.02
 
@@ -48,7 +47,7 @@ def decoded(data: bytes) -> tuple[str, str]:
     """The text with plain line ends, and its encoding if that was guessed, or an empty text."""
     encoding = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), "")
     guessed = ""
-    if not encoding and b"\0" in (beginning := data[:_LOOKED_AT]):
+    if not encoding and b"\0" in (beginning := data[:8_192]):
         choices = [(share_of_nonsense(beginning.decode(each, "replace")), each) for each in ("utf-16-le", "utf-16-be")]
         encoding = min(choices)[1] if min(choices)[0] <= MOST_NONSENSE else ""
     text = data.decode(encoding or "utf-8", errors="replace")

@@ -74,7 +74,7 @@ class PreconditionRequired(RecollectError):
 
     code = "precondition_required"
     status = HTTPStatus.PRECONDITION_REQUIRED
-    default_detail = "Say which version is to be changed."
+    default_detail = _("Say which version is to be changed.")
 
 
 class StillRunning(RecollectError):
@@ -89,7 +89,7 @@ class StillRunning(RecollectError):
 class IdempotencyKeyReused(RecollectError):
     code = "idempotency_key_reused"
     status = HTTPStatus.UNPROCESSABLE_ENTITY
-    default_detail = "This Idempotency-Key came with another request before. Use a new one for a new request."
+    default_detail = _("This Idempotency-Key came with another request before. Use a new one for a new request.")
 
 
 class TooLarge(RecollectError):
@@ -146,12 +146,24 @@ class WrongState(RecollectError):
     default_detail = _("This cannot be done with the import at the moment.")
 
 
+class AlreadyDecided(RecollectError):
+    code = "already_decided"
+    status = HTTPStatus.CONFLICT
+    default_detail = _("This call was answered already, here or on another device.")
+
+
+class NoLongerWaits(RecollectError):
+    code = "gone"
+    status = HTTPStatus.GONE
+    default_detail = _("This call no longer waits: a day has passed, or the chat went on without it.")
+
+
 class WrongOffset(RecollectError):
     """The chunk does not start where the last one ended."""
 
     code = "wrong_offset"
     status = HTTPStatus.CONFLICT
-    default_detail = "This chunk does not begin where the upload stands. Go on from `bytes_received`."
+    default_detail = _("This chunk does not begin where the upload stands. Go on from `bytes_received`.")
 
     def __init__(self, bytes_received: int) -> None:
         super().__init__()
@@ -163,7 +175,7 @@ class ContinuedSince(RecollectError):
 
     code = "continued_since"
     status = HTTPStatus.CONFLICT
-    default_detail = "Some of these conversations were continued here since."
+    default_detail = _("Some of these conversations were continued here since.")
 
     def __init__(self, conversations: int) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ a stranger: their sessions cost nothing. Each key has turns, and a queue of its 
 | `/healthz` | one | one |
 
 So no request waits for a connection, and none is refused for want of one. The time of a request is bounded by
-core/resilience.py, and rates by core/rate_limits.py, because all processes count them together.
+core/deadlines.py, and rates by core/rate_limits.py, because all processes count them together.
 """
 
 import asyncio
@@ -38,8 +38,6 @@ Key = tuple[str, object]
 Scope = MutableMapping[str, Any]
 ACCOUNT, STRANGER, LOG_IN, LOOK_UP, HEALTH = "account", "stranger", "log-in", "look-up", "health"
 PATHS = {"/healthz": HEALTH, **dict.fromkeys(("/login/", "/login/code/", "/login/passkey/", "/admin/login/"), LOG_IN)}
-# How long a request waits for a place in its key's queue. It slows a client that asks again as soon as it is refused.
-QUEUE_SECONDS = 1.0
 # Of so many credentials a process remembers whose they are, for so long.
 MOST_KNOWN, KNOWN_SECONDS = 10_000, 300.0
 
@@ -176,7 +174,9 @@ class Gate:
         queue = self._queues.setdefault(key, _Queue(running, most))
         with ExitStack() as places:
             try:
-                async with asyncio.timeout(QUEUE_SECONDS):
+                # How long a request waits for a place in its key's queue. It slows a client that asks again as soon as
+                # it is refused.
+                async with asyncio.timeout(1.0):
                     await queue.admitted.acquire()
             except TimeoutError:
                 detail = _("%(count)s of your calls are running. Wait for one to end.")
@@ -186,12 +186,15 @@ class Gate:
                 await each.acquire()
                 places.callback(each.release)
             present.set((self, key))
+            leave.set(places.close)
             known_account.set(int(str(key[1])) if key[0] == ACCOUNT else None)
             yield
 
 
 # The caller of this request, and of the tasks that it leaves behind; None outside the web process.
 present: ContextVar[tuple[Gate, Key] | None] = ContextVar("present", default=None)
+# Ends the turn of this request, which goes on to wait for another server and uses no connection meanwhile.
+leave: ContextVar[Callable[[], object]] = ContextVar("leave", default=lambda: None)
 
 
 def another_turn() -> AbstractAsyncContextManager[None]:

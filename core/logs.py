@@ -1,6 +1,4 @@
-"""The logs and the metrics of a process: formats, request ids, counters, and a check of the database's own log.
-
-Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote.
+"""Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote.
 
 An exception's message may quote the value that it is about: pydantic's an input, the database's a row, Django's the
 arguments of an address. So a line says an exception's type and where it was raised, and not its message. A request is
@@ -25,11 +23,9 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, connections
 from django.db import OperationalError as DatabaseUnavailable
 from django.db.backends.base.base import BaseDatabaseWrapper
-from prometheus_client import Counter, Gauge, Histogram
 
 from core.errors import RecollectError
 
-# --- Gives each request an id that appears in the web process's log, in a worker's, and in the database's sessions ---
 # The outermost layer of the web process sets the id, tasks inherit it with their message, and every transaction of a
 # user sends it to the database as `application_name`.
 
@@ -52,8 +48,6 @@ def named(text: str) -> str:
     """The sender's own request id, or a new one."""
     return sane(text) or secrets.token_hex(8)
 
-
-# --- Formats log lines as text or as JSON, both with the id of the request, and without what a user wrote ---
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 # What Celery says about a task besides its name and id: its arguments, its result and its exception.
@@ -160,29 +154,6 @@ def _name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-# --- Defines the Prometheus metrics of a web process; `config.ops.endpoints` shows them. No label is a name, an address
-# or a ---
-# text.
-
-REQUESTS = Counter("recollect_requests", "Requests answered.", ["kind", "status"])
-REQUEST_SECONDS = Histogram(
-    "recollect_request_seconds",
-    "From a request's arrival until its answer begins.",
-    ["kind"],
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
-)
-FIRST_TEXT_SECONDS = Histogram(
-    "recollect_first_text_seconds",
-    "From a chat message's arrival until the first text of its answer.",
-    buckets=(0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60),
-)
-TOOL_CALLS = Counter("recollect_tool_calls", "Calls of a tool over REST and MCP.", ["tool", "mode"])
-POOL = Gauge("recollect_database_connections", "Of this process's pool.", ["state"])
-PENDING_VECTORS = Gauge("recollect_pending_vectors", "Passages without a vector, counted up to 10,001.")
-QUEUE_SECONDS = Gauge("recollect_queue_seconds", "How long the passage that has waited longest has been due.")
-
-
-# --- Warns if the database server would write users' text into its own log ---
 # Django sends statements with their values in them, so a logged statement is a logged text. `manage.py check --database
 # default` reports wrong settings, and a web process reports them when it starts.
 

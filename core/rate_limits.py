@@ -84,10 +84,7 @@ AT_ONCE = {"calls": 8, "calls_address": 20, "answers": 4, "streams": 20, "stream
 # The account whose valid session or token this request has; the gate of the web process sets it.
 known_account: ContextVar[int | None] = ContextVar("known_account", default=None)
 # The longest wait for Redis, and how long Redis is not tried after a failure.
-TIMEOUT_SECONDS = 0.1
-# A stream is begun seldom, and its count is worth a longer wait.
-STREAM_SECONDS = 1.0
-REST_SECONDS = 5.0
+TIMEOUT_SECONDS, REST_SECONDS = 0.1, 5.0
 
 
 class _Bypass:
@@ -453,7 +450,8 @@ def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
 
 @lru_cache(maxsize=8)
 def _stream_client(url: str) -> "Redis":
-    return resilience.client(url, seconds=STREAM_SECONDS)
+    # A stream is begun seldom, and its count is worth a longer wait.
+    return resilience.client(url, seconds=1.0)
 
 
 @lru_cache(maxsize=8)

@@ -1,10 +1,5 @@
-"""Responses that endpoints share: problem documents, preconditions and ETags, server-sent events, the site's address.
+"""Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields."""
 
-Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields.
-"""
-
-import json
-import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import suppress
@@ -22,7 +17,6 @@ from django.http.request import split_domain_port
 from django.http.response import HttpResponseBase
 from django.utils.module_loading import import_string
 from django.views.decorators.csrf import csrf_exempt
-from drf_spectacular.utils import OpenApiParameter
 from psycopg.errors import DiskFull
 from pydantic import BaseModel, Field
 from rest_framework import exceptions
@@ -37,20 +31,18 @@ from core.errors import (
     InsufficientScope,
     InvalidInput,
     NotFound,
-    PreconditionRequired,
     RateLimited,
     RecollectError,
     TooLarge,
     Unavailable,
 )
 from core.rate_limits import StreamLease, client_address, counted_refusal
-from core.text import Sentence, in_language, page_language
 from core.text import gettext_noop as _
+from core.text import in_language, page_language
 
 CONTENT_TYPE = "application/problem+json"
 # The scheme that every tool for agents understands; `Token` is accepted too.
 CHALLENGE = 'Bearer realm="recollect"'
-RETRY_AFTER_SECONDS = 5
 AsyncView = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 
@@ -77,7 +69,10 @@ def problem(error: RecollectError, *, status: int | None = None, language: str =
 
 
 def problem_response(error: RecollectError, request: HttpRequest, *, status: int | None = None) -> HttpResponse:
-    """For views that are not DRF's."""
+    """For views that are not DRF's; in the vendors' form where they are asked in it."""
+    if request.path_info.startswith("/v1/"):
+        found, usual = vendor_problem(code=error.code, detail=error.detail)
+        return JsonResponse(found, status=status or usual, headers=_headers(error))
     body = problem(error, status=status, language=page_language(request.headers))
     return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
@@ -89,7 +84,7 @@ def _headers(error: RecollectError) -> dict[str, str]:
 
 def retry_after(error: RecollectError) -> str:
     """Seconds, for the header of the same name."""
-    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
+    return str(getattr(error, "retry_after", None) or 5)
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -107,8 +102,6 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
 
 DATABASE_AWAY = _("The database is not available right now. Try again shortly.")
 DISK_FULL = _("The disk is full. The administrator of this server has to make room on it.")
-# PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
-LEAST_FREE_BYTES = 20 * 2**20
 
 
 # The first match wins. Errors that are not listed are unexpected.
@@ -135,7 +128,8 @@ def is_disk_full(error: Exception | None = None) -> bool:
     if not settings.DATABASE_FOLDER:
         return False
     with suppress(OSError):
-        return shutil.disk_usage(settings.DATABASE_FOLDER).free < LEAST_FREE_BYTES
+        # PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
+        return shutil.disk_usage(settings.DATABASE_FOLDER).free < 20 * 2**20
     return False
 
 
@@ -147,90 +141,33 @@ def as_recollect_error(exc: Exception) -> RecollectError | None:
     return None
 
 
-# --- Preconditions of writes (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match` ---
-
-READ_FIRST = (
-    "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."
-)
-
-
-# Our tags have about 20 characters; a reader may send several.
-LONGEST_HEADER = 1000
-TAGS = {"type": "string", "maxLength": LONGEST_HEADER}
-
-# Strong and weak tags, separated by commas.
-_TAG = re.compile(r'(?:W/)?"[^"]*"')
+# By the status, the type of an error in the protocols of OpenAI and Anthropic.
+TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
+}
+CODES = {"too_large": "request_too_large", "authentication_required": "invalid_api_key"}
 
 
-def precondition_of(request: Request, *, exists: bool) -> tuple[Collection[str] | None, bool]:
-    """The states in which a write is allowed, None for any; and whether it is allowed only if nothing exists.
-
-    Raises `PreconditionRequired` if something exists and the writer does not name a state.
+def vendor_problem(
+    *, code: str = "unavailable", detail: str = "", about: str = "", **_: Any
+) -> tuple[dict[str, Any], HTTPStatus]:
+    """An error as clients of either vendor read it, and its status. `about`: a window is full, so that they shorten the
+    history.
     """
-    if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
-    if if_match is not None:
-        # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
-        return _states(if_match), False
-    if exists and if_none_match != "*":
-        raise PreconditionRequired(READ_FIRST)
-    return None, True
-
-
-def as_etag(state: str) -> str:
-    return f'"{state}"'
-
-
-def is_known(request: Request, etag: str) -> bool:
-    """Whether the reader has the present state; weak tags are sufficient for that."""
-    if_none_match = _header(request, "If-None-Match") or ""
-    return if_none_match.strip() == "*" or etag in {tag.removeprefix("W/") for tag in _TAG.findall(if_none_match)}
-
-
-def _header(request: Request, name: str) -> str | None:
-    """Raises `InvalidInput` for a header that is too long."""
-    value = request.headers.get(name)
-    if value is not None and len(value) > LONGEST_HEADER:
-        raise InvalidInput(errors={name: [Sentence(_("At most %(count)s characters."), count=LONGEST_HEADER)]})
-    return value
-
-
-def _states(if_match: str) -> list[str] | None:
-    """The states that the header names; None for `*`, which allows any."""
-    return None if if_match.strip() == "*" else [tag.strip('"') for tag in _TAG.findall(if_match)]
-
-
-ETAG = OpenApiParameter(
-    "ETag",
-    str,
-    OpenApiParameter.HEADER,
-    response=[200, 201],
-    description="The document's state. It changes with every write and never comes back.",
-)
-IF_MATCH = OpenApiParameter(
-    "If-Match",
-    TAGS,
-    OpenApiParameter.HEADER,
-    description="The ETag of what you have read. Required where the document exists; `*` accepts any version.",
-)
-IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."
-)
-IF_KNOWN = OpenApiParameter(
-    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="The ETag of what you have: 304 if it is the same."
-)
-
-
-# --- Encodes server-sent events (WHATWG HTML, section 9.2) ---
-
-KEEP_ALIVE = b": still here\n\n"
-
-
-def encode(event: str, data: dict[str, Any], *, id: str | None = None) -> bytes:
-    """One event; JSON has no raw line breaks, so the data is always one line."""
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    named = "" if id is None else f"id: {id}\n"
-    # A lone surrogate, which a model may produce, has no UTF-8: it becomes a question mark, not a broken stream.
-    return f"event: {event}\n{named}data: {body}\n\n".encode(errors="replace")
+    status = HTTPStatus.BAD_REQUEST if about else STATUSES.get(code, HTTPStatus.NOT_FOUND)
+    default = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "api_error"
+    error = {
+        "type": TYPES.get(status, default),
+        "message": f"prompt is too long: {detail}" if about else detail,
+        "param": None,
+        "code": "context_length_exceeded" if about else CODES.get(code, code),
+    }
+    return {"type": "error", "error": error}, status
 
 
 def site_of(request: HttpRequest) -> str:
@@ -246,10 +183,12 @@ def site_of(request: HttpRequest) -> str:
     return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"
 
 
-def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
+def streaming(
+    method: str, *, refused: Callable[..., HttpResponse] = problem_response
+) -> Callable[[AsyncView], AsyncView]:
     """For a view of one method that streams: it runs on the event loop, is no DRF view, and checks its caller itself.
 
-    An expected failure becomes a problem document, as of the other endpoints.
+    An expected failure becomes a problem document, as of the other endpoints, or what `refused` makes of it.
     """
     allowed = [*(["GET", "HEAD"] if method == "GET" else [method]), "OPTIONS"]
 
@@ -260,27 +199,29 @@ def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
                 return HttpResponse(headers={"Allow": ", ".join(allowed)})
             if request.method not in allowed:
                 error = InvalidInput(f'Method "{request.method}" not allowed.')
-                refused = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
-                refused["Allow"] = ", ".join(allowed)
-                return refused
+                response = refused(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
+                response["Allow"] = ", ".join(allowed)
+                return response
             try:
                 return await view(request, *args, **kwargs)
             except Exception as error:
-                return await sync_to_async(refusal)(request, error)
+                return await sync_to_async(refusal)(request, error, refused)
 
         return csrf_exempt(login_not_required(answer))
 
     return decorate
 
 
-def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
+def refusal(
+    request: HttpRequest, error: Exception, refused: Callable[..., HttpResponse] = problem_response
+) -> HttpResponse:
     """The problem document of an expected failure; raises any other. Counts refusals without a known caller."""
     known = as_recollect_error(error)
     if known is None:
         raise error
     if isinstance(known, AuthenticationRequired):
         known = counted_refusal(known, address=client_address(request))
-    return problem_response(known, request)
+    return refused(known, request)
 
 
 def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:

@@ -7,6 +7,7 @@ a flag, a family.
 import math
 import re
 import secrets
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -55,6 +56,29 @@ _FOLDER = re.compile(r"[/~\\]|[a-z]:[/\\]", re.IGNORECASE)
 LONGEST_PROJECT = 200
 
 
+# Signs that nobody sees, within a range of a regular expression.
+UNSEEN = (
+    "\\u00ad\\u034f\\u061c\\u180b-\\u180e\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u206f"
+    "\\ufe00-\\ufe0f\\ufeff\\U000e0000-\\U000e01ef"
+)
+_UNSEEN, _OTHER_LETTERS = re.compile(f"[{UNSEEN}]"), re.compile(r"[\u0370-\u03ff\u0400-\u052f]")
+# The letters of Cyrillic and Greek that look like these of Latin.
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕһԁԛԝкмнтвьгАВЕКМНОРСТУХІЈЅԌԚԜαεικνορτυχηςΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijshdqwkmhtbbrABEKMHOPCTYXIJSGQWaeikvoptuxnsABEZHIKMNOPTYX",
+)
+
+
+def as_it_looks(text: str) -> str:
+    """The text for comparing: without signs that nobody sees, and each word in Latin letters if it looks so."""
+    if text.isascii():
+        return text
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+
+    words = ((word[0], word[0].translate(_LOOKALIKES)) for word in re.finditer(r"\w+|\W+", text))
+    return "".join(word if _OTHER_LETTERS.search(latin) else latin for word, latin in words)
+
+
 def project_label(name: str) -> str:
     """The label of a project: a repository's name at its host (`me/app`) of its address, a folder's name of its path.
 
@@ -80,8 +104,6 @@ def stored_label(name: str) -> str:
 
 
 ELLIPSIS = "…"
-# How far a cut moves back to fall between two words. Scripts without spaces have none there.
-WORD_LEEWAY = 30
 # The longest sign that is kept whole: a family has a dozen code points, and a text may have thousands of accents.
 LONGEST_SIGN = 32
 _SIGN = regex.compile(r"\X")
@@ -92,14 +114,15 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     end = cut_point(text, length - len(ELLIPSIS))
-    space = text.rfind(" ", max(0, end - WORD_LEEWAY), end)
+    # How far a cut moves back to fall between two words. Scripts without spaces have none there.
+    space = text.rfind(" ", max(0, end - 30), end)
     return text[: space if space > 0 else end].rstrip(" ,;:") + ELLIPSIS
 
 
-def first_line(text: str, length: int = 90) -> str:
+def first_line(text: str) -> str:
     """The first line with any words, without the marks of a Markdown heading or list; empty if there is none."""
     lines = (" ".join(line.split()).lstrip("#>*+- ") for line in text.splitlines())
-    return shortened(next(filter(None, lines), ""), length)
+    return shortened(next(filter(None, lines), ""), 90)
 
 
 def cut(text: str, length: int) -> str:
@@ -229,7 +252,7 @@ def restored(row: Mapping[str, Any], name: str) -> str:
 
 def without_values(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row as programs get it, without what is for pages alone."""
-    return {name: value for name, value in row.items() if name not in ("sentence", "found")}
+    return {name: value for name, value in row.items() if name not in ("sentence", "found", "shows")}
 
 
 def as_json(value: Value) -> Any:
@@ -283,9 +306,11 @@ class UntrustedData:
         return f"</data {self.mark}>"
 
     def around(self, text: str, *, keeps_tags: bool = False) -> str:
+        return f"{self.opening}\n{self.cleaned(text, keeps_tags=keeps_tags)}\n{self.closing}"
+
+    def cleaned(self, text: str, *, keeps_tags: bool = False) -> str:
         """`keeps_tags`: for what a tool returns, whose bytes a model may write back."""
         # Repeated, because removing a marker may form a new one.
-        while self.mark in text:
+        while self.mark and self.mark in text:
             text = text.replace(self.mark, "")
-        text = text if keeps_tags else without_frames(text)
-        return f"{self.opening}\n{text}\n{self.closing}"
+        return text if keeps_tags else without_frames(text)

@@ -1,20 +1,14 @@
-"""Reads requests: strict JSON and queries by pydantic models, and the position in a list that is read by pages.
-
-Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences.
-"""
+"""Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences."""
 
 import ipaddress
 import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import IO, Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import IO, Annotated, Any, ClassVar, TypeVar
 from urllib.parse import SplitResult, urlsplit
-from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, RawPostDataException
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -23,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput
 from core.text import Sentence, with_whole_pairs
 from core.text import gettext_noop as _
 
@@ -36,9 +30,6 @@ _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?", re.ASCII)
 # Longer than anybody types, and short enough to hash quickly.
 LONGEST_PASSWORD = 4096
 LONGEST_EMAIL = 254
-# Answers quote a field's name, which the client may have invented.
-LONGEST_NAME_QUOTED = 100
-MOST_FIELDS_NAMED = 50
 # The length of an id, a page's cursor or a time, with room for an invalid one.
 LONGEST_REFERENCE = 100
 NO_JSON = "The body is not valid JSON."
@@ -208,9 +199,10 @@ def by_field(error: ValidationError, model: type[BaseModel] | None = None) -> di
     """
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        field = ".".join(str(step) for step in problem["loc"])[:LONGEST_NAME_QUOTED] or "input"
+        # Answers quote a field's name, which the client may have invented.
+        field = ".".join(str(step) for step in problem["loc"])[:100] or "input"
         is_unknown = model is not None and problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1
-        if len(errors) < MOST_FIELDS_NAMED or field in errors:
+        if len(errors) < 50 or field in errors:
             errors[field].append(_unknown_field(model) if model and is_unknown else problem["msg"])
     return dict(errors)
 
@@ -239,75 +231,6 @@ def _complaint(text: str, *, max_length: int, may_be_blank: bool) -> str:
         return _("A text cannot have half of a surrogate pair (U+D800 to U+DFFF).")
     return ""
 
-
-# --- Pages through lists, newest first. The position after the last row is the cursor in the next address ---
-
-ListedRow = TypeVar("ListedRow")
-StoredRow = TypeVar("StoredRow", bound=Model)
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The position after the row with this time and id. Among rows of one time the greater id comes first."""
-
-    moment: datetime
-    row_id: UUID
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse the output of `str`; raises `ValueError` for anything else."""
-        written, _, row_id = text.partition("_")
-        moment = datetime.fromisoformat(written)
-        if moment.tzinfo is None:
-            raise ValueError(text)
-        try:
-            # The database does not accept every offset that Python does.
-            return cls(moment.astimezone(UTC), UUID(row_id))
-        except OverflowError:
-            raise ValueError(text) from None
-
-    def __str__(self) -> str:
-        # With a Z, because a plus sign in an address is read as a space.
-        moment = self.moment.astimezone(UTC).replace(tzinfo=None)
-        return f"{moment.isoformat()}Z_{self.row_id}"
-
-    def later_in_list(self, by: str) -> Q:
-        """The rows after this one, in a list ordered by this field and then by id."""
-        same_moment = Q(**{by: self.moment, "id__gte": self.row_id})
-        return Q(**{f"{by}__lte": self.moment}) & ~same_moment
-
-
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[ListedRow]):
-    """`more` is the beginning of the next page, if there is one."""
-
-    rows: list[ListedRow]
-    more: Position | None
-
-
-def page_of(found: "QuerySet[StoredRow]", *, by: str, after: Position | None, size: int) -> ListPage[StoredRow]:
-    """The newest rows by this field, then by id, after `after`."""
-    found = found.order_by(f"-{by}", "-id")
-    if after is not None:
-        found = found.filter(after.later_in_list(by))
-    rows = list(found[: size + 1])
-    more = None if len(rows) <= size else Position(*(getattr(rows[size - 1], name) for name in (by, "id")))
-    return ListPage(rows[:size], more)
-
-
-def position_in_address(text: str | None) -> Position | None:
-    """Raises `NotFound` for an invalid cursor, which comes from a link and not from typing; `InvalidInput` for one that
-    is too long.
-    """
-    if text and len(text) > LONGEST_REFERENCE:
-        raise InvalidInput(errors={"after": [Sentence(_("At most %(count)s characters."), count=LONGEST_REFERENCE)]})
-    try:
-        return Position.parse(text) if text else None
-    except ValueError:
-        raise NotFound from None
-
-
-# --- Validates a query string with a model, with the same errors as for a body ---
 
 Query = TypeVar("Query", bound=Input)
 

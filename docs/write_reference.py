@@ -5,6 +5,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,8 +17,10 @@ import environ
 from django.apps import apps
 from django.conf import settings
 from django.core.management import BaseCommand, get_commands, load_command_class
+from django.template.defaultfilters import filesizeformat
 
-from config.settings.table import KINDS, TABLE, Computed, Setting
+from config.settings.table import SETTINGS as SETTINGS_BY_NAME
+from config.settings.table import TABLE, Computed, Setting
 from recollect_cli.commands import command_parser
 
 DOCS = Path(__file__).parent
@@ -28,37 +31,98 @@ MARK = "<!-- From here on `make docs` writes this page. -->\n"
 SETTINGS_HEAD = """# Settings
 
 A setting is a variable of the environment, a line in `.env`, or a file: `X_FILE=/path` names a file with the value of
-`X`. `make docs` writes this page from `config/settings/table.py`. A name with … stands for several, with a part of your
-own; an empty default is an empty text or list. In defaults, `BASE_DIR` is the project's folder and `VAR_DIR` the folder
-in `RECOLLECT_VAR`.
+`X`. Lists are divided by commas. A name with … stands for several, with a part of your own. `make docs` writes this
+page from `config/settings/table.py`; `manage.py doctor` names those that are set.
 """
+FIRST = """
+PUBLIC_URL HOST PORT WEB_PROCESSES SECRET_KEY RECOLLECT_VAR RECOLLECT_BACKUP_PASSPHRASE DATABASE_URL REDIS_URL
+EMAIL_HOST REGISTRATION LLM_MODEL LLM_BASE_URL LLM_API_KEY EMBEDDING_LANGUAGES RATE_LIMITS QUOTA_TURNS RETENTION_DAYS
+TRUSTED_PROXIES METRICS_TOKEN
+"""
+# Read by `make up`, by Compose or by a command, and not by the settings.
+OTHERS = {
+    "HOST": ("`127.0.0.1`", "The address on which `make up` listens; `0.0.0.0` lets the network in."),
+    "PORT": ("`8000`", "The port of `make up`, and the one that Compose publishes on this machine."),
+    "RECOLLECT_BACKUP_PASSPHRASE": (
+        "empty",
+        "Encrypts backups, and decrypts them.",
+    ),
+    "SITE": ("must be set", "With `docker-compose.scale.yml`: the name for which Caddy gets certificates."),
+    "APPLICATION_MEMORY": ("`2g`", "With Compose: the memory of web, and of each short-lived container."),
+    "WORKER_MEMORY": ("`4g`", "With Compose: the memory of the worker."),
+    "POSTGRES_MEMORY": ("`4g`", "With Compose: the memory of PostgreSQL."),
+    "HTTPS_PROXY": ("empty", "The proxy by which metadata documents of OAuth clients are fetched."),
+    "RECOLLECT_URL": ("`http://127.0.0.1:8000`", "For the command `recollect`: the server."),
+    "RECOLLECT_TOKEN": ("empty", "For the command `recollect` and `manage.py mcp`: the token."),
+    "RECOLLECT_HOOK_SECONDS": ("1.0 or less", "For the hooks of agents: how long each may take."),
+}
 
 
 def settings_page() -> str:
-    """The Markdown of `docs/settings.md`."""
-    pages = [SETTINGS_HEAD]
+    """The Markdown of `docs/settings.md`: the twenty that matter first, then the others by their purpose."""
+    rows = {name: _row(f"`{name}`", *found) for name, found in OTHERS.items()}
+    sections: dict[str, list[str]] = {}
     for section, found in TABLE.items():
-        rows = [_row(f"`{each.name}`", KINDS[each.kind], _default(each), _cell(each.help)) for each in found]
-        pages.append("\n".join([f"## {section}", "", *_table("setting", "type", "default", "meaning"), *rows, ""]))
+        for each in found:
+            # Of a model more and of the next embedding model: their rows would repeat those of the first.
+            if not re.match("LLM_…_|EMBEDDING_NEXT_", each.name):
+                rows[each.name] = _row(f"`{each.name}`", _default(each), _cell(each.help))
+                sections.setdefault(section, []).append(each.name)
+    sections["Chat"].append("LLM_…_MODEL")
+    rows["LLM_…_MODEL"] = _row(
+        _names("LLM_…_"), "empty", "The same of one model of LLM_MODELS, whose name takes the place of …"
+    )
+    sections["Search"].append("EMBEDDING_NEXT_…")
+    rows["EMBEDDING_NEXT_…"] = _row(
+        _names("EMBEDDING_NEXT_"),
+        "empty",
+        "The model that `manage.py switch_embedding_model` puts in the place of the present one.",
+    )
+    sections["Read elsewhere"] = [*OTHERS]
+    pages = [SETTINGS_HEAD, *_settings_table("The twenty that matter first", FIRST.split(), rows)]
+    for section, names in sections.items():
+        pages += _settings_table(section, [name for name in names if name not in FIRST.split()], rows)
     return "\n".join(pages)
+
+
+def _settings_table(title: str, names: list[str], rows: dict[str, str]) -> list[str]:
+    return [f"## {title}", "", *_table("setting", "default", "meaning"), *(rows[name] for name in names), ""]
+
+
+def _names(beginning: str) -> str:
+    return ", ".join(f"`{name}`" for name in SETTINGS_BY_NAME if name.startswith(beginning))
 
 
 def _default(setting: Setting) -> str:
     value = setting.default
     said = {id(environ.Env.NOTSET): "must be set", id(None): "none", id(True): "yes", id(False): "no"}
     if isinstance(value, Computed) or id(value) in said:
-        return said.get(id(value), str(value))
+        return said.get(id(value), str(value)).replace("BASE_DIR/", "").replace("VAR_DIR/", "`RECOLLECT_VAR`/")
     if isinstance(value, dict):
         value = [f"{name}={weight}" for name, weight in value.items()]
+    if setting.name.endswith("_BYTES") and value:
+        return f"`{value}` ({filesizeformat(value)})"
     return "empty" if value in ("", []) else f"`{','.join(value) if isinstance(value, list) else value}`"
+
+
+# What an operator or an agent's developer uses; `--help` says the rest of each, and of the others.
+OPERATORS = """
+backup create_roles create_token daily_backup distribute doctor index_missing invite mcp restore switch_embedding_model
+verify_backup
+"""
 
 
 def commands_page(by_hand: str) -> str:
     """The Markdown of `docs/cli.md`, below what is written there by hand."""
-    parts = [by_hand.partition(MARK)[0] + MARK, "## Every command of `recollect`\n", *_described(command_parser())]
-    parts += ["## Every command of `manage.py`\n", "Run them with `.venv/bin/python manage.py COMMAND`.\n"]
+    parts = [by_hand.partition(MARK)[0] + MARK, "## Every command of `recollect`\n"]
+    parts.append(
+        "Each also takes `--url`, `--token` and `--json` (the whole answer as JSON) where it asks the server.\n"
+    )
+    parts += [*_described(command_parser()), "## Commands of `manage.py`\n"]
+    parts.append("Run them with `.venv/bin/python manage.py COMMAND`. `--help` has all options and commands.\n")
     for name, command in _own_commands():
-        parts += _described(command.create_parser("manage.py", name))
+        if name in OPERATORS.split():
+            parts += _described(command.create_parser("manage.py", name))
     return "\n".join(parts)
 
 
@@ -70,15 +134,14 @@ def _own_commands() -> Iterator[tuple[str, BaseCommand]]:
 
 
 def _described(parser: argparse.ArgumentParser) -> list[str]:
-    """A section for the parser, or one for each of its subcommands."""
+    """Two lines for the parser, or for each of its subcommands."""
     page = _Page(parser.prog)
     parser.formatter_class = partial(_Listing, page)
     parser.format_help()
     if page.commands:
         return [line for each in page.commands for line in _described(each)]
-    usage = " ".join(["###", f"`{parser.prog}" + "".join(f" {each}" for each in page.needed) + "`"])
-    table = [*_table("argument", "meaning"), *page.rows, ""] if page.rows else []
-    return ["\n".join([usage, "", _sentence(parser.description or ""), "", *table])]
+    usage = "".join(f" {each}" for each in page.needed)
+    return [f"**`{parser.prog}{usage}`**: {_sentence(parser.description or '')}\n", *page.rows, *[""] * bool(page.rows)]
 
 
 @dataclass
@@ -101,15 +164,19 @@ class _Listing(argparse.HelpFormatter):
             if isinstance(action.choices, dict):
                 self.page.commands += action.choices.values()
             elif action.help != argparse.SUPPRESS and action.dest not in _of_every_command():
-                self.page.rows.append(_row(f"`{_argument(action)}`", _cell(_help(action))))
+                if text := _cell(_help(action)):
+                    self.page.rows.append(f"- `{_argument(action)}`: {text}")
                 if not action.option_strings and action.nargs not in ("?", "*"):
                     self.page.needed.append(_name(action))
 
 
 def _of_every_command() -> set[str]:
-    """Django's own options, and the help."""
+    """Django's own options, the help, and what each command that asks a server takes."""
     return {
         "help",
+        "url",
+        "token",
+        "json",
         "version",
         "verbosity",
         "settings",

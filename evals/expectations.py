@@ -17,8 +17,8 @@ from imports.reading.items import (
     Skipped,
     UnreadableExport,
 )
-from imports.reading.json_streams import parse_time
 from imports.reading.products import read
+from imports.reading.times import parse_time
 
 # These must be reported; files and records of other kinds may be.
 _REPORTED = {

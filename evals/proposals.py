@@ -107,7 +107,7 @@ def _read(user: User, row: Row, *, is_scripted: bool) -> tuple[list[str], int]:
 
 
 def _scripted_tokens(prompt: str, written: str) -> tuple[int, int]:
-    from intake.llm.models import tokens_of
+    from intake.llm.tokens import tokens_of
 
     return tokens_of(ended_chats.INSTRUCTIONS + prompt), tokens_of(written)
 

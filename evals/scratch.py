@@ -28,7 +28,8 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import sql
 
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as_owner, connected_as_worker, parameters, personal_models
+from core.isolation.checks import personal_models
+from core.isolation.connecting import connected_as_owner, connected_as_worker, parameters
 from core.isolation.roles import ServerConnection
 from memory.index import writer
 from testing.cluster import cluster_urls, drop_database, make_database

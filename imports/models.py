@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -11,6 +10,7 @@ from django.utils import timezone
 from core.ids import uuid7
 from core.text import LONGEST_PROJECT, restored
 from intake.models.conversations import OwnedQuerySet
+from intake.models.users import owner
 
 # Enough of a digest that no two tokens of a person are confused.
 BEGUN_BY_LENGTH = 32
@@ -19,11 +19,6 @@ UNUSED_FOR = timedelta(days=1)
 MAX_FILENAME = 255
 MAX_PRODUCT = 32
 MAX_TITLE = 300
-MAX_PLACE = 16 + 1 + LONGEST_PROJECT
-
-
-def _owner() -> "models.ForeignKey[Any, Any]":
-    return models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
 
 
 class Import(models.Model):
@@ -45,13 +40,8 @@ class Import(models.Model):
         def with_upload(cls) -> tuple["Import.State", ...]:
             return (cls.UPLOADING, cls.READING, cls.READY, cls.WAITING, cls.RUNNING)
 
-        @classmethod
-        def at_rest(cls) -> tuple["Import.State", ...]:
-            """Nothing happens until the user asks for it: a stream of events ends."""
-            return (cls.READY, cls.DONE, cls.FAILED, cls.CANCELLED, cls.UNDONE)
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = _owner()
+    user = owner()
     filename = models.CharField(max_length=MAX_FILENAME)
     # A digest of the token that began it, which may also take it back; empty for a session.
     begun_by = models.CharField(max_length=BEGUN_BY_LENGTH, blank=True, default="", db_default="", editable=False)
@@ -89,9 +79,16 @@ class Import(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
+    def count(self, field: str, **new: int) -> None:
+        """Add to the counts of `found` or of `stored`."""
+        counts = getattr(self, field) or {}
+        setattr(self, field, {**counts, **{name: counts.get(name, 0) + number for name, number in new.items()}})
+
     @property
     def is_at_rest(self) -> bool:
-        return self.state in self.State.at_rest()
+        """Whether nothing happens until the user asks for it: a stream of events ends."""
+        state = self.State
+        return self.state in (state.READY, state.DONE, state.FAILED, state.CANCELLED, state.UNDONE)
 
     @property
     def notice_sentences(self) -> list[str]:
@@ -125,7 +122,7 @@ class ImportJob(models.Model):
     has claimed the job.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     import_id = models.UUIDField()
     created_at = models.DateTimeField(default=timezone.now)
     # From this time on another worker may claim it.
@@ -167,7 +164,7 @@ class ImportEntry(models.Model):
         DELETED = "deleted", "deleted here"
 
     id = models.BigAutoField(primary_key=True)
-    user = _owner()
+    user = owner()
     # A migration creates the foreign key, (user_id, import_id), which deletes the entries with their import.
     batch = models.ForeignKey(
         Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
@@ -211,7 +208,7 @@ class ImportedItem(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    user = _owner()
+    user = owner()
     # NULL once the import has been removed from the list. A migration creates the foreign key.
     batch = models.ForeignKey(
         Import, null=True, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
@@ -219,6 +216,10 @@ class ImportedItem(models.Model):
     kind = models.CharField(max_length=16, choices=ItemKind)
     key = models.BinaryField(max_length=16)
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the text as it came in.")
+    # The hashes of the texts that longer ones have replaced, by which an older export is known; and the last import
+    # that brought a longer one, where another brought the item.
+    replaced = models.BinaryField(default=b"", db_default=b"")
+    lengthened_by = models.UUIDField(null=True)
     conversation_id = models.UUIDField(null=True)
     turn_id = models.BigIntegerField(null=True)
     # A document, a record or a project.
@@ -227,7 +228,7 @@ class ImportedItem(models.Model):
     # digest of what it was, by which undoing knows whether it was changed here.
     lines = models.TextField(blank=True, default="")
     # The document: a day, `about`, or empty for MEMORY.md; of a project's own document, after a blank its label.
-    place = models.CharField(max_length=MAX_PLACE, blank=True, default="")
+    place = models.CharField(max_length=16 + 1 + LONGEST_PROJECT, blank=True, default="")
 
     objects = OwnedQuerySet["ImportedItem"].as_manager()
 
@@ -246,40 +247,13 @@ class ImportedItem(models.Model):
     def __str__(self) -> str:
         return f"{self.kind}:{self.id}"
 
+    def note_lengthened(self, *, by: Import) -> None:
+        """Before its hash becomes that of a longer text."""
+        if by.pk not in (self.batch_id, self.lengthened_by):
+            self.replaced = bytes(self.replaced) + bytes(self.content_hash)
+            self.lengthened_by = by.pk
 
-class ImportedChange(models.Model):
-    """The state of an item before a later import made it longer, for undoing that import.
-
-    An item has one for each import that changed it after the first, in the order of their ids. A change is deleted with
-    its turn or note, so that no deleted text is kept.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    user = _owner()
-    # Migrations create the foreign keys, which begin with the user.
-    item = models.ForeignKey(ImportedItem, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
-    batch = models.ForeignKey(
-        Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
-    )
-    turn_id = models.BigIntegerField(null=True)
-    row_id = models.UUIDField(null=True)
-    # The item's earlier state: the fields of its turn, note or lines.
-    key = models.BinaryField(max_length=16)
-    content_hash = models.BinaryField(max_length=16)
-    before: "models.JSONField[Any, Any]" = models.JSONField()
-
-    objects = OwnedQuerySet["ImportedChange"].as_manager()
-
-    class Meta:
-        db_table = "imported_changes"
-        constraints = [
-            models.UniqueConstraint(fields=["user", "item", "batch"], name="imported_changes_once"),
-        ]
-        indexes = [
-            models.Index(fields=["user", "batch", "id"], name="idx_imported_changes_of"),
-            models.Index(fields=["user", "turn_id"], name="idx_imported_changes_turn"),
-            models.Index(fields=["user", "row_id"], name="idx_imported_changes_row"),
-        ]
-
-    def __str__(self) -> str:
-        return str(self.id)
+    def was_before(self, content_hash: bytes) -> bool:
+        """Whether a longer text has replaced this one."""
+        replaced, size = bytes(self.replaced), len(content_hash)
+        return content_hash in (replaced[at : at + size] for at in range(0, len(replaced), size))

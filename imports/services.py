@@ -24,20 +24,21 @@ from core.errors import (
 )
 from core.ids import parse_id
 from core.isolation.acting import acting_as
+from core.paging import ListPage, Position, page_of
 from core.text import gettext_noop as _
 from core.text import pg_text
-from core.validation import Input, ListPage, PlainText, Position, WrittenTime, page_of
+from core.validation import Input, PlainText, WrittenTime
 from imports.models import ENTRY_KINDS, MAX_FILENAME, Import, ImportedItem, ImportEntry
+from imports.reading.files import EMPTY
 from imports.reading.products import readers
-from imports.storing import queue
-from imports.storing.contents import make_permanent
-from imports.storing.job import continued_since, finish
-from imports.storing.worker import counted_new
+from imports.storing import queue, uploads
+from imports.storing.job import finish
+from imports.storing.preview import counted_new
+from imports.storing.undoing import continued_since
 from intake.accounts import activity
 from intake.models import Activity, User
 from memory import quotas
 
-PAGE = 30
 _NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")
 MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
@@ -45,17 +46,21 @@ CHUNK = 960 * 1024
 MAX_CHOSEN = 10_000
 # The open uploads of one user.
 MOST_OPEN, MOST_BYTES = 3, 10 * 1024**3
-LONGEST_TITLE = 200
+
+
+def _one_of(*words: str) -> Any:
+    """One of these words, or none."""
+    return Field(pattern=f"^({'|'.join(words)})?$", json_schema_extra={"enum": [*words]})
 
 
 class EntryQuestion(Input):
     """The filter of a preview."""
 
-    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
-    status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
-    kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(ENTRY_KINDS)})?$")] = ""
-    since: WrittenTime | None = None
-    after: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    q: Annotated[PlainText, Field(max_length=200, description="Only titles that contain this.")] = ""
+    status: Annotated[PlainText, _one_of(*ImportEntry.Status.values, "stored")] = ""
+    kind: Annotated[PlainText, _one_of(*ENTRY_KINDS)] = ""
+    since: Annotated[WrittenTime | None, Field(description="Only what did not end before.")] = None
+    after: Annotated[int | None, Field(ge=0, le=2**31, description="`more` of the page before.")] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
@@ -64,8 +69,10 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
 
     Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`.
     """
+    if not size:
+        raise InvalidInput(EMPTY, errors={"bytes": [EMPTY]})
     if product and product not in {reader.product for reader in readers()}:
-        raise InvalidInput(errors={"product": ["There is no such product."]})
+        raise InvalidInput(errors={"product": [_("There is no such product.")]})
     quotas.take(user.pk, turns=1, size=1, fills_queue=True)
     with transaction.atomic():
         # A user's imports are created one after the other, so that two cannot both find room.
@@ -88,15 +95,15 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime, 
             created_at=now,
             updated_at=now,
         )
-        queue.keep_until_expiry(batch, now=now)
-        queue.reserve(batch)
+        uploads.keep_until_expiry(batch, now=now)
+        uploads.reserve(batch)
     return batch
 
 
 def list_imports(*, user: User, after: Position | None, begun_by: str = "") -> ListPage[Import]:
     """The newest first, 30 at a time; those of one token if it is named."""
     found = Import.objects.for_user(user)
-    return page_of(found.filter(begun_by=begun_by) if begun_by else found, by="created_at", after=after, size=PAGE)
+    return page_of(found.filter(begun_by=begun_by) if begun_by else found, by="created_at", after=after, size=30)
 
 
 def sent_since(*, user: User, since: datetime) -> list[dict[str, Any]]:
@@ -137,10 +144,10 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
     with transaction.atomic():
         batch = _locked(user, import_id, Import.State.UPLOADING)
         if total != batch.bytes or first + len(data) > batch.bytes:
-            raise InvalidInput(f"The file was announced with {batch.bytes:,} bytes.")
+            raise InvalidInput(_("The file was announced with %(count)s bytes."), count=batch.bytes)
         if first != batch.bytes_received:
             raise WrongOffset(batch.bytes_received)
-        queue.write(batch, data, offset=first)
+        uploads.write(batch, data, offset=first)
         batch.bytes_received += len(data)
         batch.progress = batch.bytes_received / batch.bytes
         batch.updated_at = now
@@ -148,7 +155,7 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
             batch.state, batch.progress = Import.State.READING, 0.0
             queue.want_worker(batch, now=now)
         else:
-            queue.keep_until_expiry(batch, now=now)
+            uploads.keep_until_expiry(batch, now=now)
         batch.save(update_fields=["bytes_received", "progress", "updated_at", "state"])
     return batch
 
@@ -159,7 +166,7 @@ def entries_of(batch: Import, asked: EntryQuestion) -> tuple[list[ImportEntry], 
     Raises `WrongState` before there is a preview.
     """
     if batch.state in (Import.State.UPLOADING, Import.State.READING):
-        raise WrongState(f"The import is {batch.state}: there is no preview yet.")
+        raise WrongState(_("The import is %(state)s: there is no preview yet."), state=batch.state)
     found = _entries_since(batch, asked.since)
     if asked.q:
         found = found.filter(title__icontains=asked.q)
@@ -239,10 +246,10 @@ def remove(*, user: User, import_id: str) -> None:
     with transaction.atomic():
         batch = _locked(user, import_id)
         queue.end(batch)
-        transaction.on_commit(partial(queue.delete, batch), robust=True)
-        make_permanent(batch, user)
-        # Imported items stay known, without an import; a foreign key would do this too, but not on a cluster.
-        ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)
+        transaction.on_commit(partial(uploads.delete, batch), robust=True)
+        # What it brought or made longer stays for good, and stays known.
+        items = ImportedItem.objects.for_user(user).filter(Q(batch=batch) | Q(lengthened_by=batch.pk))
+        items.update(batch=None, lengthened_by=None)
         # The database deletes its lines by cascade.
         Import.objects.for_user(user).filter(pk=batch.pk).delete()
 
@@ -252,5 +259,5 @@ def _locked(user: User, import_id: str, *states: Import.State) -> Import:
     if batch is None:
         raise NotFound
     if states and batch.state not in states:
-        raise WrongState(f"The import is {batch.state}, and this cannot be done then.")
+        raise WrongState(_("The import is %(state)s, and this cannot be done then."), state=batch.state)
     return batch

@@ -7,22 +7,23 @@ from uuid import UUID
 from django.urls import reverse
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.paging import ListPage
 from core.text import in_language, restored
-from core.validation import Input, ListPage, WrittenTime
+from core.validation import Input, PlainText, WrittenTime
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
 from imports.services import CHUNK, MAX_CHOSEN
 from imports.storing.contents import LONGEST_ID
-from imports.storing.queue import VectorsOutput
+from imports.storing.waiting import VectorsOutput
 
-Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
+Ids = Annotated[list[Annotated[PlainText, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
 
 
 class ImportWanted(Input):
     """The body that begins an import."""
 
     filename: Annotated[str, Field(min_length=1, max_length=1000, description="The file's name, for the person alone.")]
-    bytes: Annotated[int, Field(ge=1, le=2**50, description="The whole file's.")]
+    bytes: Annotated[int, Field(ge=0, le=2**50, description="The whole file's, at least 1.")]
     product: Annotated[str, Field(max_length=32, description="Only where the content does not say it.")] = ""
 
 
@@ -87,38 +88,21 @@ class ImportOutput(BaseModel):
         """`language`: that of the page whose script asks."""
         labels = {reader.product: reader.label for reader in readers()}
         return cls(
-            id=batch.pk,
-            filename=batch.filename,
-            product=batch.product or None,
-            product_label=labels.get(batch.product),
-            state=batch.state,
-            bytes=batch.bytes,
-            bytes_received=batch.bytes_received,
-            chunk_bytes=CHUNK,
-            content_url=reverse("import_content", args=[batch.pk]),
-            found=batch.found,
-            selected=batch.selected,
-            stored=batch.stored,
-            account=batch.account,
-            progress=round(batch.progress, 4),
-            first_at=batch.first_at,
-            last_at=batch.last_at,
-            notices=[in_language(each, language) for each in batch.notice_sentences],
-            skipped=[
-                SkippedOutput(
-                    where=each["where"],
-                    reason=in_language(restored(each, "reason"), language),
-                    external_id=each["external_id"],
-                )
-                for each in batch.skipped
-            ],
-            vectors=vectors,
-            error=in_language(batch.error_sentence, language) or None,
-            can_undo=batch.can_be_undone,
-            created_at=batch.created_at,
-            started_at=batch.started_at,
-            finished_at=batch.finished_at,
-            expires_at=batch.expires_at,
+            **{name: getattr(batch, name) for name in cls.model_fields if hasattr(batch, name)}
+            | {
+                "product": batch.product or None,
+                "product_label": labels.get(batch.product),
+                "chunk_bytes": CHUNK,
+                "content_url": reverse("upload_import", args=[batch.pk]),
+                "progress": round(batch.progress, 4),
+                "notices": [in_language(each, language) for each in batch.notice_sentences],
+                "skipped": [
+                    {**each, "reason": in_language(restored(each, "reason"), language)} for each in batch.skipped
+                ],
+                "vectors": vectors,
+                "error": in_language(batch.error_sentence, language) or None,
+                "can_undo": batch.can_be_undone,
+            }
         )
 
     def as_data(self) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from celery.signals import worker_shutting_down
 from django.conf import settings
 from django.utils import timezone
 
-from core.resilience import steps
-from imports.storing import queue, worker
+from core.rounds import steps
+from imports.storing import queue, uploads, worker
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,8 @@ def work() -> None:
 @shared_task(name="imports.sweep")
 def sweep() -> None:
     """Find jobs without a message (the broker was unavailable, or a worker died), and files without an import."""
-    steps("imports.sweep", _delete_forgotten, _wake)
-
-
-def _delete_forgotten() -> None:
-    queue.delete_forgotten(now=timezone.now())
-
-
-def _wake() -> None:
-    if queue.has_due(now=timezone.now()):
-        work.apply_async(retry=False)
+    steps(
+        "imports.sweep",
+        lambda: uploads.delete_forgotten(now=timezone.now()),
+        lambda: queue.has_due(now=timezone.now()) and work.apply_async(retry=False),
+    )

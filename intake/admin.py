@@ -14,7 +14,12 @@ from django.utils import timezone
 
 from core.responses import site_of
 from intake.models import Invitation, User
-from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
+from intake.models.invitations import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    digest_of,
+    new_secret,
+)
 
 
 @admin.register(User)

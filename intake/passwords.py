@@ -13,22 +13,13 @@ from django.contrib.auth.hashers import (
     make_password,
 )
 from django.core.exceptions import ValidationError
-from django.db import connections
 
-from core.resilience import step_back
+from core.priority import step_back
+from core.resilience import give_connections_back as give_connections_back  # noqa: PLC0414 - exports it
 from core.validation import LONGEST_PASSWORD
 
 # Fewer threads than a machine has cores.
 pool = ThreadPoolExecutor(1, thread_name_prefix="passwords", initializer=step_back)
-
-
-def give_connections_back() -> None:
-    """Return this thread's connections to their pool; the next query takes a new one. An open transaction keeps its
-    own.
-    """
-    for connection in connections.all(initialized_only=True):
-        if "pool" in connection.settings_dict["OPTIONS"] and not connection.in_atomic_block:
-            connection.close()
 
 
 class Argon2idHasher(Argon2PasswordHasher):

@@ -15,10 +15,10 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
-from intake.accounts import activity, devices, registration, sessions
-from intake.accounts import forms as factors_of_accounts
+from intake.accounts import activity, devices, methods, proofs, sessions, visitors
 from intake.accounts.identity import VISITOR, tell_what_came_along
 from intake.models import Activity, User
+from intake.models.activity import ActivityEntry
 from intake.models.sessions import DEVICE, LOGGED_IN_AT
 
 
@@ -27,7 +27,7 @@ def move_visitor_chats(*, request: HttpRequest | None, user: User, **kwargs: Any
     visitor: User | None = request.META.pop(VISITOR, None) if request is not None else None
     if request is None or visitor is None or visitor.pk == user.pk:
         return
-    tell_what_came_along(request, registration.move_to_account(visitor=visitor, user=user))
+    tell_what_came_along(request, visitors.move_to_account(visitor=visitor, user=user))
 
 
 @receiver(user_logged_in, dispatch_uid="intake.note_login")
@@ -35,21 +35,21 @@ def note_login(*, request: HttpRequest | None, **kwargs: Any) -> None:
     if request is not None:
         request.session[DEVICE] = devices.in_words(request.headers.get("User-Agent", ""))
         request.session[LOGGED_IN_AT] = timezone.now().isoformat()
-        sessions.note(request)
+        proofs.note(request)
 
 
 @receiver(authentication_step_completed, dispatch_uid="intake.note_proof")
 def note_proof(*, request: HttpRequest, **kwargs: Any) -> None:
     """A log-in with several steps counts when it is complete."""
     if kwargs.get("reauthenticated"):
-        sessions.note(request)
+        proofs.note(request)
 
 
 @receiver(pre_save, sender=Authenticator, dispatch_uid="intake.add_digests")
 def add_digests(*, instance: Authenticator, raw: bool = False, **kwargs: Any) -> None:
     """So that recovery codes outlive a SECRET_KEY."""
     if not raw:
-        factors_of_accounts.add_digests(instance)
+        methods.add_digests(instance)
 
 
 # The audit log's entry for each of these signals, which are sent with `user`.
@@ -111,4 +111,4 @@ def note_no_service(*, socialaccount: Any, **kwargs: Any) -> None:
 def note_staff(*, instance: LogEntry, **kwargs: Any) -> None:
     """Log a change that staff made to an account in the admin."""
     if instance.content_type is not None and instance.content_type.model_class() is User and not instance.is_addition():
-        activity.note_change_by_staff(int(instance.object_id or 0))
+        ActivityEntry.objects.create(user_id=int(instance.object_id or 0), what=Activity.STAFF_CHANGED)

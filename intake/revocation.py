@@ -123,7 +123,7 @@ async def _revocation_of(is_authorized: IsAuthorized | None) -> None:
 
 async def _next_before(guard: asyncio.Task[None], pieces: AsyncIterator[bytes]) -> bytes | None:
     """The next piece; None at the end, or when the guard is done first."""
-    following = asyncio.create_task(_next(pieces))
+    following = asyncio.ensure_future(anext(pieces, None))
     try:
         await asyncio.wait({following, guard}, return_when=asyncio.FIRST_COMPLETED)
         return None if guard.done() else following.result()
@@ -131,10 +131,6 @@ async def _next_before(guard: asyncio.Task[None], pieces: AsyncIterator[bytes]) 
         if not following.done():
             following.cancel()
             await asyncio.wait({following})
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(pieces, None)
 
 
 async def wait_for_revocation(is_authorized: IsAuthorized) -> None:

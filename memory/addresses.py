@@ -41,6 +41,11 @@ def note_path(note_id: UUID) -> str:
     return reverse("memory:note", args=[note_id])
 
 
+def page_path(attachment_id: UUID, part: int = 0) -> str:
+    """A page of the web that was read, at a passage."""
+    return f"{reverse('memory:page', args=[attachment_id])}#part-{part}"
+
+
 def record_path(record_id: UUID) -> str:
     return reverse("memory:record", args=[record_id])
 

@@ -33,7 +33,7 @@ from memory.admin_lists import (
     measured,
     nearest_neighbours,
 )
-from memory.index import vectors, writer
+from memory.index import writer
 from memory.index.health import CAP, index_health
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 
@@ -73,13 +73,11 @@ def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
     """
     untried = {"vector": None, "quarantined_at": None, "attempts": 0}
     ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])
-    waiting = {**untried, "embedded_at": None, "last_error": "", "next_attempt_at": now}
+    waiting = {**untried, "bits": None, "embedded_at": None, "last_error": "", "next_attempt_at": now}
     requeued = 0
     for start in range(0, len(ids), BATCH):
         rows = Embedding.objects.filter(pk__in=ids[start : start + BATCH])
-        with transaction.atomic():
-            vectors.unpack(rows)
-            requeued += rows.update(**waiting)
+        requeued += rows.update(**waiting)
     if requeued:
         transaction.on_commit(writer.wake_worker, robust=True)
     return requeued

@@ -9,7 +9,7 @@ heading, after a blank line, at the end of a line, of a sentence, of a word) and
 one. A text is read page by page, so time grows with its length, and only one page of tokens is in memory.
 
 The beginning of a long text answers most questions. So its passages come first and rank in full. Further passages wait
-behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
+behind them in the queue, and count as a little farther from a query (docs/decisions/0047).
 """
 
 import re
@@ -26,7 +26,7 @@ TokenOffsets = Callable[[str, int | None], list[TextStretch]]
 
 # The version of the rules by which a turn is cut, and of those for a note. A change of the rules increments its own
 # version; `index_missing` cuts the texts of other versions again.
-CUTTING_RULES = 1
+CUTTING_RULES = 2
 NOTE_CUTTING_RULES = 2
 
 # Scripts without spaces: kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
@@ -36,8 +36,8 @@ UNSPACED = (
 
 USER_LABEL = "User: "
 ASSISTANT_LABEL = "Assistant: "
-# The maximum share of a passage for the repeated question: enough for its topic, and most is left for the answer.
-QUESTION_SHARE = 4
+# A passage of the answer repeats so many tokens of the question, enough for its topic, but no larger part of itself.
+QUESTION_TOKENS, QUESTION_SHARE = 16, 4
 # Consecutive passages share this many tokens, so that a sentence cut in two is nearly complete in one of them.
 OVERLAP_TOKENS = 16
 # This many passages of a message (2,000 tokens) and of an answer are not "further" passages.
@@ -94,7 +94,7 @@ def turn_spans(
             yield PassageSpan(Side.WHOLE, 0, len(whole))
         return
     room = max_tokens - labels
-    question_size = min(message.count(room), room // QUESTION_SHARE)
+    question_size = min(message.count(room), QUESTION_TOKENS, room // QUESTION_SHARE)
     for number, (start, end) in enumerate(message.stretches(room)):
         yield PassageSpan(Side.USER, start, end, number >= MESSAGE_PASSAGES)
     for number, (start, end) in enumerate(answer.stretches(room - question_size)):
@@ -129,7 +129,8 @@ def text_spans(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> It
 
 def _question(user_message: str, token_offsets: TokenOffsets, max_tokens: int) -> str:
     """The beginning of the message, as it precedes each passage of the answer."""
-    message, size = _Tokens(user_message, token_offsets), (max_tokens - _label_tokens(token_offsets)) // QUESTION_SHARE
+    message, room = _Tokens(user_message, token_offsets), max_tokens - _label_tokens(token_offsets)
+    size = min(QUESTION_TOKENS, room // QUESTION_SHARE)
     message.count(size)
     spans = message.spans[:size]
     return user_message[spans[0][0] : spans[-1][1]] if spans else ""

@@ -22,11 +22,12 @@ from pydantic import Field
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.ids import uuid7
+from core.paging import ListPage, Position, page_of
 from core.text import Sentence, first_line
 from core.text import gettext_noop as _
-from core.validation import ListPage, Position, Shape, checked, page_of
+from core.validation import Shape, checked
 from intake.accounts import activity
-from intake.markdown.safety import check
+from intake.markdown.budget import check
 from intake.models import Activity, User
 from memory import index, quotas
 from memory.index.sources import document_entry, document_place
@@ -382,9 +383,6 @@ def _without(content: str, text: str, at: int | None) -> str | None:
     return None
 
 
-NOTES_PER_PAGE = 50
-
-
 def create_note(
     *,
     user: User,
@@ -412,14 +410,11 @@ def create_note(
     return note
 
 
-def rewrite_note(
-    *, user: User, note_id: UUID, title: str, content: str, at: datetime, is_restored: bool = False
-) -> None:
-    """Raises `NotFound` and `QuotaExceeded`. `is_restored`: for undoing, which needs no quota."""
+def rewrite_note(*, user: User, note_id: UUID, title: str, content: str, at: datetime) -> None:
+    """Raises `NotFound` and `QuotaExceeded`."""
     with transaction.atomic():
         note = _locked(user, note_id)
-        if not is_restored:
-            quotas.take_growth(user.pk, before=note.content, after=content)
+        quotas.take_growth(user.pk, before=note.content, after=content)
         note.title, note.content, note.updated_at = title, content, at
         note.version += 1
         note.save(update_fields=["title", "content", "updated_at", "version"])
@@ -427,7 +422,7 @@ def rewrite_note(
 
 
 def list_notes(
-    *, user: User, project: str = "", words: str = "", after: Position | None = None, limit: int = NOTES_PER_PAGE
+    *, user: User, project: str = "", words: str = "", after: Position | None = None, limit: int = 50
 ) -> ListPage[MemoryDocument]:
     """The latest first, without their content. `project`: as `of_project` reads it; empty for all but closed ones.
     `words`: all of these are in the title or the content, in any case.

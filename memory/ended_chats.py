@@ -27,11 +27,17 @@ from django.db.models import F
 
 from core.errors import NotFound, QuotaExceeded, Unavailable
 from core.isolation.acting import Caller, acting_as
-from core.resilience import for_each, seconds_until
-from core.text import UntrustedData, cut, pg_text, shortened, stored_label
+from core.rounds import for_each, seconds_until
+from core.text import UntrustedData, cut, gettext_noop, pg_text, shortened, stored_label
 from intake.chats import changes
 from intake.chats.tree import end_of, path_up
-from intake.llm.language_models import LanguageModel, ask_servers, is_recall_mode, model_for, window_of
+from intake.llm.language_models import (
+    LanguageModel,
+    ask_servers,
+    is_recall_mode,
+    model_for,
+)
+from intake.llm.windows import window_of
 from intake.models import AttachmentText, ChatPreferences, Conversation, Turn, User
 from memory import proposals
 from memory.models.documents import MAX_QUOTE_LENGTH
@@ -147,7 +153,7 @@ def read_next(user: User, *, now: datetime, ask: Ask | None = None) -> bool:
             # The chat is read again. Its tokens stay in the day's count, so a failing model cannot use up more.
             mine = Conversation.objects.for_user(user).filter(pk=claim.conversation.pk)
             mine.filter(read_up_to=claim.conversation.read_up_to).update(read_up_to=claim.read_before)
-        raise Unavailable("The language model could not read a chat.") from None
+        raise Unavailable(gettext_noop("The language model could not read a chat.")) from None
     drafts, left_out = _drafts(claim, text, records)
     try:
         found = proposals.propose(user=user, drafts=drafts, now=now) if drafts else []
@@ -170,7 +176,7 @@ def tokens_of_day(user: User, *, now: datetime) -> dict[str, int]:
 
 def _claim(user: User, *, now: datetime) -> Claim | None:
     """None if nothing is due, or the day's budget has no room for it."""
-    from intake.llm.models import TOKENS_OF_A_MESSAGE, tokens_of
+    from intake.llm.tokens import TOKENS_OF_A_MESSAGE, tokens_of
 
     due = Conversation.objects.for_user(user).kept().filter(source="chat", proposes=True, uses_memory=True)
     due = due.filter(last_active_at__gte=user.proposes_since, last_active_at__lt=now - IDLE)
@@ -201,7 +207,7 @@ def _claim(user: User, *, now: datetime) -> Claim | None:
 
 def _fitting(previous: Turn | None, unread: Sequence[Turn], most: int, *, files: str) -> tuple[list[Spoken], int]:
     """The earliest turns that fit, one at least, and their tokens in our own count."""
-    from intake.llm.models import cut_middle, tokens_of
+    from intake.llm.tokens import cut_middle, tokens_of
 
     spoken: list[Spoken] = []
     used, foreign = 0, files
@@ -283,7 +289,8 @@ async def _ask(user: User, model: LanguageModel, prompt: str) -> Asked:
     from pydantic_ai import Agent
     from pydantic_ai.settings import ModelSettings, merge_model_settings
 
-    from intake.llm.models import close_connections, language_model, model_settings, tokens_of
+    from intake.llm.models import close_connections, language_model, model_settings
+    from intake.llm.tokens import tokens_of
 
     limits = merge_model_settings(model_settings(model, temperature=0.0), ModelSettings(max_tokens=MOST_WRITTEN))
     try:
@@ -306,7 +313,7 @@ def _as_text(turn: Spoken) -> str:
 
 def _records_beside(user: User, claim: Claim) -> dict[str, tuple[UUID, str]]:
     """The kept records nearest to what was said, by a label that the model may name, within their tokens."""
-    from intake.llm.models import tokens_of
+    from intake.llm.tokens import tokens_of
 
     asked = "\n".join(turn.own for turn in claim.spoken)[:2_000]
     try:

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from core.zip_stream import ArchiveFile
-from intake.chats.exporting import in_pages, of_project, safe_name, short_id
+from intake.chats.exporting import in_pages, named_fields, of_project, safe_name, short_id
 from intake.chats.markdown_files import section
 from intake.models import User
 from memory.models import MemoryDocument, MemoryRecord, Proposal
@@ -31,13 +31,10 @@ def exported(*, user: User, project: str | None = None) -> dict[str, Iterator[di
 def exported_documents(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
     for document in _documents(user, project):
         yield {
-            "kind": document.kind,
-            "date": document.date,
+            **named_fields(document, "kind", "date"),
             **({"project": document.project} if document.project else {}),
             **({"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}),
-            "content": document.content,
-            "created_at": document.created_at,
-            "updated_at": document.updated_at,
+            **named_fields(document, "content", "created_at", "updated_at"),
         }
 
 
@@ -53,12 +50,7 @@ def _documents(user: User, project: str | None) -> Iterator[MemoryDocument]:
 def exported_records(*, user: User, project: str | None = None) -> Iterator[dict[str, Any]]:
     for record in in_pages(of_project(MemoryRecord.objects.for_user(user), project, field="project_id")):
         yield {
-            "id": record.pk,
-            "content": record.content,
-            "type": record.type,
-            "project_id": record.project_id,
-            "tags": record.tags,
-            "created_at": record.created_at,
+            **named_fields(record, "id", "content", "type", "project_id", "tags", "created_at"),
             **{name: fact for name in (*FACTS, "done_at") if (fact := getattr(record, name)) is not None},
         }
 
@@ -68,11 +60,7 @@ def exported_proposals(*, user: User, project: str | None = None) -> Iterator[di
     waiting = Proposal.objects.for_user(user).filter(state=WAITING).defer("vector")
     for proposal in in_pages(of_project(waiting, project, field="project_id")):
         yield {
-            "id": proposal.pk,
-            "content": proposal.content,
-            "type": proposal.type,
-            "project_id": proposal.project_id,
-            "created_at": proposal.created_at,
+            **named_fields(proposal, "id", "content", "type", "project_id", "created_at"),
             **({"quote": proposal.quote} if proposal.quote else {}),
             **{name: fact for name in FACTS_OF_A_PROPOSAL if (fact := getattr(proposal, name)) is not None},
         }

@@ -23,7 +23,7 @@ from core.text import Sentence, gettext_noop, project_label
 from core.validation import checked
 from intake.accounts import activity
 from intake.chats import changes, deleting
-from intake.chats.arranging import project_name
+from intake.chats.temporary import project_name
 from intake.models import Activity, Conversation, Project, User
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
 from memory.models import MemoryDocument, MemoryRecord
@@ -90,7 +90,9 @@ def save_project(
     """
     name = project_name(name)
     if colour is not None and colour not in PROJECT_COLOURS:
-        raise InvalidInput(errors={"colour": [f"One of: {', '.join(PROJECT_COLOURS)}."]})
+        raise InvalidInput(
+            errors={"colour": [Sentence(gettext_noop("One of: %(choices)s."), choices=", ".join(PROJECT_COLOURS))]}
+        )
     if instructions is not None:
         checked(instructions, field="instructions", max_length=MAX_PROJECT_INSTRUCTIONS, may_be_blank=True)
     with transaction.atomic():

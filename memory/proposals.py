@@ -19,10 +19,11 @@ from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from core.isolation.acting import acting_as
+from core.paging import ListPage, Position, page_of
 from core.resilience import is_in_transaction
 from core.text import gettext_noop as _
-from core.validation import ListPage, Position, Shape, checked, page_of
-from intake.chats.arranging import project_named
+from core.validation import Shape, checked
+from intake.chats.temporary import project_named
 from intake.models import Turn, User
 from memory import quotas, records
 from memory.backends.embedders import UNCALIBRATED, EmbedderError, Vector, get_embedder
@@ -299,8 +300,6 @@ def _vectors(user: User, texts: Sequence[str]) -> list[Vector | None]:
 # a line of dashes. In doubt it is left out: a missing proposal costs less than a false one.
 
 SHORTEST_QUOTE = 4
-# So many of the words of a sentence, of four letters or more, are the person's.
-SUPPORTED = 0.7
 
 _FENCES = ("```", "~~~")
 _OPENED = re.compile(r"<([a-z][a-z0-9_-]{0,40})\b", re.IGNORECASE)
@@ -420,7 +419,8 @@ def is_question(own: str, quote: str) -> bool:
 def is_supported(sentence: str, evidence: str) -> bool:
     """Whether most of its words are in the evidence; words are compared by their beginnings, as endings change."""
     needed = _pieces(sentence)
-    return bool(needed) and len(needed & _pieces(evidence)) >= SUPPORTED * len(needed)
+    # So many of the words of a sentence, of four letters or more, are the person's.
+    return bool(needed) and len(needed & _pieces(evidence)) >= 0.7 * len(needed)
 
 
 def has_numbers_of(sentence: str, said: str) -> bool:

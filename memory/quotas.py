@@ -20,7 +20,7 @@ from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import Caller, acting_as, counting
 from core.text import gettext_noop
 from intake.models import Attachment, Turn
-from intake.models.users import quota_for
+from intake.models.installation import quota_for
 
 MEASURED_EVERY_SECONDS = 60.0
 # The bytes of files of one visitor, who has no account.

@@ -14,10 +14,12 @@ from django.db.models.signals import post_save, pre_delete, pre_save
 from django.dispatch import receiver
 from django.utils import timezone
 
+from core.isolation.acting import Caller, binding_of
 from intake.accounts import activity
 from intake.attachments.services import files_waiting
-from intake.chats.changes import turns_saved
 from intake.chats.deleting import turns_deleted, withdraw_results
+from intake.chats.exporting import turn_exported
+from intake.chats.history import turns_saved
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from memory import documents, index, quotas
 from memory.backends.embedders import EmbedderError, configured_embedders, require_active
@@ -26,6 +28,7 @@ from memory.index.writer import Waker
 from memory.models import Corpus, EmbeddingModel, MemoryDocument, MemoryRecord, Proposal
 from memory.models.documents import Place
 from memory.projects import label_changed
+from memory.sources_of_answers import sources_of
 
 
 @receiver(pre_save, sender=Turn, dispatch_uid="memory.take_message")
@@ -45,6 +48,12 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
 def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
     if _is_indexed(turns[0]):
         index.index_new([turn_entry(turn) for turn in turns], now=timezone.now())
+
+
+@receiver(turn_exported, dispatch_uid="memory.export_sources")
+def export_sources(turn: Turn, user: User, **kwargs: Any) -> dict[str, Any]:
+    sources = sources_of([turn], Caller(user_id=user.pk, bound_to=binding_of(user))).get(turn.pk)
+    return {"sources": [each.output.as_data() for each in sources]} if sources else {}
 
 
 def _is_indexed(turn: Turn) -> bool:

@@ -14,11 +14,12 @@ from django.utils import timezone
 from pydantic import AwareDatetime, Field
 
 from core.errors import Conflict, InvalidInput, NotFound
+from core.paging import ListPage, Position, page_of
 from core.text import Sentence
 from core.text import gettext_noop as _
-from core.validation import ListPage, Position, Shape, checked, page_of, text_limit
+from core.validation import Shape, checked, text_limit
 from intake.accounts import activity
-from intake.chats.arranging import project_named
+from intake.chats.temporary import project_named
 from intake.models import Activity, Turn, User
 from memory import index, quotas
 from memory.index.sources import record_entry

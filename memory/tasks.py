@@ -19,18 +19,13 @@ from django.utils import timezone
 
 from core import resilience
 from core.checks import refuse_former_settings
-from core.isolation.checks import (
-    WEB,
-    WORKER,
-    add_logins_of_a_worker,
-    refuse_unless_fitting,
-    refuse_unless_isolated,
-    use_login,
-)
-from core.resilience import for_each, seconds_until, steps
-from intake.accounts import activity, registration
+from core.isolation.checks import refuse_unless_isolated
+from core.isolation.connecting import WEB, WORKER, add_logins_of_a_worker, use_login
+from core.isolation.fitting import refuse_unless_fitting
+from core.rounds import for_each, seconds_until, steps
+from intake.accounts import activity, visitors
 from intake.attachments import services as attachments
-from intake.chats import arranging, deleting
+from intake.chats import consent, known_answers, retention, temporary
 from intake.chats.running import close_abandoned_turns as close_turns
 from intake.models import User
 from intake.models.sessions import Session
@@ -156,20 +151,21 @@ def sweep_pending() -> None:
 
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
-    """Remove the index data of deleted texts, and pack unpacked vectors."""
+    """Remove the index data of deleted texts, and add the bits of vectors from before there were any."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
     steps(
         "memory.sweep_deleted",
         lambda: segments.purge(until=until),
-        lambda: vectors.pack_all(until=until),
+        lambda: vectors.add_missing_bits(until=until),
     )
 
 
 @shared_task(name="memory.sweep_lost")
 def sweep_lost() -> None:
-    """Remove the index data of texts that were deleted in the database itself, from each user once a day.
+    """Remove the index data of texts that were deleted in the database itself, from each user once a day, and the
+    digests of what other programs know.
 
-    It reads all of a user's segments and embeddings. So each run takes some users, and the next run goes on after them.
+    It reads all of a user's segments. So each run takes some users, and the next run goes on after them.
     """
     until, today = timezone.now() + timedelta(seconds=TASK_SECONDS), f"{timezone.now():%Y-%m-%d}"
     redis = resilience.client(settings.REDIS_URL, seconds=2)
@@ -181,7 +177,8 @@ def sweep_lost() -> None:
         reached[0] = user_id
         read_files.forget_lost(user_id)
         segments.mark_lost(user_id)
-        vectors.sweep(user_id)
+        known_answers.forget_gone(user_id, now=timezone.now())
+        consent.forget_logins(user_id)
 
     before = reached[0]
     for_each("memory.sweep_lost", _users_after(before), sweep_one, seconds=seconds_until(until))
@@ -210,12 +207,12 @@ def draw_maps() -> None:
 @shared_task(name="memory.remove_silent_visitors")
 def remove_silent_visitors() -> None:
     after = timedelta(days=settings.VISITOR_DAYS)
-    steps("memory.remove_silent_visitors", lambda: registration.remove_silent(now=timezone.now(), after=after))
+    steps("memory.remove_silent_visitors", lambda: visitors.remove_silent(now=timezone.now(), after=after))
 
 
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
-    steps("memory.remove_temporary_chats", lambda: arranging.remove_expired(now=timezone.now()))
+    steps("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))
 
 
 @shared_task(name="memory.remove_forgotten_files")
@@ -229,7 +226,7 @@ def remove_old_turns() -> None:
     """In the queue `people`, whose tasks may act as each user (`QUEUES_OF_USERS`)."""
     steps(
         "memory.remove_old_turns",
-        lambda: deleting.remove_old_turns(now=timezone.now()) and remove_old_turns.apply_async(retry=False),
+        lambda: retention.remove_old_turns(now=timezone.now()) and remove_old_turns.apply_async(retry=False),
     )
 
 

@@ -13,13 +13,11 @@ if not __package__:
     # Python has put this folder on its path, rather than the one above it.
     sys.path[0] = __file__.rpartition("recollect_cli")[0] or "."
 
-HOOK_WORDS = 3
-
 
 def main() -> int:
     """The exit status, as `recollect_cli.commands.main` returns it; a hook never returns."""
     words = sys.argv[1:]
-    if words[:1] == ["hook"] and len(words) == HOOK_WORDS:
+    if words[:1] == ["hook"] and len(words) == 3:
         from recollect_cli import hooks
 
         hooks.run(words[1], words[2])

@@ -1,21 +1,12 @@
-"""The command line's client, what it remembers, and what it shows.
+"""Asks a server over its REST API; every failure is a sentence for the person at the terminal."""
 
-Asks a server over its REST API; every failure is a sentence for the person at the terminal.
-"""
-
-import contextlib
 import json
 import os
-import sys
-import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 from typing import IO, Any
 
 # A search may take 30 seconds before it returns what it has; any other silence is a server that hangs.
 TIMEOUT_SECONDS = 15
-SEARCH_SECONDS = 40
 _NEAR_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 
 
@@ -26,11 +17,6 @@ class Failure(Exception):
         super().__init__(sentence)
         self.code = code
         self.problem = problem or {}
-
-    @property
-    def is_too_much_for_proxy(self) -> bool:
-        """Whether a proxy in between, and not the server, refused the size of the request."""
-        return self.code == "413" and not self.problem
 
     @property
     def may_pass(self) -> bool:
@@ -108,7 +94,7 @@ class Server:
         is_long = any(part in path for part in _LONG) or len(data or b"") > _PIECE
         try:
             opened: IO[bytes] = build_opener(NoRedirects).open(
-                request, timeout=self.seconds or (SEARCH_SECONDS if is_long else TIMEOUT_SECONDS)
+                request, timeout=self.seconds or (40 if is_long else TIMEOUT_SECONDS)
             )
             return opened
         except HTTPError as error:
@@ -218,175 +204,3 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise Failure("The answer is not Recollect's. Is the address right?")
     return data
-
-
-# --- What the command line remembers between two runs: uploads that broke off, and what `sync` has sent ---
-
-
-def state_folder() -> Path:
-    """By the habits of the platform; `XDG_STATE_HOME` goes first everywhere."""
-    if named := os.environ.get("XDG_STATE_HOME"):
-        return Path(named, "recollect")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "recollect"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "recollect")
-    return Path.home() / ".local" / "state" / "recollect"
-
-
-def read(name: str) -> dict[str, Any]:
-    """Empty where there is none, or one that cannot be read: then everything is sent again, and stored once."""
-    try:
-        found = json.loads((state_folder() / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def write(name: str, content: dict[str, Any]) -> None:
-    """Raises `OSError`."""
-    write_file(state_folder() / f"{name}.json", json.dumps(content))
-
-
-def write_file(file: Path, text: str, *, mode: int = 0o600) -> None:
-    """In one step, so that a killed run leaves the old or the new one. Raises `OSError`."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.new")
-    try:
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8"
-        ) as target:
-            target.write(text)
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def upload_of(key: str) -> str | None:
-    found = read("uploads").get(key)
-    return found if isinstance(found, str) else None
-
-
-def remember_upload(key: str, import_id: str) -> None:
-    # An upload can be resumed as long as a day; without a place to remember it, it only cannot be resumed.
-    with contextlib.suppress(OSError):
-        write("uploads", {**read("uploads"), key: import_id})
-
-
-def forget_upload(key: str) -> None:
-    with contextlib.suppress(OSError):
-        write("uploads", {other: each for other, each in read("uploads").items() if other != key})
-
-
-# --- What an import looks like at a terminal: a bar by `rich`, where that is installed, or a line for each step ---
-
-STEPS = {
-    "uploading": "Uploading",
-    "reading": "Reading the export",
-    "waiting": "Waiting for a worker",
-    "running": "Storing",
-    "undoing": "Undoing",
-}
-
-
-def printable(text: str) -> str:
-    """For all that is not ours, before it goes to a terminal: control characters as JSON writes them.
-
-    A terminal obeys them: they move the cursor, change the title, and write to the clipboard. Marks of direction make a
-    line read as another. Line ends and tabs stay.
-    """
-    return "".join(f"\\u{ord(each):04x}" if _is_obeyed(each) else each for each in text)
-
-
-def printable_line(text: str) -> str:
-    """The same for a title or a name, which is one line."""
-    return printable(" ".join(text.split()))
-
-
-def _is_obeyed(character: str) -> bool:
-    if character in "\n\t":
-        return False
-    # U+200D joins emojis. Of the format characters, those of direction do harm.
-    return (
-        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNING
-    )
-
-
-_TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-
-
-Shows = Callable[[str, float], None]
-"""Takes a state and the progress within it, from 0 to 1."""
-
-
-@contextmanager
-def progress_shown(*, is_quiet: bool) -> Iterator[Shows]:
-    """Progress goes to standard error, so that what is printed can be piped."""
-    if is_quiet:
-        yield lambda state, progress: None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    except ImportError:
-        yield _in_lines()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-
-        def show(state: str, progress: float) -> None:
-            bar.update(task, description=STEPS.get(state, state), completed=progress)
-
-        yield show
-
-
-def _in_lines() -> Shows:
-    """Without a bar: each step once."""
-    shown = [""]
-
-    def show(state: str, progress: float) -> None:
-        if state != shown[-1] and state in STEPS:
-            shown.append(state)
-            print(f"{STEPS[state]} …", file=sys.stderr, flush=True)  # noqa: T201
-
-    return show
-
-
-def in_numbers(counts: dict[str, int] | None) -> str:
-    """`812 conversations, 9,120 turns, 3 documents`."""
-    requested = [(name, (counts or {}).get(name, 0)) for name in ("conversations", "turns", "documents", "records")]
-    return ", ".join(f"{n:,} {name if n != 1 else name[:-1]}" for name, n in requested if n) or "nothing"
-
-
-def preview_text(preview: dict[str, Any]) -> str:
-    shown, newest = preview["import"], preview["newest"]
-    found = shown["found"] or {}
-    lines = [f"{shown['product_label'] or 'Export'}: {in_numbers(found)}"]
-    if shown.get("from") and shown.get("to"):
-        lines.append(f"From {shown['from'][:10]} to {shown['to'][:10]}")
-    counts = (("new", "new"), ("longer than what is here", "longer"), ("here already", "here"))
-    lines += [f"{found[name]:,} {words}" for words, name in counts if found.get(name)]
-    lines.append(f"Would come in: {in_numbers(preview['comes_in'])}")
-    lines += [f"Note: {printable_line(notice)}" for notice in shown.get("notices") or []]
-    if found.get("skipped"):
-        lines.append(f"{found['skipped']:,} cannot come in:")
-        lines += [
-            f"  {printable_line(each['where'])}: {printable_line(each['reason'])}" for each in shown["skipped"][:20]
-        ]
-    if newest:
-        lines += ["The newest:", *(f"  {printable_line(title)}" for title in newest)]
-    return "\n".join(lines)
-
-
-def report_text(shown: dict[str, Any], address: str) -> str:
-    lines = [
-        f"Imported from {printable_line(shown['product_label'] or shown['filename'])}: {in_numbers(shown['stored'])}."
-    ]
-    if changed := ((shown.get("account") or {}).get("changed") or {}).get("turns"):
-        lines.append(f"{changed:,} {'turn' if changed == 1 else 'turns'} got corrected or longer words.")
-    if (shown["found"] or {}).get("skipped"):
-        lines.append(f"{shown['found']['skipped']:,} could not come in; the report lists them.")
-    if shown["can_undo"]:
-        lines.append(f"Report and undo: {address.rstrip('/')}/import/{shown['id']}/")
-    return "\n".join(lines)

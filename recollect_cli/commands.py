@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from recollect_cli.client import Server
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
-INTERRUPTED = 130  # as shells have it
 RETRY_SECONDS = 30
 
 Answer = dict[str, Any]
@@ -26,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
     usage)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    from recollect_cli.client import Failure, printable
+    from recollect_cli.client import Failure
+    from recollect_cli.printing import printable
 
     options = command_parser().parse_args(words)
     try:
@@ -37,12 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("recollect: stopped", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
+        # As shells have it.
+        return 130
     return 0
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
-    from recollect_cli.client import printable
+    from recollect_cli.printing import printable
 
     try:
         text = answer.pop("text") if not as_json and "text" in answer else None
@@ -52,11 +53,8 @@ def _print(answer: Answer, *, as_json: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# --- Each command yields what to print, piece by piece: an object, with its text for people as `text` ---
-
-
 def _server(options: argparse.Namespace) -> "Server":
-    from recollect_cli.connecting import server_of
+    from recollect_cli.configuration import server_of
 
     address = options.url or os.environ.get("RECOLLECT_URL")
     token = os.environ.get("RECOLLECT_TOKEN") if options.token is None else options.token
@@ -64,8 +62,8 @@ def _server(options: argparse.Namespace) -> "Server":
 
 
 def _import(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli.client import preview_text, progress_shown, report_text
     from recollect_cli.importing import ImportOptions, import_path
+    from recollect_cli.printing import preview_text, progress_shown, report_text
 
     server = _server(options)
     requested = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
@@ -78,7 +76,7 @@ def _import(options: argparse.Namespace) -> Iterator[Answer]:
 def _sync(options: argparse.Namespace) -> Iterator[Answer]:
     from time import monotonic
 
-    from recollect_cli.importing import changes, folders
+    from recollect_cli.syncing import changes, folders
 
     server = _server(options)
     watched = folders(options.product, options.path and options.path.expanduser())
@@ -102,7 +100,8 @@ def _sync(options: argparse.Namespace) -> Iterator[Answer]:
 
 def _synced_again(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer | None:
     """None where it could not be sent."""
-    from recollect_cli.client import Failure, printable
+    from recollect_cli.client import Failure
+    from recollect_cli.printing import printable
 
     try:
         return _synced(server, folder, options)
@@ -114,8 +113,8 @@ def _synced_again(server: "Server", folder: tuple[str, Path], options: argparse.
 
 
 def _synced(server: "Server", folder: tuple[str, Path], options: argparse.Namespace) -> Answer:
-    from recollect_cli.client import in_numbers, progress_shown
-    from recollect_cli.importing import sync
+    from recollect_cli.printing import in_numbers, progress_shown
+    from recollect_cli.syncing import sync
 
     product, _path = folder
     with progress_shown(is_quiet=options.json) as show:
@@ -173,7 +172,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _context(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli.connecting import project_of
+    from recollect_cli.projects import project_of
 
     about = {
         "for": "session" if options.query is None else "prompt",
@@ -207,34 +206,58 @@ def _export(options: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _login(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli.client import Failure
-    from recollect_cli.connecting import log_in, read_config
+    from recollect_cli.connecting import log_in
 
-    address = options.address or options.url or os.environ.get("RECOLLECT_URL")
-    address = address or read_config().get("url") or DEFAULT_ADDRESS
-    token = options.token
+    address, token = options.address or _address(options), _token(options)
+    done = log_in(address, token, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    yield {**done, "text": f"Logged in at {done['url']}. The token is in {done['file']}, which only you can read."}
+
+
+def _address(options: argparse.Namespace) -> str:
+    from recollect_cli.configuration import read_config
+
+    address = options.url or os.environ.get("RECOLLECT_URL") or read_config().get("url")
+    return str(address or DEFAULT_ADDRESS)
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """Where it is `-`, from standard input."""
+    from recollect_cli.client import Failure
+
+    token: str | None = options.token
     if token == "-":  # noqa: S105 - the sign for standard input
         import getpass
 
         token = getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.read()
         if not token.strip():
             raise Failure("There was no token in standard input.")
-    done = log_in(address, token, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
-    yield {**done, "text": f"Logged in at {done['url']}. The token is in {done['file']}, which only you can read."}
+    return token
 
 
 def _install(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli import installing
-    from recollect_cli.connecting import read_config, write_config
+    from recollect_cli import clients, installing
+    from recollect_cli.client import Failure, Server
+    from recollect_cli.configuration import read_config, write_config
 
     config = read_config()
-    changes = installing.planned(options.client, removes=options.remove)
-    lines = [installing.shown(changes) or f"{options.client}: nothing to change."]
+    about: dict[str, str] = {}
+    if options.client in clients.APPS and not options.remove:
+        address, key = _address(options), _token(options)
+        if not key:
+            page = f"{address.rstrip('/')}/settings/apps/"
+            raise Failure(f"An app needs a key of its own: make one at {page}, and give it with --token, or --token -.")
+        server = Server(address, key.strip())
+        about = {"address": server.address.rstrip("/"), "key": server.token}
+    changes = installing.planned(options.client, removes=options.remove, **about)
+    shown = installing.shown(changes) or f"{options.client}: nothing to change."
+    lines = [shown.replace(about["key"], "YOUR_KEY") if about else shown]
     if not options.dry_run:
         installing.apply(changes, removes=options.remove)
         if changes:
             lines.append(f"{options.client}: {'removed' if options.remove else 'installed'}.")
-        if not options.remove:
+        if not options.remove and options.client in clients.APPS:
+            lines += installing.next_steps(options.client, config)
+        elif not options.remove:
             may_ask = sys.stdin.isatty() and not options.json
             named = (options.capture, options.folder or [], options.never or [])
             chosen = {**config, **installing.captured_folders(config, *named, may_ask=may_ask)}
@@ -244,10 +267,10 @@ def _install(options: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _status(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli import capturing, installing, serving
+    from recollect_cli import clients, installing, serving, spool
     from recollect_cli.client import Failure
-    from recollect_cli.connecting import config_file, read_config
-    from recollect_cli.hooks import hook_state
+    from recollect_cli.configuration import config_file, read_config
+    from recollect_cli.failures import hook_state
 
     config, state = read_config(), hook_state()
     try:
@@ -257,8 +280,8 @@ def _status(options: argparse.Namespace) -> Iterator[Answer]:
         reached = "reachable, and the token is good"
     except Failure as failure:
         address, reached = options.url or config.get("url", DEFAULT_ADDRESS), str(failure)
-    installed = [client for client in installing.CLIENTS if installing.is_installed(client)]
-    spool = {"waiting": len(capturing.waiting()), "refused": len(capturing.waiting(".refused"))}
+    installed = [client for client in (*clients.CLIENTS, *clients.APPS) if installing.is_installed(client)]
+    held = {"waiting": len(spool.waiting()), "refused": len(spool.waiting(".refused"))}
     answer = {
         "version": version(),
         "url": address,
@@ -269,7 +292,7 @@ def _status(options: argparse.Namespace) -> Iterator[Answer]:
         "capture": config.get("capture", "none"),
         "folders": config.get("folders", []),
         "never": config.get("never", []),
-        "spool": {**spool, "bytes": capturing.spool_size()},
+        "spool": {**held, "bytes": spool.spool_size()},
         "hooks": state,
     }
     yield {**answer, "text": _status_text(answer)}
@@ -297,7 +320,7 @@ def _status_text(answer: Answer) -> str:
 
 
 def _mcp(options: argparse.Namespace) -> Iterator[Answer]:
-    from recollect_cli.connecting import serve_mcp
+    from recollect_cli.mcp import serve_mcp
 
     serve_mcp(_server(options), tools=options.tools)
     yield from ()
@@ -419,8 +442,8 @@ class _Version(argparse.Action):
 def _add_agents(commands: Any, shared: argparse.ArgumentParser) -> None:
     login = _command(commands, "login", shared, "connect this machine to a server, by the browser or with --token")
     login.add_argument("address", nargs="?", metavar="URL", help="the server, such as https://recollect.example")
-    install = _command(commands, "install", shared, "give an agent this memory: tools, hooks and instructions")
-    install.add_argument("client", choices=_CLIENTS, help="the agent's program")
+    install = _command(commands, "install", shared, "give an agent this memory, or an app this server's models")
+    install.add_argument("client", choices=_AGENTS + _APPS, help="the agent's program, or an app that asks models")
     install.add_argument("--dry-run", action="store_true", help="print what would change, and change nothing")
     install.add_argument("--remove", action="store_true", help="take everything out again")
     install.add_argument("--capture", choices=["all", "only", "none"], help="keep the sessions of which folders")
@@ -440,8 +463,9 @@ def _add_agents(commands: Any, shared: argparse.ArgumentParser) -> None:
     hook.add_argument("event")
 
 
-_CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "claude-desktop", "vscode")
-_SYNCED = ("claude-code", "codex", "openclaw")
+_AGENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "claude-desktop", "vscode")
+_APPS = ("aider", "llm", "zed", "codex-model", "claude-code-model", "opencode-model")
+_SYNCED = ("claude-code", "codex", "openclaw", "gemini-cli", "cursor")
 
 
 def _command(commands: Any, name: str, shared: argparse.ArgumentParser, what: str) -> argparse.ArgumentParser:

@@ -21,20 +21,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recollect_cli import capturing, transcripts
-from recollect_cli.client import Failure, Server, read, write
-from recollect_cli.connecting import LACKS_SCOPE, project_of, read_config, server_of
+from recollect_cli import capturing, spool, transcripts
+from recollect_cli.client import Failure, Server
+from recollect_cli.configuration import read_config, server_of
+from recollect_cli.connecting import LACKS_SCOPE
+from recollect_cli.failures import due_notice, is_paused, note_failure, note_success, note_unread
+from recollect_cli.projects import project_of
 from recollect_cli.redaction import CONTEXT_TAG, PROGRAM_TAGS, redacted
 
 SESSION, PROMPT, TURNS, END = "session", "prompt", "turns", "end"
-# Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
-DEADLINES = {SESSION: 0.9, PROMPT: 0.6, TURNS: 0.9, END: 0.9}
-MOST_TOKENS = {SESSION: 800, PROMPT: 300}
-# To note a failure after the deadline.
-BOOKKEEPING_SECONDS = 0.1
-# What the tags around the text take.
-TAG_TOKENS = 20
-LONGEST_QUERY = 800
 
 _CLAUDE_CODE = {
     "SessionStart": SESSION,
@@ -65,7 +60,8 @@ def run(client: str, event: str, *, started: float | None = None) -> None:
         left = begun + _seconds(kind) - time.monotonic()
         if not _ends_in(left, _work, client, event, kind, printed):
             printed.clear()
-            _ends_in(BOOKKEEPING_SECONDS, note_failure, "It did not answer in time.")
+            # To note a failure after the deadline.
+            _ends_in(0.1, note_failure, "It did not answer in time.")
     with suppress(BaseException):
         sys.stdout.write("".join(printed))
         sys.stdout.flush()
@@ -77,7 +73,8 @@ def _seconds(kind: str) -> float:
     """A server far away may need more than the usual: RECOLLECT_HOOK_SECONDS, for every event."""
     with suppress(ValueError):
         return float(os.environ.get("RECOLLECT_HOOK_SECONDS", ""))
-    return DEADLINES[kind]
+    # Seconds from the call of `run`. Python's own start takes up to a tenth of a second more.
+    return {SESSION: 0.9, PROMPT: 0.6, TURNS: 0.9, END: 0.9}[kind]
 
 
 def _ends_in(seconds: float, function: Callable[..., None], *arguments: Any) -> bool:
@@ -113,13 +110,13 @@ def answer(client: str, kind: str, payload: Payload) -> str:
     )
     if kind in (SESSION, PROMPT):
         return _context(server, kind, folder, payload)
-    if capturing.may_capture(folder, config):
+    if config.get("capture") in ("all", "only"):
         _send(server, PRODUCTS.get(client, client), kind, folder, payload)
     return ""
 
 
 def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
-    query = redacted(str(payload.get("prompt", ""))).strip()[:LONGEST_QUERY].strip()
+    query = redacted(str(payload.get("prompt", ""))).strip()[:800].strip()
     if kind == PROMPT and (not query or query.startswith("/")):
         # A command of the program.
         return ""
@@ -128,7 +125,8 @@ def _context(server: Server, kind: str, folder: str, payload: Payload) -> str:
         "query": query if kind == PROMPT else None,
         "project": project_of(folder)[0],
         "session": _session(payload),
-        "maxTokens": MOST_TOKENS[kind] - TAG_TOKENS,
+        # What the tags around the text take.
+        "maxTokens": {SESSION: 800, PROMPT: 300}[kind] - 20,
     }
     asked = {name: value for name, value in about.items() if value}
     found = server.post_briefly("/api/v1/tools/get_context/", asked)
@@ -152,7 +150,7 @@ def _send(server: Server, product: str, kind: str, folder: str, payload: Payload
     if product in transcripts.READERS and path is not None and (product not in PRODUCTS.values() or path.is_file()):
         ending = str(payload.get("last_assistant_message") or "")
         try:
-            capturing.capture_transcript(server, about, path, ending)
+            spool.capture_transcript(server, about, path, ending)
         except OSError as error:
             # A session that ends before anything was said has no log.
             if kind == TURNS:
@@ -160,10 +158,10 @@ def _send(server: Server, product: str, kind: str, folder: str, payload: Payload
             return
         note_unread(session, "")
     elif kind == TURNS:
-        capturing.capture(server, about, _own_turns(payload))
-        capturing.flush(server)
+        spool.capture(server, about, _own_turns(payload))
+        spool.flush(server)
     else:
-        capturing.flush(server)
+        spool.flush(server)
     note_success()
 
 
@@ -194,59 +192,3 @@ def output_of(client: str, event: str, text: str, notice: str) -> list[str]:
     if text:
         shown["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": text}
     return [json.dumps(shown)]
-
-
-# --- After failures: a pause, and one notice ---
-
-FAILURES_BEFORE_PAUSE, PAUSE_SECONDS, DAY_SECONDS = 3, 60, 86_400
-_STATE, _UNREAD = "hooks", "unread"
-
-
-def is_paused() -> bool:
-    return bool(read(_STATE).get("paused_until", 0) > time.time())
-
-
-def note_failure(reason: str) -> None:
-    state, now = read(_STATE), time.time()
-    count = int(state.get("failures", 0)) + 1
-    state |= {"failures": count, "failing_since": state.get("failing_since", now), "reason": reason[:300]}
-    if count % FAILURES_BEFORE_PAUSE == 0:
-        state["paused_until"] = now + PAUSE_SECONDS
-    with suppress(OSError):
-        write(_STATE, state)
-
-
-def note_unread(session: str, reason: str) -> None:
-    """That a session's log could not be read, or that it has been read since."""
-    unread = read(_UNREAD)
-    if reason or session in unread:
-        kept = {name: why for name, why in unread.items() if name != session}
-        with suppress(OSError):
-            write(_UNREAD, {**dict(list(kept.items())[-19:]), **({session: reason[:300]} if reason else {})})
-
-
-def note_success() -> None:
-    with suppress(OSError):
-        state, now = read(_STATE), time.time()
-        # To the minute: a write for every prompt would cost more than it is worth.
-        if "failures" in state or now - state.get("succeeded", 0) > PAUSE_SECONDS:
-            write(_STATE, {"succeeded": now})
-
-
-def due_notice() -> str:
-    """Once, after a day without success."""
-    state = read(_STATE)
-    since = state.get("failing_since")
-    if since is None or state.get("noticed") or time.time() - since < DAY_SECONDS:
-        return ""
-    with suppress(OSError):
-        write(_STATE, {**state, "noticed": True})
-        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
-        return f"Recollect could not be reached since {day}. Run `recollect status` to see why."
-    return ""
-
-
-def hook_state() -> dict[str, Any]:
-    """For `recollect status`."""
-    unread = read(_UNREAD)
-    return {**read(_STATE), **({"unread": unread} if unread else {})}

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# --- JSON with comments and trailing commas, as these programs read it ---
-
 # A string or a comment without an end is taken whole, so that no text takes quadratic time.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|[{}\[\]:,]|[^\s{}\[\]:,"/]+|\s+|.')
 
@@ -180,9 +178,6 @@ def _without(text: str, node: Node, place: int) -> str:
     return text[: node.start + 1] + text[node.end - 1 :]
 
 
-# --- TOML, of which the standard library only reads ---
-
-
 def with_table(text: str, name: str, value: dict[str, Any]) -> str:
     """With the table at the end."""
     import tomllib
@@ -216,19 +211,20 @@ def without_table(text: str, name: str) -> str:
     return rest if rest == text else f"{rest.rstrip()}\n" if rest.strip() else ""
 
 
-# --- Markdown: a block between two comments ---
+# Of Markdown, or of files whose comments begin with #.
+_BEGIN, _END = "recollect: begin", "recollect: end"
+_COMMENTS = {"block": "<!-- {} -->", "lines": "# {}"}
 
-_BEGIN, _END = "<!-- recollect: begin -->", "<!-- recollect: end -->"
 
-
-def with_block(text: str, block: str) -> str:
+def with_block(text: str, block: str, kind: str = "block") -> str:
     kept = f"{text.rstrip()}\n\n" if text.strip() else ""
-    return f"{kept}{_BEGIN}\n{block}{_END}\n"
+    begin, end = (_COMMENTS[kind].format(each) for each in (_BEGIN, _END))
+    return f"{kept}{begin}\n{block}{end}\n"
 
 
-def without_block(text: str) -> str:
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+def without_block(text: str, kind: str = "block") -> str:
+    before, begin, rest = text.partition(_COMMENTS[kind].format(_BEGIN))
+    _, end, after = rest.partition(_COMMENTS[kind].format(_END))
     if not begin or not end:
         return text
     kept = f"{before.rstrip()}\n\n{after.lstrip()}".strip()

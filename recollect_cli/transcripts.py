@@ -18,7 +18,6 @@ Turn = dict[str, Any]
 """`{uuid, parent?, saidAt, user, answer, model?, tools}`, as the server takes it."""
 Lines = Iterator[tuple[int, int, dict[str, Any]]]
 """Of each line: its number, where it begins in the file, and its object."""
-LONGEST_LINE = 32 * 1024 * 1024
 
 
 def lines_of(path: Path, *, start: int, number: int) -> Lines:
@@ -31,7 +30,7 @@ def lines_of(path: Path, *, start: int, number: int) -> Lines:
             if not line.endswith(b"\n"):
                 return
             with suppress(ValueError, RecursionError):
-                found = json.loads(line) if len(line) <= LONGEST_LINE else None
+                found = json.loads(line) if len(line) <= (32 * 1024 * 1024) else None
                 if isinstance(found, dict):
                     yield number, at, found
             at += len(line)
@@ -278,12 +277,16 @@ PLACES = {
     "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", "projects/*/{session}.jsonl"),
     "codex": ("CODEX_HOME", ".codex", "*sessions/**/rollout-*{session}.jsonl"),
     "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw", ""),
+    "gemini-cli": ("GEMINI_CLI_HOME", ".gemini", ""),
+    "cursor": ("", ".cursor", ""),
 }
 
 
 def default_place(product: str) -> Path:
     variable, name, _log = PLACES[product]
-    return Path(os.environ.get(variable) or Path.home() / name)
+    moved = os.environ.get(variable)
+    # Gemini CLI's variable moves the home directory that the folder lies in.
+    return Path(moved or Path.home()) / name if product == "gemini-cli" or not moved else Path(moved)
 
 
 def transcript_of(product: str, session: str, named: Any) -> Path | None:

@@ -127,7 +127,7 @@ def _launch(django_db_blocker: Any) -> KeptBrowser:
         with django_db_blocker.unblock():
             let_the_examiner_look()
         closing.callback(close_connection)
-        launched = playwright.chromium.launch(executable_path=_executable(playwright.chromium, NAMES), args=ARGUMENTS)
+        launched = playwright.chromium.launch(executable_path=executable(playwright.chromium, NAMES), args=ARGUMENTS)
         closing.callback(launched.close)
         return KeptBrowser(launched, closing.pop_all())
 
@@ -170,7 +170,7 @@ def open_page(browser: "Browser", server: str, _running_server: str) -> Iterator
         if is_kept:
             _forget_everything(page, server)
         if user is not None:
-            context.add_cookies([_session_cookie(user, server)])
+            context.add_cookies([session_cookie(user, server)])
         trespasses.watch(page)
         page.goto(path)
         return page
@@ -194,7 +194,7 @@ def _forget_everything(page: "Page", home: str) -> None:
     devtools.detach()
 
 
-def _session_cookie(user: Any, server: str) -> Any:
+def session_cookie(user: Any, server: str) -> Any:
     client = Client()
     client.force_login(user)
     name = settings.SESSION_COOKIE_NAME
@@ -211,7 +211,7 @@ def net_log(browser: "Browser", tmp_path: Path) -> Callable[[Callable[["Browser"
     def run(visit: Callable[["Browser"], None]) -> str:
         log = tmp_path / "network.json"
         kind = browser.browser_type
-        found = _executable(kind, NAMES[1:])
+        found = executable(kind, NAMES[1:])
         with kind.launch(executable_path=found, args=[*ARGUMENTS, f"--log-net-log={log}"]) as launched:
             visit(launched)
         return log.read_text()
@@ -219,7 +219,7 @@ def net_log(browser: "Browser", tmp_path: Path) -> Callable[[Callable[["Browser"
     return run
 
 
-def _executable(chromium: "BrowserType", names: list[str]) -> str:
+def executable(chromium: "BrowserType", names: list[str]) -> str:
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     bundled = chromium.executable_path
     if found or Path(bundled).exists():

@@ -24,8 +24,9 @@ import environ
 import psycopg
 
 from config.stack import StackError
+from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
-from config.stack.servers import OWNER, EmbeddedPostgres, EmbeddedRedis
+from config.stack.servers import OWNER, EmbeddedPostgres
 from testing.examiner import make_examiner
 from testing.servers import ADDRESSES, BACKUP_ADDRESS, BEGIN_AS, FOR_TESTS, ThrowawayServers
 
@@ -93,15 +94,21 @@ class Levers:
     """Both servers, and the operations on them: each method is a command, with `-` for `_`."""
 
     def __init__(self, postgres: EmbeddedPostgres, broker: EmbeddedRedis) -> None:
-        self._broker = broker
+        self._postgres, self._broker = postgres, broker
         self._silence = SilentSocket(broker)
         self.commands: dict[str, Callable[[], None]] = {
             "start-broker": self.start_broker,
             "stop-broker": self.stop_broker,
             "silence-broker": self.silence_broker,
             "start-database": postgres.start,
-            "crash-database": postgres.crash,
+            "crash-database": self.crash_database,
         }
+
+    def crash_database(self) -> None:
+        """Stop it as a power failure does: nothing more is written to disk (PostgreSQL's immediate mode)."""
+        self._postgres.ends_by = signal.SIGQUIT
+        self._postgres.stop()
+        self._postgres.ends_by = signal.SIGINT
 
     def start_broker(self) -> None:
         self._silence.close()

@@ -103,8 +103,6 @@ FEW = frozenset(
         "append_daily_log",
     }
 )
-# The list changes only with the program.
-LIST_IS_FRESH_MS = 300_000
 
 
 def build_server(
@@ -125,7 +123,8 @@ def build_server(
         arguments = params.arguments or {}
         return await run_in_thread(lambda: _call(tool, arguments, lambda: who_calls(ctx)))
 
-    hint = CacheHint(ttl_ms=LIST_IS_FRESH_MS, scope="private")
+    # The list changes only with the program.
+    hint = CacheHint(ttl_ms=300_000, scope="private")
     hints: dict[CacheableMethod, CacheHint] = {"tools/list": hint, "server/discover": hint}
     return Server(
         "recollect",

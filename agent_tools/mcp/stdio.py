@@ -17,8 +17,6 @@ from agent_tools.threads import run_in_thread
 from intake.revocation import wait_for_revocation
 from memory.backends.embedders import get_embedder
 
-EX_NOPERM = 77
-
 
 async def serve(tools: Registry, *, secret: str, lists_few: bool = False) -> None:
     """Serve until the client closes the pipe; a revoked token ends the process, even during a call."""
@@ -46,7 +44,7 @@ async def _leave_when_revoked(secret: str) -> None:
     sys.stderr.write(f"{await run_in_thread(partial(_reason, secret))}\n")
     sys.stderr.flush()
     # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
-    os._exit(EX_NOPERM)
+    os._exit(77)
 
 
 def _reason(secret: str) -> str:

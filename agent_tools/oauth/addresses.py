@@ -23,8 +23,6 @@ MCP_PATH = "/mcp"
 TOKENS_PATH = "/api/v1/tokens/"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-LONGEST = 500
-LONGEST_NAME = 80
 # Of the query that binds an address.
 PROJECT = "project"
 
@@ -90,7 +88,7 @@ def unbound_resource(named: str) -> tuple[str, str]:
 
 def may_send_back_to(address: str) -> bool:
     """Whether a code may be sent there: over HTTPS, to a program on the user's own machine, or to a known app."""
-    if len(address) > LONGEST or not address.isascii() or not address.isprintable() or set(address) & set("#\\ "):
+    if len(address) > 500 or not address.isascii() or not address.isprintable() or set(address) & set("#\\ "):
         return False
     scheme = address.partition(":")[0].lower()
     if scheme in ("https", "http"):
@@ -127,13 +125,12 @@ def receiver_of(address: str) -> str:
 def plain_name(name: str) -> str:
     """A client's name in one line and without invisible characters, because the user reads it on the page."""
     plain = "".join(character if character.isprintable() else " " for character in name)
-    return " ".join(plain.split())[:LONGEST_NAME]
+    return " ".join(plain.split())[:80]
 
 
 # A page of another site can make a browser send requests here, and a name that it controls can point here. The bearer
 # token already stops both; this check also hides from them that a server is running.
 
-MISDIRECTED, FORBIDDEN = 421, 403
 # This server's own address in the current request, such as `https://recollect.example`; empty over stdio.
 origin: ContextVar[str] = ContextVar("origin", default="")
 
@@ -143,11 +140,11 @@ def refusal(request: ASGIRequest) -> tuple[int, str] | None:
     try:
         host = request.get_host()
     except DisallowedHost:
-        return MISDIRECTED, "This Host is not one of this server's: see ALLOWED_HOSTS."
+        return 421, "This Host is not one of this server's: see ALLOWED_HOSTS."
     origin = request.META.get("HTTP_ORIGIN")
     own = f"{request.scheme}://{host}"
     if origin is not None and origin != own and not is_trusted(origin):
-        return FORBIDDEN, "This Origin is not trusted: see CORS_ORIGINS and CSRF_TRUSTED_ORIGINS."
+        return 403, "This Origin is not trusted: see CORS_ORIGINS and CSRF_TRUSTED_ORIGINS."
     return None
 
 

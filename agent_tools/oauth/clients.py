@@ -3,16 +3,14 @@
 Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept.
 """
 
-import ipaddress
-import json
 from contextlib import suppress
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import requests
+import httpx2
+from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Exists, F, OuterRef, Q
@@ -39,11 +37,11 @@ from agent_tools.oauth.connections import MARK_OF_USE
 from agent_tools.oauth.validator import HONOURED_AGAIN_FOR
 from core import resilience
 from core.errors import InvalidInput
+from core.pinned import pinned_client
 from core.rate_limits import client_address, take_all
-from core.resilience import steps
+from core.rounds import steps
 from core.validation import body_of, by_field, parse_json, stated, strict_parts
 
-MOST_ADDRESSES = 10
 LARGEST_DOCUMENT = 16_384
 
 
@@ -59,7 +57,7 @@ class ClientMetadata(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    redirect_uris: Annotated[list[str], Field(min_length=1, max_length=MOST_ADDRESSES)]
+    redirect_uris: Annotated[list[str], Field(min_length=1, max_length=10)]
     client_name: str = ""
     grant_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["authorization_code"]
     response_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["code"]
@@ -110,10 +108,12 @@ class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit
     def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
         """The document and the seconds for which it is fresh. Raises the toolkit's `CIMDError`."""
         try:
-            proxy = _proxy_for(client_id)
-            document, fresh_for = _by_proxy(client_id, proxy) if proxy else super().fetch(client_id)
+            # Whether the environment (`HTTPS_PROXY`, `NO_PROXY`) has a proxy for this address.
+            is_by_proxy = "https" in getproxies() and not proxy_bypass(urlsplit(client_id).hostname or "")
+            document, fresh_for = async_to_sync(_by_proxy)(client_id) if is_by_proxy else super().fetch(client_id)
         except CIMDError as error:
-            _note_unfetched(str(error))
+            with suppress(RedisError):
+                _redis().set(_UNFETCHED, str(error)[:300], ex=NOT_OFFERED_FOR)
             raise
         try:
             read = ClientMetadata.model_validate(document)
@@ -129,7 +129,6 @@ class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit
 # Until clients are offered to be known by a document again, on a server that could not fetch one.
 NOT_OFFERED_FOR = timedelta(minutes=10)
 _UNFETCHED = "recollect:oauth:document-not-fetched"
-_REDIS_SECONDS = 0.1
 
 
 def why_unfetched() -> str:
@@ -148,59 +147,28 @@ def offers_documents() -> bool:
     return not (settings.OAUTH_METADATA_DOCUMENTS == "auto" and why_unfetched())
 
 
-def _note_unfetched(reason: str) -> None:
-    with suppress(RedisError):
-        _redis().set(_UNFETCHED, reason[:300], ex=NOT_OFFERED_FOR)
-
-
 def _redis() -> Redis:
-    return resilience.client(settings.REDIS_URL, seconds=_REDIS_SECONDS)
+    return resilience.client(settings.REDIS_URL, seconds=0.1)
 
 
-def _proxy_for(client_id: str) -> str | None:
-    """The proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`) by which this address is fetched."""
-    host = urlsplit(client_id).hostname or ""
-    return None if proxy_bypass(host) else getproxies().get("https")
-
-
-def _by_proxy(client_id: str, proxy: str) -> tuple[dict[str, Any], int]:
+async def _by_proxy(client_id: str) -> tuple[dict[str, Any], int]:
     """The proxy finds the address and decides where its users may go; the rest is as strict as without one.
 
     Raises the toolkit's `CIMDError`.
     """
     parts = strict_parts(client_id)
-    if (
-        parts is None
-        or parts.scheme != "https"
-        or not parts.path
-        or parts.username
-        or _is_address(parts.hostname or "")
-    ):
+    if parts is None or parts.scheme != "https" or parts.username:
         raise CIMDError("the address of the document is not one of a public server")
     seconds, most = oauth2_settings.CIMD_FETCH_TIMEOUT_SECONDS, oauth2_settings.CIMD_MAX_DOCUMENT_SIZE
-    options: dict[str, Any] = {"proxies": {"https": proxy}, "allow_redirects": False, "stream": True}
+    headers = {"Accept": "application/json"}
     try:
-        with requests.get(client_id, headers={"Accept": "application/json"}, timeout=seconds, **options) as response:
-            body = next(response.iter_content(most + 1), b"")
-    except requests.RequestException as error:
+        async with pinned_client(seconds=seconds, most=most, headers=headers, redirects=0) as client:
+            document = (await client.get(client_id)).raise_for_status().json()
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError) as error:
         raise CIMDError(f"could not fetch the document by HTTPS_PROXY: {error}") from error
-    if response.status_code != HTTPStatus.OK or len(body) > most:
-        raise CIMDError(f"the document was answered with HTTP {response.status_code} and {len(body)} bytes")
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise CIMDError("the document is not JSON") from error
     if not isinstance(document, dict):
         raise CIMDError("the document is not an object")
     return document, oauth2_settings.CIMD_METADATA_MIN_AGE_SECONDS
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or "." not in host
-    return True
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
@@ -258,26 +226,18 @@ def _refused(error: str, description: str, *, status: int = 400) -> HttpResponse
     return JsonResponse({"error": error, "error_description": description}, status=status)
 
 
-# For a client that was never allowed; and for one that was, and may return.
-NEVER_USED_FOR = timedelta(days=1)
-UNUSED_FOR = timedelta(days=30)
-
-
 def sweep(*, now: datetime) -> None:
     """Run as the worker role, which sees all rows; a second run changes nothing."""
     # A used refresh token keeps its access token while it may be honoured again.
     steps(
         "agent_tools.sweep_oauth",
         clear_expired,
-        lambda: _remove_used(now),
+        get_access_token_model()
+        .objects.filter(expires__lt=now, refresh_token__revoked__lt=now - HONOURED_AGAIN_FOR)
+        .delete,
         _remove_connections,
         lambda: _remove_clients(now),
     )
-
-
-def _remove_used(now: datetime) -> None:
-    may_not_be_used = Q(expires__lt=now, refresh_token__revoked__lt=now - HONOURED_AGAIN_FOR)
-    get_access_token_model().objects.filter(may_not_be_used).delete()
 
 
 def _remove_connections() -> None:
@@ -288,8 +248,9 @@ def _remove_connections() -> None:
 
 
 def _remove_clients(now: datetime) -> None:
-    was_never_used = Q(created__lt=now - NEVER_USED_FOR, updated__lt=F("created") + MARK_OF_USE)
-    is_forgotten = was_never_used | Q(updated__lt=now - UNUSED_FOR)
+    # For a client that was never allowed; and for one that was, and may return.
+    was_never_used = Q(created__lt=now - timedelta(days=1), updated__lt=F("created") + MARK_OF_USE)
+    is_forgotten = was_never_used | Q(updated__lt=now - timedelta(days=30))
     # A used code stays for a day, and keeps no client.
     has_code = Exists(get_grant_model().objects.filter(application=OuterRef("pk"), expires__gt=now))
     get_application_model().objects.filter(

@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 HONOURED_AGAIN_FOR = timedelta(seconds=60)
 # The prefix of a used code's digest in the table of codes, and how long a second use is recognised.
 USED = "used:"
-KNOWN_FOR = timedelta(days=1)
 
 # Besides those of agents, for a command line, whose token is good for the REST API.
 MACHINE_SCOPES = ("import",)
@@ -101,7 +100,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no ty
         Raises `InvalidGrantError`.
         """
         fresh = get_grant_model().objects.filter(code=code, application=request.client)
-        if not fresh.update(code=_used(code), expires=timezone.now() + KNOWN_FOR):
+        if not fresh.update(code=_used(code), expires=timezone.now() + timedelta(days=1)):
             _end_if_used(code, request.client)
             raise InvalidGrantError(description=CODE_IS_NO_GOOD, request=request)
 
@@ -167,14 +166,11 @@ def revoke_grant(token: Any) -> None:
 
 
 def _known(scopes: list[str], request: Request | None = None) -> list[str]:
-    known = [*oauth2_settings.SCOPES, *(MACHINE_SCOPES if request is not None and _is_of_machine(request) else ())]
+    # A command line asks for a token of its own.
+    named = [value for name, value in request.uri_query_params if name == "resource"] if request else []
+    is_machine = bool(named) and urlsplit(named[0]).path.rstrip("/") == TOKENS_PATH.rstrip("/")
+    known = [*oauth2_settings.SCOPES, *(MACHINE_SCOPES if is_machine else ())]
     return [scope for scope in known if scope in scopes]
-
-
-def _is_of_machine(request: Request) -> bool:
-    """Whether a command line asks for a token of its own."""
-    named = [value for name, value in request.uri_query_params if name == "resource"]
-    return bool(named) and (urlsplit(named[0]).path.rstrip("/") == TOKENS_PATH.rstrip("/"))
 
 
 def _lock_user(request: Request) -> None:

@@ -46,11 +46,9 @@ from core.isolation.acting import acting_as
 from core.isolation.policies import can_bind
 from intake.accounts import sessions
 from intake.accounts.identity import is_registered, person_of
-from intake.accounts.sessions import require_recent_proof
+from intake.accounts.proofs import require_recent_proof
 from memory.projects import list_projects
 
-LONGEST_VALUE = 2000
-MOST_RESOURCES = 5
 NO_SUCH_PROJECT = _("This project does not exist any more. Choose another.")
 
 
@@ -85,7 +83,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
 
     def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
         try:
-            if any(len(value) > LONGEST_VALUE or "\0" in value for value in request.GET.values()):
+            if any(len(value) > 2000 or "\0" in value for value in request.GET.values()):
                 raise FatalClientError(error=InvalidRequestError(description="A value of the address is too long."))
             try:
                 scopes, credentials = self.validate_authorization_request(request)
@@ -98,7 +96,11 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         except OAuthToolkitError as error:
             response = self.error_response(error, application=None)
             if response.status_code == HTTPStatus.FOUND:
-                response["Location"] = _with_issuer(response["Location"], origin_of(request))
+                # An error says too which server it is from (RFC 9207): a client may have asked several.
+                parts = urlsplit(response["Location"])
+                values = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "iss"]
+                values.append(("iss", origin_of(request)))
+                response["Location"] = parts._replace(query=urlencode(values)).geturl()
         return response
 
     def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any], refused: str = "") -> HttpResponseBase:
@@ -143,13 +145,6 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         return response
 
 
-def _with_issuer(address: str, issuer: str) -> str:
-    """An error says too which server it is from (RFC 9207): a client may have asked several."""
-    parts = urlsplit(address)
-    values = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "iss"]
-    return parts._replace(query=urlencode([*values, ("iss", issuer)])).geturl()
-
-
 def _is_included(scope: str, scopes: list[str]) -> bool:
     """An agent that may search may also read, so the page does not ask for that."""
     return scope == TokenScope.READ and TokenScope.SEARCH in scopes
@@ -168,7 +163,7 @@ def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
     machines = tokens_resource_of(request)
     is_machine = named and is_resource(named[0], machines) and is_loopback(address)
     resource = machines if is_machine else resource_of(request)
-    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource) for each in named):
+    if len(named) > 5 or not all(is_resource(each, resource) for each in named):
         sentence = f"Tokens are issued for {resource_of(request)} alone."
         wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)

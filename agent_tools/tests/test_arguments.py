@@ -64,7 +64,7 @@ REFUSED = [
         "search_chat_history",
         {"query": "cat", "colour": 1},
         "colour",
-        "Fields: query, limit, mode, rerank, project, excludeSession.",
+        "Fields: query, limit, mode, rerank, project, excludeSession, maxTokens.",
     ),
     ("search_chat_history", {"query": float("inf")}, "query", "string"),
     ("search_history", {"query": "cat", "scope": "diary"}, "scope", "Must be one of: all, memory, daily_log, sessions"),

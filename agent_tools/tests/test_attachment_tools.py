@@ -9,7 +9,6 @@ from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import mcp_registry, registry
 from agent_tools.tools.attachments import CHARACTERS
 from agent_tools.tools.context import prompt_context
-from agent_tools.tools.history import as_text
 from intake.models import Attachment
 from intake.tests.attached import a_file
 from intake.tests.factories import a_person, a_turn
@@ -138,8 +137,8 @@ def test_results_without_a_file_have_none_of_its_fields(alice):
 def test_the_id_of_a_result_opens_the_file_at_the_passage(alice, lease):
     index.embed_pending()
     output = registry.get("search_history").call({"query": "when is the deposit paid back"}, user=alice)
-    name = f"file:{lease.pk}:1"
-    assert f"\nid: {name}\n" in as_text(output)
+    name = f"file:{lease.pk.hex[-8:]}:1"
+    assert f"\nid: {name}\n" in output.as_read
     assert read(alice, name).json()["text"].startswith("[page 2]\nThe deposit")
     assert read(alice, name, **{"from": 2}).json()["place"] == "page 3"
     document = mcp_registry.get("fetch").call({"id": name}, user=alice)

@@ -6,13 +6,14 @@ import pytest
 
 from agent_tools.tests.callers import call
 from agent_tools.tools import registry
-from agent_tools.tools.conversations import CHARACTERS, fair_limit
+from agent_tools.tools.conversations import CHARACTERS
 from core.errors import AuthenticationRequired
 from core.isolation.acting import Caller, acting_as
 from intake.chats import services, versions
 from intake.models import Conversation, Turn
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_temporary_turn, a_turn
+from memory.search.excerpts import fair_limit
 
 pytestmark = pytest.mark.django_db
 

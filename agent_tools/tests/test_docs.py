@@ -10,7 +10,8 @@ from agent_tools.examples import EXAMPLES
 from agent_tools.tools import registry
 from core.errors import STATUSES
 
-MANUAL = (settings.BASE_DIR / "docs" / "api.md").read_text()
+API, SEARCH = ((settings.BASE_DIR / "docs" / name).read_text() for name in ("api.md", "search.md"))
+MANUAL = SEARCH + API
 
 
 @pytest.mark.parametrize("name", [tool.name for tool in registry])
@@ -19,6 +20,11 @@ def test_the_manual_has_a_curl_for_every_tool_with_its_example(name):
     assert json.loads(found[1]) == EXAMPLES[name][0]
 
 
+@pytest.mark.parametrize("name", ["search_chat_history", "search_history", "search_memory"])
+def test_the_page_of_the_searches_has_the_whole_example_of_a_response_of_each(name):
+    printed = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", SEARCH, re.MULTILINE | re.DOTALL)]
+    assert EXAMPLES[name][1] in printed
+
+
 def test_the_manual_names_every_code_that_tools_and_tokens_may_answer():
-    others = {"conflict", "precondition_required"}
-    assert set(re.findall(r"^\| `(\w+)` \| \d{3} \|", MANUAL, re.MULTILINE)) >= STATUSES.keys() - others
+    assert set(re.findall(r"^\| `(\w+)` \| \d{3} \|", API, re.MULTILINE)) >= STATUSES.keys()

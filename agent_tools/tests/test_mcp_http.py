@@ -83,9 +83,11 @@ def test_a_result_comes_as_text_and_as_structured_content(server, alice, secret,
     assert (found["conversationId"], found["snippet"]) == (str(turn.conversation_id), "I adopted a cat named Miso")
     (content,) = result.content
     assert content.text.splitlines() == [
-        "1 turn found, best first.",
-        f'1. (score: {found["score"]:.2f}) "I adopted a cat named Miso"',
-        f"id: {turn.conversation_id}/1",
+        f"1 turn found, best first; the nearest has the score {found['score']:.2f}.",
+        f'-- {turn.said_at.date()} "{turn.conversation.title}"',
+        "User: I adopted a cat named Miso",
+        f"Assistant: {turn.assistant_message}",
+        f"id: {turn.conversation_id.hex[-8:]}/1",
     ]
 
 
@@ -126,7 +128,7 @@ def test_a_model_that_is_shown_the_text_alone_or_the_data_alone_reads_on_from_a_
         log = documents.append(user=alice, day=turn.said_at.date(), text="Bought food for the cat", now=turn.said_at)
         record = records.create(user=alice, content="The cat gets no milk", now=turn.said_at)
     index.embed_pending()
-    expected = {f"{turn.conversation_id}/1", str(log.id), str(record.id)}
+    expected = {f"{turn.conversation_id.hex[-8:]}/1", log.id.hex[-8:], record.id.hex[-8:]}
     result = ask(server, secret, "search_history", {"query": "cat"})
     text = result.content[0].text
     assert expected <= {line.removeprefix("id: ") for line in text.splitlines() if line.startswith("id: ")}

@@ -212,7 +212,7 @@ def test_the_official_client_gets_from_nothing_to_a_search_and_is_out_when_its_p
         "Test agent",
         "127.0.0.0/24",
     )
-    page = browser.get("/settings/tokens/").text
+    page = browser.get("/settings/agents/").text
     assert "Test agent" in page and "127.0.0.0/24" in page
     browser.post(f"/settings/connections/{connection.application_id}/end/", headers=browser._csrf())
     assert post(server, secret).status_code == 401
@@ -539,10 +539,7 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     assert caller.is_still_valid(now=timezone.now())
     for wrong in (key, 10**30, "x"):
         assert session_of(bob).post(f"/settings/connections/{wrong}/end/").status_code == 404
-    assert (
-        "Agent"
-        not in session_of(bob).get("/settings/tokens/").content.decode().split("By address")[1].split("</ul>")[0]
-    )
+    assert b"None is connected." in session_of(bob).get("/settings/agents/").content
     assert session_of(alice).get(f"/settings/connections/{key}/end/").status_code == 405
     assert session_of(alice).post(f"/settings/connections/{key}/end/").status_code == 302
     assert not caller.is_still_valid(now=timezone.now())
@@ -710,8 +707,7 @@ def test_every_token_of_a_bound_agent_is_bound_also_after_refreshing(alice, hous
         tokens = refresh(client_id, tokens, resource=RESOURCE).json()
     assert projects_of(alice) == [((house.name,), ("search", "write"))]
     page = session_of(alice)
-    for path in ("/settings/agents/", "/settings/tokens/"):
-        assert f"Only the project {house.name}." in page.get(path).content.decode()
+    assert f"Only the project {house.name}." in page.get("/settings/agents/").content.decode()
 
 
 def test_the_project_is_one_that_exists_and_no_one_elses(alice, house):

@@ -11,8 +11,8 @@ from contextlib import suppress
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
-import requests
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
@@ -415,12 +415,10 @@ def test_what_comes_by_the_proxy_is_read_as_strictly(proxy, monkeypatch, body):
     address = f"https://agent.example/{uuid.uuid4()}.json"
     good = json.dumps({"client_id": address, "redirect_uris": [CALLBACK]}).encode()
 
-    def send(*_, **__):
-        response = requests.Response()
-        response.status_code, response.raw = 200, io.BytesIO(good if body is None else body)
-        return response
+    async def send(*_, **__):
+        return httpx2.Response(200, stream=httpx2.ByteStream(good if body is None else body))
 
-    monkeypatch.setattr("requests.adapters.HTTPAdapter.send", send)
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", send)
     answer = session_of(a_person()).get("/oauth/authorize/", asked(address))
     assert answer.status_code == (200 if body is None else 400)
 

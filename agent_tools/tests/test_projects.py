@@ -11,7 +11,7 @@ from agent_tools.models import AccessToken
 from agent_tools.tests import callers
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
-from intake.chats import arranging, changes
+from intake.chats import changes, temporary
 from intake.models import Conversation, Project, Turn
 from intake.models.conversations import label_of
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
@@ -138,10 +138,10 @@ def test_chats_are_moved_together_or_not_at_all_and_other_pages_hear_of_it(
     first, second = a_chat(alice), a_chat(alice, "Old")
     caller = caller_for(alice)
     with acting_as(alice), pytest.raises(NotFound):
-        arranging.move(caller=caller, conversation_ids=[first.pk, uuid4()], project="House")
+        temporary.move(caller=caller, conversation_ids=[first.pk, uuid4()], project="House")
     assert labels(alice) == {"", "Old"}
     with django_capture_on_commit_callbacks(execute=True), acting_as(alice):
-        arranging.move(caller=caller, conversation_ids=[first.pk, second.pk], project="House")
+        temporary.move(caller=caller, conversation_ids=[first.pk, second.pk], project="House")
     assert labels(alice) == {"House"}
     assert set(heard) == {first.pk, second.pk}
 

@@ -13,7 +13,6 @@ from agent_tools.tests import callers
 from agent_tools.tools.chat_history import (
     ChatHistoryResult,
     SearchChatHistoryOutput,
-    as_text,
     search_chat_history,
     summarise,
 )
@@ -52,8 +51,9 @@ def test_an_earlier_value_names_the_turn_in_which_the_person_says_otherwise(api,
     later = {result["conversationId"]: result.get("saidOtherwise") for result in answer["results"]}
     named = {"id": f"{new.conversation_id}/1", "date": NOW.date().isoformat()}
     assert later == {str(old.conversation_id): named, str(new.conversation_id): None}
-    text = as_text(SearchChatHistoryOutput.model_validate(answer))
-    assert f"the person says otherwise on {named['date']} in {named['id']}" in text.splitlines()
+    text = search_chat_history.call({"query": "day rate with the van", "mode": "hybrid"}, user=alice).as_read
+    short = f"{new.conversation_id.hex[-8:]}/1"
+    assert f"the person says otherwise on {named['date']} in {short}" in text.splitlines()
 
 
 def test_a_call_asks_the_database_for_its_token_and_nothing_else_beyond_the_search(api, alice):

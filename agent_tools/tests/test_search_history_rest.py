@@ -120,8 +120,29 @@ def test_where_nothing_is_about_the_query_the_answer_says_so(api, alice, monkeyp
     answer = call(api, {"query": "Which scholarship paid for my years in Kyoto, lamp or no lamp?"}).json()
     assert answer["results"]
     assert answer["nothingRelevant"] is True
-    assert answer["text"].endswith("Note: Nothing was found about this, and these results are only the nearest.")
+    assert answer["text"].endswith(
+        "Note: No text has: scholarship, paid, years, Kyoto; Nothing was found about this, and these results are only "
+        "the nearest."
+    )
     assert "nothingRelevant" not in call(api, {"query": "the lamp in the hall"}).json()
+
+
+def test_words_that_no_text_has_are_named(api, alice):
+    a_turn(alice, "Two restaurants near the old bridge")
+    a_turn(a_person("bob@example.com"), "My pangolin eats ants")
+    records.create(user=alice, content="The otter is called Wilma", now=THEN)
+    # In another form, in a note, or as a word without meaning, each is there.
+    assert call(api, {"query": "What is the restaurant of the otters?"}).json().get("note") is None
+    answer = call(api, {"query": "Does my pangolin like that restaurant?"}).json()
+    assert answer["note"] == "No text has: pangolin, like"
+    assert "\nNote: No text has: pangolin, like" in answer["text"]
+    # A long message is no question.
+    assert call(api, {"query": f"{WORDS} restaurant pangolin"}).json().get("note") is None
+
+
+WORDS = (
+    "apple pear plum peach melon cherry lemon orange grape fig olive date mango guava lime kiwi papaya quince mint sage"
+)
 
 
 def test_a_record_counts_as_memory(api, alice):

@@ -94,8 +94,8 @@ def test_one_line_sets_apart_what_is_below_the_floor_of_relevance(api, alice, fi
         "3. **note** (similarity 0.10; 2026-03-01): cat 2",
     ]
     assert len(answer["results"]) == 3
-    shown = search_memory.as_text(search_memory.call({"query": "cat"}, user=alice)).split("\n")
-    assert [line for line in shown if line.startswith("id: ")] == [f"id: {each.id}" for each in made]
+    shown = search_memory.text_of(search_memory.call({"query": "cat"}, user=alice)).split("\n")
+    assert [line for line in shown if line.startswith("id: ")] == [f"id: {each.id.hex[-8:]}" for each in made]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_failing_search_says_so_and_nothing_of_the_inside(api, monkeypatch, ca
 
 def test_the_schema_is_the_contracts():
     schema = search_memory.input_schema
-    contract = {"query", "topK", "minSimilarity", "types", "project_id", "tags"}
+    contract = {"query", "topK", "minSimilarity", "types", "project_id", "tags", "maxTokens"}
     assert set(schema["properties"]) == {*contract, "include_replaced"}
     assert schema["required"] == ["query"]
     assert schema["properties"]["topK"]["description"].endswith("Default: 10.")
@@ -261,7 +261,7 @@ def test_the_schema_is_the_contracts():
 
 
 def test_the_documentation_has_the_schema_that_is_enforced(settings):
-    page = (settings.BASE_DIR / "docs" / "search-memory.md").read_text()
+    page = (settings.BASE_DIR / "docs" / "search.md").read_text()
     assert "## Semantic Search (`search_memory`)" in page
     blocks = page.split("```json\n")[1:]
     schemas = [json.loads(block.split("```")[0]) for block in blocks]

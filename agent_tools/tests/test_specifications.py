@@ -303,7 +303,7 @@ def shortcoming(tool: str, told: Told, expected: Gives) -> str | None:
         is_refused = told.is_error and "validation_error" in told.text and expected.error in told.text
         return None if is_refused else f"not refused with {expected.error!r}"
     plain = told.text.replace('\\"', '"').replace("\\\\", "\\")
-    counted = max(told.text.count('"turnNumber"'), len(re.findall(r"(?m)^\d+\. \(score", told.text)))
+    counted = max(told.text.count('"turnNumber"'), len(re.findall(r"(?m)^id: ", told.text)))
     faults = [
         told.is_error and "refused",
         [f"lacks {words!r}" for words in expected.has if words not in told.text and words not in plain],
@@ -334,6 +334,8 @@ def test_every_row_of_the_specifications_holds_at_every_place(request, people, p
     faults = [
         f"{tool}: {requirement}: {fault}\n    {each.text[:300]!r}"
         for (requirement, tool, _, expected), each in zip(ROWS, told, strict=True)
+        # Over MCP and in the chat the text of the turns is free; the snippet is of the JSON.
+        if place is over_rest or not requirement.startswith("snippet")
         if (fault := shortcoming(tool, each, expected))
     ]
     print(f"{place.__name__}: {len(ROWS) - len(faults)} of {len(ROWS)} rows hold")  # noqa: T201 - the table's output

@@ -238,6 +238,7 @@ def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
         "lastUsedFrom",
         "project",
         "bound",
+        "keeps",
     }
     assert listed["id"] == body["id"]
     assert secret not in session.get(URL).content.decode()

@@ -1,5 +1,6 @@
 """`read_attachment`: the text of a file that the user attached, from a part or a place of it on."""
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,15 +8,15 @@ from typing import Annotated
 from pydantic import Field
 
 from agent_tools.models import TokenScope
-from agent_tools.registry import Tool
+from agent_tools.registry import Readable, Tool
 from agent_tools.tools.wording import known
 from core.errors import InvalidInput, NotFound
-from core.ids import parse_id
 from core.text import Sentence, cut
 from core.text import gettext_noop as _
-from core.validation import LONGEST_REFERENCE, Input, Output
+from core.validation import LONGEST_REFERENCE, Input
 from intake.models import Attachment, AttachmentText, User
 from intake.models.attachments import PLACE_LENGTH
+from memory.short_ids import id_in
 
 # As `file_id` writes it.
 _FILE_ID = re.compile(r"file:([0-9a-fA-F-]{1,36}):([0-9]{1,9})", re.ASCII)
@@ -47,7 +48,7 @@ class ReadAttachmentInput(Input):
     ] = None
 
 
-class ReadAttachmentOutput(Output):
+class ReadAttachmentOutput(Readable):
     name: Annotated[str, Field(description="The name of the file.")]
     place: Annotated[str | None, Field(description="Where in the file the text begins, if its places have names.")] = (
         None
@@ -76,7 +77,7 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
     if start and start >= attachment.parts:
         raise InvalidInput(errors={"from": [f"The file has {attachment.parts} parts, numbered from 0."]})
     parts, following = parts_from(attachment, start)
-    return ReadAttachmentOutput(
+    output = ReadAttachmentOutput(
         name=attachment.name,
         place=(parts[0].place or None) if parts else None,
         content=in_one(parts),
@@ -85,10 +86,13 @@ def read(requested: ReadAttachmentInput, user: User | None) -> ReadAttachmentOut
         if attachment.state == Attachment.State.WAITING
         else (attachment.error or {}).get("message"),
     )
+    text = json.dumps(output.as_data(), ensure_ascii=False)
+    return output.reading(text, attachment.pk, attachment.conversation_id)
 
 
 def find(attachment_id: str, user: User) -> Attachment:
-    attachment = Attachment.objects.for_user(user).filter(pk=parse_id(attachment_id)).first()
+    files = Attachment.objects.for_user(user)
+    attachment = files.filter(pk=id_in(files, attachment_id)).first()
     if attachment is None:
         raise NotFound
     return attachment

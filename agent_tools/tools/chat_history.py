@@ -1,34 +1,45 @@
 """The tool `search_chat_history`: the caller's own turns, by meaning or by words and meaning."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import Tool
+from agent_tools.registry import Readable, Tool
 from agent_tools.tools.wording import (
     NO_CALLER,
     NOBODY,
     NOTHING,
+    TEXT_TOKENS,
+    MaxTokens,
     as_one_line,
     counted,
     first_of,
-    id_line,
+    id_lines,
     later_in_words,
     link,
-    project_line,
+    without_our_lines,
 )
-from core.text import Sentence
+from core.isolation.acting import acting_as
+from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, refuse_nul
+from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
 from intake.models import Conversation, User
-from memory.models.documents import MAX_PROJECT_LENGTH
+from memory.models.documents import MAX_PROJECT_LENGTH, Key
 from memory.search import SearchMode
 from memory.search import search_chat_history as search
+from memory.search.texts import read_turns
 from memory.search.time_windows import TimeWindow
+from memory.search.writing import Rarity, within, written
+from memory.short_ids import short_ids
 
+# Of a title.
+LONGEST_NAME = 40
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
@@ -79,6 +90,7 @@ class SearchChatHistoryInput(Input):
     rerank: Annotated[bool, Field(description=RERANK)] = False
     project: OptionalProject = None
     exclude_session: OptionalSession = None
+    max_tokens: MaxTokens = None
 
 
 class ChatHistoryResult(Output):
@@ -104,7 +116,7 @@ class InterpretedTime(Output):
     text: Annotated[str, Field(description="The words of the query that say so.")]
 
 
-class SearchChatHistoryOutput(Output):
+class SearchChatHistoryOutput(Readable):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
     query: Annotated[str, Field(description="The query as it was searched.")]
@@ -158,7 +170,7 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         )
         for hit in found.matches
     ]
-    return SearchChatHistoryOutput(
+    output = SearchChatHistoryOutput(
         results=results,
         total_found=len(results),
         query=requested.query,
@@ -168,6 +180,7 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         reranked=found.is_reranked if requested.rerank else None,
         nothing_relevant=found.has_nothing_relevant or None,
     )
+    return output.reading(partial(_text, output, user, requested.max_tokens or TEXT_TOKENS))
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -185,10 +198,9 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         for conversation_id, number in best_turns.items()
         if conversation_id in titles
     ]
+    one, many = _("Found 1 turn: %(places)s"), _("Found %(count)s turns: %(places)s")
     # As in the answer: results that are only the nearest do not count as found.
-    if output.nothing_relevant:
-        return Sentence(ONLY_NEAREST, places=first_of(links))
-    found = _("Found 1 turn: %(places)s") if output.total_found == 1 else _("Found %(count)s turns: %(places)s")
+    found = ONLY_NEAREST if output.nothing_relevant else one if output.total_found == 1 else many
     return Sentence(found, count=output.total_found, places=first_of(links))
 
 
@@ -199,28 +211,50 @@ def interpreted(window: TimeWindow | None) -> InterpretedTime | None:
     return InterpretedTime(first=first, last=last, text=window.words)
 
 
-def as_text(output: SearchChatHistoryOutput) -> str:
-    """A line for each turn, and its id. Stored text cannot imitate either: a snippet is one line between marks."""
-    lines = [f"{counted(output.total_found, 'turn')} found, best first." if output.results else "Nothing found."]
-    for number, result in enumerate(output.results, start=1):
-        lines.append(f'{number}. (score: {result.score:.2f}) "{as_one_line(result.snippet)}"')
-        lines.append(id_line(result.conversation_id, result.turn_number))
-        lines += project_line(result.project)
-        if later := result.stated_otherwise:
-            lines.append(later_in_words(later.id, later.date))
-    notes = [output.note, NEAREST if output.nothing_relevant else None]
-    return "\n".join([*lines, *(f"Note: {note}." for note in notes if note)])
+def _text(output: SearchChatHistoryOutput, user: User, budget: int) -> str:
+    """The turns in both sides, under the name of their chat where it is the first, each with its id below it.
+
+    Stored text cannot imitate these lines: a title is one line between marks, and a text has no line like ours.
+    """
+    keys = {(each.conversation_id, each.turn_number): each for each in output.results}
+    with acting_as(user):
+        turns = {turn[0]: turn[1:] for turn in read_turns(user, keys, query=without_nul(output.query))}
+    ids = {f"{source}/{number}" for source, number in turns}
+    short = short_ids(user, ids | {later.id for each in output.results if (later := each.stated_otherwise)})
+    rarity = Rarity.of(output.query, ("\n".join(side.text for side in turns[key][2]) for key in keys if key in turns))
+
+    def name(key: Key) -> str:
+        return short[f"{key[0]}/{key[1]}"]
+
+    def write(key: Key, before: Sequence[Key]) -> str:
+        result, (at, title, sides) = keys[key], turns[key]
+        day = user.local_time(at).date()
+        of_chat = [user.local_time(turns[other][0]).date() for other in before if other[0] == key[0]]
+        named = [] if of_chat else [f'"{as_one_line(shortened(title, LONGEST_NAME))}"']
+        head = [] if day in of_chat else [" ".join(["--", str(day), *named])]
+        lines = [*head, without_our_lines("\n".join(written(sides, rarity, budget)))]
+        lines += id_lines(name(key), result.project)
+        if (later := result.stated_otherwise) is not None:
+            lines.append(later_in_words(short[later.id], later.date))
+        return "\n".join(lines)
+
+    notes = [f"Note: {note}." for note in (output.note, NEAREST if output.nothing_relevant else None) if note]
+    nearest = f"{min(result.score for result in output.results):.2f}"
+    first = f"{counted(output.total_found, 'turn')} found, best first; the nearest has the score {nearest}."
+    found = [key for key in keys if key in turns]
+    return "\n".join([first, *within(budget, found, write=write, name=name, beside=[first, *notes]), *notes])
 
 
 def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:
-    return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
+    output = SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
+    return output.reading(f"Nothing found.\nNote: {note}.")
 
 
 search_chat_history = Tool(
     name="search_chat_history",
     description=(
         "Search what the person said in their own chats, by meaning: plans, names, preferences, decisions, facts "
-        "about their life or work. Returns the beginnings of turns; `score` is a cosine distance: under 0.5 is usually "
+        "about their life or work. `score` is a cosine distance: under 0.5 is usually "
         "about the same thing, over 0.8 usually not."
     ),
     input_model=SearchChatHistoryInput,
@@ -228,6 +262,5 @@ search_chat_history = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
-    as_text=as_text,
     summarise=summarise,
 )

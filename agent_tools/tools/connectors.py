@@ -6,7 +6,6 @@ The format is OpenAI's: https://developers.openai.com/api/docs/mcp. The search i
 import re
 from contextlib import suppress
 from typing import Annotated
-from uuid import UUID
 
 from django.utils import timezone
 from pydantic import Field, StringConstraints
@@ -16,9 +15,8 @@ from agent_tools.oauth.addresses import origin
 from agent_tools.registry import Tool
 from agent_tools.tools import attachments, conversations
 from agent_tools.tools.history import MAX_QUERY_LENGTH
-from agent_tools.tools.wording import file_id, known
+from agent_tools.tools.wording import known, result_id
 from core.errors import NotFound
-from core.ids import parse_id
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import LONGEST_REFERENCE, Input, Output
@@ -26,10 +24,11 @@ from intake.chats.tree import conversation_path
 from intake.models import User
 from memory import records
 from memory.addresses import document_path, note_path, path_to, record_path
-from memory.models import MemoryDocument
+from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
+from memory.short_ids import id_in
 
 # The part of a text for which a model has room.
 LONGEST_TEXT = 100_000
@@ -101,9 +100,9 @@ def fetch_one(requested: ConnectorReference, user: User | None) -> ConnectorDocu
         case "conversation":
             return _conversation(requested.id, key, user)
         case "document":
-            return _document(requested.id, parse_id(key), user)
+            return _document(requested.id, key, user)
         case "record":
-            return _record(requested.id, parse_id(key), user)
+            return _record(requested.id, key, user)
         case "file":
             return _file(requested.id, key, user)
     raise NotFound
@@ -114,22 +113,18 @@ def _of_bare_id(name: str, user: User) -> ConnectorDocument:
     conversation_id, slash, number = name.partition("/")
     if slash:
         return _conversation(name, f"{conversation_id}:{number}", user)
-    key = parse_id(name)
     for read in (_record, _document):
         with suppress(NotFound):
-            return read(name, key, user)
+            return read(name, name, user)
     return _conversation(name, name, user)
 
 
 def _id_of(reference: Reference) -> str:
+    id_ = result_id(reference).replace("/", ":")
     if reference.attachment_id is not None:
-        return file_id(reference.attachment_id, reference.part)
-    if reference.conversation_id is not None:
-        turn = "" if reference.turn_number is None else f":{reference.turn_number}"
-        return f"conversation:{reference.conversation_id}{turn}"
-    if reference.record_id is not None:
-        return f"record:{reference.record_id}"
-    return f"document:{reference.document_id}"
+        return id_
+    kind = "conversation" if reference.conversation_id else "record" if reference.record_id else "document"
+    return f"{kind}:{id_}"
 
 
 def _title_of(reference: Reference) -> str:
@@ -168,8 +163,9 @@ def _conversation(name: str, key: str, user: User) -> ConnectorDocument:
     )
 
 
-def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
-    row = MemoryDocument.objects.for_user(user).filter(pk=key).first()
+def _document(name: str, key: str, user: User) -> ConnectorDocument:
+    rows = MemoryDocument.objects.for_user(user)
+    row = rows.filter(pk=id_in(rows, key)).first()
     if row is None:
         raise NotFound
     kinds = MemoryDocument.Kind
@@ -183,13 +179,15 @@ def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
             title, path = "Daily log", document_path(row.date, project=row.project)
         case _:
             title, path = "MEMORY.md", document_path(None, project=row.project)
-    return _whole(name, _titled(_of_project(title, row.project), day), row.content, path, source=row.kind, day=day)
+    title = _titled(_of_project(title, row.project), day)
+    return _whole(name.replace(key, str(row.pk)), title, row.content, path, source=row.kind, day=day)
 
 
-def _record(name: str, key: UUID, user: User) -> ConnectorDocument:
-    record = records.read(user=user, record_id=key)
+def _record(name: str, key: str, user: User) -> ConnectorDocument:
+    record = records.read(user=user, record_id=id_in(MemoryRecord.objects.for_user(user), key))
     day = user.local_time(record.created_at).date().isoformat()
-    return _whole(name, _titled(record.type, day), record.content, record_path(record.id), source="memory", day=day)
+    name, path = name.replace(key, str(record.id)), record_path(record.id)
+    return _whole(name, _titled(record.type, day), record.content, path, source="memory", day=day)
 
 
 def _file(name: str, key: str, user: User) -> ConnectorDocument:
@@ -204,7 +202,7 @@ def _file(name: str, key: str, user: User) -> ConnectorDocument:
     path = conversation_path(attachment.conversation_id, turn_number=attachment.turn_number)
     day = user.local_time(attachment.created_at).date().isoformat()
     return ConnectorDocument(
-        id=name,
+        id=name.replace(attachment_id, str(attachment.pk)),
         title=_titled(attachment.name, day),
         content=attachments.in_one(found, most=LONGEST_TEXT),
         url=_url(path),

@@ -1,6 +1,7 @@
 """`get_conversation` and `list_recent_conversations`: the turns around a result, and conversations by time."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -9,19 +10,34 @@ from django.db.models import Q
 from pydantic import Field
 
 from agent_tools.models import TokenScope
-from agent_tools.registry import Tool
+from agent_tools.registry import Readable, Tool
 from agent_tools.tools.chat_history import OptionalProject
-from agent_tools.tools.wording import as_one_line, counted, first_of, id_line, known, link, without_our_lines
+from agent_tools.tools.wording import (
+    MaxTokens,
+    as_one_line,
+    counted,
+    first_of,
+    id_lines,
+    known,
+    link,
+    without_our_lines,
+)
 from core.errors import InvalidInput, NotFound
-from core.isolation.acting import Caller, project_for
+from core.isolation.acting import Caller, binding_of, project_for
+from core.paging import Position, page_of
 from core.text import Sentence
 from core.text import gettext_noop as _
-from core.validation import LONGEST_REFERENCE, Input, Output, Position, page_of
+from core.validation import LONGEST_REFERENCE, Input, Output
 from intake.attachments.services import attachments_of
 from intake.chats.reading import get_conversation as find
 from intake.chats.reading import turns_near
 from intake.chats.tree import conversation_path
+from intake.llm.tokens import tokens_of
 from intake.models import Conversation, Turn, User, local_time
+from memory.left_out import staying
+from memory.search.excerpts import fair_limit
+from memory.short_ids import id_in, short_ids
+from memory.sources_of_answers import AnswerSource, SourceOutput, sources_of
 
 MOST_AROUND = 10
 # The id of a result that is a turn.
@@ -30,12 +46,6 @@ A_TURN = re.compile(r"([^/]{1,100})/([1-9][0-9]{0,8})", re.ASCII)
 CHARACTERS = 24_000
 
 ConversationId = Annotated[str, Field(description="The conversation's id.")]
-Title = Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
-StartedAt = Annotated[datetime, Field(description="When it began, in the person's time zone.")]
-LastActiveAt = Annotated[datetime, Field(description="When its latest turn was said, in the person's time zone.")]
-TurnCount = Annotated[
-    int, Field(description="How many turns it has, all versions counted; they are numbered from 1 without gaps.")
-]
 
 
 class GetConversationInput(Input):
@@ -43,7 +53,7 @@ class GetConversationInput(Input):
         str,
         Field(
             alias="conversationId",
-            description="The `conversationId` of a result, or its `id` with the turn after a slash.",
+            description="The `conversationId` or `id` of a result.",
             max_length=LONGEST_REFERENCE,
         ),
     ]
@@ -52,6 +62,7 @@ class GetConversationInput(Input):
         Field(ge=1, description="A `turnNumber`, or the answer's `earlier` or `later`. Without it, the latest turns."),
     ] = None
     window: Annotated[int, Field(ge=0, le=MOST_AROUND, description="Turns on each side of it.")] = 3
+    max_tokens: MaxTokens = None
 
 
 class ConversationTurn(Output):
@@ -70,18 +81,27 @@ class ConversationTurn(Output):
         ),
     ] = None
 
+    sources: Annotated[
+        list[SourceOutput] | None, Field(description="What the answer was given of the memory, the used ones first.")
+    ] = None
+
 
 class BranchedFrom(Output):
     conversation_id: ConversationId
     turn_number: Annotated[int, Field(description="Which turn of it: a value for `around`.")]
 
 
-class GetConversationOutput(Output):
+class ListedConversation(Output):
     conversation_id: ConversationId
-    title: Title
-    started_at: StartedAt
-    last_active_at: LastActiveAt
-    turn_count: TurnCount
+    title: Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
+    started_at: Annotated[datetime, Field(description="When it began, in the person's time zone.")]
+    last_active_at: Annotated[datetime, Field(description="When its latest turn was said, in the person's time zone.")]
+    turn_count: Annotated[
+        int, Field(description="How many turns it has, all versions counted; they are numbered from 1 without gaps.")
+    ]
+
+
+class GetConversationOutput(ListedConversation, Readable):
     turns: Annotated[list[ConversationTurn], Field(description="Turns that follow each other, the earliest first.")]
     earlier: Annotated[
         int | None, Field(description="The turn before these, if there is one: a value for `around`.")
@@ -116,14 +136,6 @@ class ListRecentConversationsInput(Input):
     project: OptionalProject = None
 
 
-class ListedConversation(Output):
-    conversation_id: ConversationId
-    title: Title
-    started_at: StartedAt
-    last_active_at: LastActiveAt
-    turn_count: TurnCount
-
-
 class ListRecentConversationsOutput(Output):
     conversations: Annotated[list[ListedConversation], Field(description="The most recently active first.")]
     time_zone: Annotated[str, Field(description="The person's time zone, by its IANA name.")]
@@ -138,23 +150,36 @@ def get(requested: GetConversationInput, user: User | None) -> GetConversationOu
     conversation_id, around = requested.conversation_id, requested.around
     if around is None and (named := A_TURN.fullmatch(conversation_id)):
         conversation_id, around = named[1], int(named[2])
-    conversation = find(caller=Caller(user_id=user.pk), conversation_id=conversation_id)
+    pk = id_in(Conversation.objects.for_user(user), conversation_id)
+    caller = Caller(user_id=user.pk, bound_to=binding_of(user))
+    conversation = find(caller=caller, conversation_id=str(pk))
     if conversation.expires_at is not None:
         # A temporary chat is not part of the history.
         raise NotFound
     if around is not None and around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
-    window = turns_near(conversation=conversation, around=around, on_each_side=requested.window)
-    zone = user.zone
-    return GetConversationOutput(
-        **_in_words(conversation, zone),
-        turns=_shown(window.turns, zone),
-        earlier=window.earlier,
-        later=window.later,
-        branched_from=None
-        if conversation.branched_from is None or conversation.branched_after is None
-        else BranchedFrom(conversation_id=str(conversation.branched_from), turn_number=conversation.branched_after),
-    )
+    zone, (short,) = user.zone, short_ids(user, [str(pk)]).values()
+    characters, on_each_side = CHARACTERS, requested.window
+    while True:
+        window = turns_near(conversation=conversation, around=around, on_each_side=on_each_side)
+        turns = staying(user, window.turns, lambda turn: [f"{pk}/{turn.turn_number}"])
+        sources = sources_of(turns, caller)
+        output = GetConversationOutput(
+            **_in_words(conversation, zone),
+            turns=_shown(turns, zone, characters, sources),
+            earlier=window.earlier,
+            later=window.later,
+            branched_from=None
+            if conversation.branched_from is None or conversation.branched_after is None
+            else BranchedFrom(conversation_id=str(conversation.branched_from), turn_number=conversation.branched_after),
+        )
+        output.reading(turns_as_text(output, short))
+        tokens = tokens_of(output.as_read)
+        if requested.max_tokens is None or tokens <= requested.max_tokens:
+            return output
+        # Fewer turns where each would be a few words.
+        on_each_side = min(on_each_side, requested.max_tokens // 200)
+        characters = min(characters * 3 // 4, characters * requested.max_tokens // tokens)
 
 
 def recent(requested: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
@@ -183,20 +208,11 @@ def _before(text: str, zone: ZoneInfo) -> Q:
         return Q(last_active_at__lt=_moment("before", text, zone))
 
 
-def fair_limit(lengths: list[int], *, budget: int) -> int:
-    """The maximum length of each text so that all together fit: short texts leave their rest to the others."""
-    left = budget
-    for position, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - position)
-        if length > share:
-            return share
-        left -= length
-    return budget
-
-
-def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
+def _shown(
+    turns: list[Turn], zone: ZoneInfo, characters: int, sources: Mapping[int, list[AnswerSource]]
+) -> list[ConversationTurn]:
     limit = fair_limit(
-        [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=CHARACTERS
+        [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=characters
     )
     files = attachments_of(turns)
     return [
@@ -206,6 +222,7 @@ def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
             person=turn.user_message[:limit],
             assistant=turn.assistant_message[:limit],
             files=[f"{each.name} ({each.pk})" for each in files[turn.pk]] or None,
+            sources=[each.output for each in sources.get(turn.pk, ())] or None,
             truncated=max(len(turn.user_message), len(turn.assistant_message)) > limit or None,
         )
         for turn in turns
@@ -231,10 +248,10 @@ def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 
-def turns_as_text(output: GetConversationOutput) -> str:
+def turns_as_text(output: GetConversationOutput, short: str) -> str:
     """Each turn under a header of one line; stored text has no line like these."""
     about = f"{counted(output.turn_count, 'turn')}, last active: {output.last_active_at:%Y-%m-%d}"
-    lines = [f'[Conversation "{as_one_line(output.title)}" ({about})]', id_line(output.conversation_id)]
+    lines = [f'[Conversation "{as_one_line(output.title)}" ({about})]', *id_lines(short)]
     if (origin := output.branched_from) is not None:
         lines.append(f"Note: it goes on from {origin.conversation_id}/{origin.turn_number}.")
     for turn in output.turns:
@@ -252,7 +269,7 @@ def list_as_text(output: ListRecentConversationsOutput) -> str:
     lines = [f"{counted(len(output.conversations), 'conversation')}, the latest first ({output.time_zone})."]
     for number, each in enumerate(output.conversations, start=1):
         about = f"{counted(each.turn_count, 'turn')}, last active: {each.last_active_at:%Y-%m-%d %H:%M}"
-        lines += [f'{number}. "{as_one_line(each.title)}" ({about})', id_line(each.conversation_id)]
+        lines += [f'{number}. "{as_one_line(each.title)}" ({about})', *id_lines(each.conversation_id)]
     return "\n".join([*lines, *([f"Note: for more, before={output.more}."] if output.more else [])])
 
 
@@ -274,16 +291,12 @@ def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
 
 get_conversation = Tool(
     name="get_conversation",
-    description=(
-        "Read the turns around a result of a search, with their answers: a snippet is only the beginning of what the "
-        "person said."
-    ),
+    description="Read the turns around a result of a search, with their answers.",
     input_model=GetConversationInput,
     output_model=GetConversationOutput,
     is_read_only=True,
     named_scope=TokenScope.READ,
     run=get,
-    as_text=turns_as_text,
     in_text=frozenset({"title", "person", "assistant"}),
     summarise=_say_turns,
 )

@@ -1,8 +1,10 @@
 """The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
@@ -10,9 +12,10 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from agent_tools.registry import Tool
+from agent_tools.registry import Readable, Tool
 from agent_tools.tools.chat_history import (
     LATER,
+    LONGEST_NAME,
     NEAREST,
     NOTHING_RELEVANT,
     ONLY_NEAREST,
@@ -32,17 +35,17 @@ from agent_tools.tools.wording import (
     NO_CALLER,
     NOBODY,
     NOTHING,
+    MaxTokens,
     as_one_line,
-    file_id,
     first_of,
-    id_line,
+    id_lines,
     later_in_words,
     link,
     past_in_words,
-    project_line,
+    result_id,
     without_our_lines,
 )
-from core.text import Sentence
+from core.text import Sentence, shortened
 from core.text import gettext_noop as _
 from core.validation import Input, Output, parse_day, stated
 from intake.chats.services import without_nul
@@ -54,6 +57,8 @@ from memory.search.history import search_history as search
 from memory.search.literal import PIECES_LEFT_OUT
 from memory.search.sources import HistoryScope
 from memory.search.texts import SEARCHED_LENGTH
+from memory.search.writing import within
+from memory.short_ids import short_ids
 
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
@@ -132,6 +137,7 @@ class SearchHistoryInput(Input):
     project: OptionalProject = None
     exclude_session: OptionalSession = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
+    max_tokens: MaxTokens = None
 
     @field_validator("date_to")
     @classmethod
@@ -168,6 +174,10 @@ class HistoryResult(Output):
     document_id: Annotated[UUID | None, Field(description="The document it is in.")] = None
     record_id: Annotated[UUID | None, Field(description="The saved memory it is.")] = None
     file: Annotated[str | None, Field(description="The name of the file it is in.")] = None
+    kind: Annotated[
+        Literal["page"] | None, Field(description="`page`: not the person's file, but a page of the web that was read.")
+    ] = None
+    address: Annotated[str | None, Field(description="The address of a page.")] = None
     place: Annotated[str | None, Field(description="Where in the file: a page, a sheet, a heading.")] = None
     attachment_id: Annotated[UUID | None, Field(description="The file, for `read_attachment`.")] = None
     part: Annotated[int | None, Field(description="Which part of the file: `from` of `read_attachment`.")] = None
@@ -184,7 +194,7 @@ class HistoryDay(Output):
     results: Annotated[list[int], Field(description="Which of `results` are of this day, from 0.")]
 
 
-class SearchHistoryOutput(Output):
+class SearchHistoryOutput(Readable):
     text: Annotated[str, Field(description="The results to read.")]
     results: Annotated[list[HistoryResult], Field(description="The same, as data: best first.")]
     by_date: Annotated[list[HistoryDay], Field(description="The results by day: newest day first.")]
@@ -204,7 +214,8 @@ class SearchHistoryOutput(Output):
 
 def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
     if user is None:
-        return _output(requested, History(results=[], unfinished=[], pending=0), today=date.min, note=NO_CALLER)
+        nothing = History(results=[], unfinished=[], pending=0)
+        return _output(requested, nothing, None, today=date.min, note=NO_CALLER)
     now = timezone.now()
     today = user.local_time(now).date()
     request = HistoryRequest(
@@ -219,7 +230,7 @@ def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput
         include_replaced=requested.include_replaced,
     )
     history = search(request, user=user, now=now)
-    return _output(requested, history, today=today, note="; ".join(_left_out(history)) or None)
+    return _output(requested, history, user, today=today, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -231,11 +242,9 @@ def summarise(output: SearchHistoryOutput, user: User | None) -> str:
     best: dict[object, str] = {}
     for result in output.results:
         best.setdefault(result.attachment_id or result.conversation_id or _place(result), _place(result))
-    places = list(best.values())
-    if output.nothing_relevant:
-        return Sentence(ONLY_NEAREST, places=first_of(places))
-    found = _("Found 1 result: %(places)s") if len(output.results) == 1 else _("Found %(count)s results: %(places)s")
-    return Sentence(found, count=len(output.results), places=first_of(places))
+    one, many = _("Found 1 result: %(places)s"), _("Found %(count)s results: %(places)s")
+    found = ONLY_NEAREST if output.nothing_relevant else one if len(output.results) == 1 else many
+    return Sentence(found, count=len(output.results), places=first_of(list(best.values())))
 
 
 def _place(result: HistoryResult) -> str:
@@ -251,12 +260,15 @@ def _place(result: HistoryResult) -> str:
     return "MEMORY.md"
 
 
-def _output(requested: SearchHistoryInput, history: History, *, today: date, note: str | None) -> SearchHistoryOutput:
+def _output(
+    requested: SearchHistoryInput, history: History, user: User | None, *, today: date, note: str | None
+) -> SearchHistoryOutput:
     results = [_result(found, today) for found in history.results]
     is_nearest_only = bool(results) and history.has_nothing_relevant
     notes = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
-    return SearchHistoryOutput(
-        text=history_text(requested.query, requested.scope, results, note=notes or None),
+    write = partial(history_text, requested.query, requested.scope, results, note=notes, budget=requested.max_tokens)
+    output = SearchHistoryOutput(
+        text=write(),
         results=results,
         by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
         query=requested.query,
@@ -267,6 +279,9 @@ def _output(requested: SearchHistoryInput, history: History, *, today: date, not
         reranked=history.is_reranked if requested.rerank else None,
         nothing_relevant=is_nearest_only or None,
     )
+    if user is None:
+        return output.reading(output.text)
+    return output.reading(lambda: write(short=short_ids(user, map(result_id, results))))
 
 
 def _result(found: HistoryMatch, today: date) -> HistoryResult:
@@ -284,6 +299,8 @@ def _result(found: HistoryMatch, today: date) -> HistoryResult:
         document_id=reference.document_id,
         record_id=reference.record_id,
         file=reference.file,
+        kind="page" if reference.address else None,
+        address=reference.address or None,
         place=reference.place,
         attachment_id=reference.attachment_id,
         part=reference.part,
@@ -295,31 +312,31 @@ def _result(found: HistoryMatch, today: date) -> HistoryResult:
     )
 
 
-def as_text(output: SearchHistoryOutput) -> str:
-    """The same with the id of each result after its excerpt."""
-    notes = [output.note, NEAREST if output.nothing_relevant else None]
-    note = "; ".join(filter(None, notes)) or None
-    return history_text(output.query, output.scope, output.results, note=note, with_ids=True)
-
-
 def history_text(
-    query: str, scope: str, results: Sequence[HistoryResult], *, note: str | None = None, with_ids: bool = False
+    query: str,
+    scope: str,
+    results: Sequence[HistoryResult],
+    *,
+    note: str = "",
+    budget: int | None = None,
+    short: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last."""
+    """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last.
+
+    `short`: ids by which the results are named, each after its excerpt; none over REST. `budget`: tokens at most.
+    """
     header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
-    blocks = [
-        "\n".join([_block(number, result), *([_id_of(result), *project_line(result.project)] if with_ids else [])])
-        for number, result in enumerate(results, start=1)
-    ] or [NOTHING_FOUND]
-    return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
+    last = [f"Note: {note}."] if note else []
 
+    def name(result: HistoryResult) -> str:
+        return short.get(id_ := result_id(result), id_)
 
-def _id_of(result: HistoryResult) -> str:
-    if result.attachment_id is not None:
-        return id_line(file_id(result.attachment_id, result.part))
-    if result.conversation_id is not None:
-        return id_line(result.conversation_id, result.turn_number)
-    return id_line(result.record_id or result.document_id)
+    def write(result: HistoryResult, before: Sequence[HistoryResult]) -> str:
+        ids = id_lines(name(result), result.project) if short else []
+        return "\n".join([_block(results.index(result) + 1, result), *ids])
+
+    blocks = within(budget, results, write=write, name=name, beside=[header, *last])
+    return "\n\n".join([header, *(blocks or [NOTHING_FOUND]), *last])
 
 
 def _block(number: int, result: HistoryResult) -> str:
@@ -327,9 +344,10 @@ def _block(number: int, result: HistoryResult) -> str:
     # The excerpt of a session contains its title.
     labels: list[tuple[str, str | None]] = []
     if result.source == "message":
-        labels = [("session", result.session or "")]
+        labels = [("session", shortened(result.session or "", LONGEST_NAME))]
     elif result.source == "attachment":
-        labels = [("file", result.file), ("place", result.place)]
+        labels = [("page" if result.address else "file", result.file), ("address", result.address)]
+        labels.append(("place", result.place))
     where = "".join(f', {name}: "{as_one_line(label)}"' for name, label in labels if label is not None)
     past = f", {result.past}" if result.past else ""
     turn = result.stated_otherwise
@@ -359,14 +377,13 @@ search_history = Tool(
     description=(
         "Search past conversations, memory, daily logs and attached files for information the person mentioned "
         "before: a name, a decision, code, what happened on a day. Finds exact text as well as meaning, and prefers "
-        "what is recent. If nothing is found, try broader keywords or another scope."
+        "what is recent."
     ),
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,
     is_read_only=True,
     acts_itself=True,
     run=run,
-    as_text=as_text,
     in_text=frozenset(
         {"text", "excerpt", "highlights", "session", "byDate", "query", "scope", "note", "project", "past"}
     ),

@@ -5,9 +5,10 @@ The tool `search_memory`: a user's own memory records by meaning, filtered by ty
 
 import datetime as dt
 import logging
-import re
 import string
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -15,15 +16,16 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from agent_tools.registry import StoredByCall, Tool
+from agent_tools.registry import Readable, StoredByCall, Tool
 from agent_tools.tools.chat_history import ProjectName
 from agent_tools.tools.wording import (
     INCLUDE_REPLACED,
     NO_CALLER,
     NOBODY,
     NOTHING,
+    MaxTokens,
     as_one_line,
-    id_line,
+    id_lines,
     known,
     past_in_words,
 )
@@ -32,11 +34,12 @@ from core.isolation.acting import acting_as
 from core.responses import database_away
 from core.text import Sentence, shortened
 from core.text import gettext_noop as _
-from core.validation import Input, Output, parse_day, refuse_nul, text_limit
-from intake.chats.arranging import project_named
+from core.validation import LONGEST_REFERENCE, Input, Output, parse_day, refuse_nul, text_limit
+from intake.chats.temporary import project_named
 from intake.models import User
 from memory import documents, proposals, records
 from memory.backends.embedders import EmbedderError
+from memory.models import MemoryRecord
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
@@ -53,6 +56,8 @@ from memory.search.records import (
     floor_of_relevance,
 )
 from memory.search.records import search_memory as search
+from memory.search.writing import within
+from memory.short_ids import id_in, short_ids
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +69,6 @@ SAME_TEXT = _("The record to replace has this very text.")
 # Fields that a proposal does not have, by their names as clients send them.
 NOT_PROPOSED = {"tags": "tags", "valid_from": "validFrom", "valid_until": "validUntil", "done": "done"}
 NOT_WITH_PROPOSE = _("A proposal has no such field: the person adds it when they keep it.")
-# Each item is a line.
-AN_ITEM = re.compile(r"(\d{1,2})\. ", re.ASCII)
 
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(refuse_nul)]
@@ -80,20 +83,21 @@ class SearchMemoryInput(Input):
         StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
         Field(description="What to look for."),
     ]
-    top_k: Annotated[int, Field(alias="topK", ge=1, description="Results at most; more than 50 is taken for 50.")] = 10
+    top_k: Annotated[int, Field(alias="topK", ge=1, description="Results at most; 50 if more.")] = 10
     min_similarity: Annotated[
         float,
         Field(
             alias="minSimilarity",
             ge=0.0,
             le=1.0,
-            description="Leave out what is less similar.",
+            description="Leave out less.",
         ),
     ] = 0.0
     types: Annotated[Labels | None, Field(description="Only of any of these.")] = None
     project_id: Annotated[ProjectName | None, Field(description="Only of this project.")] = None
     tags: Annotated[Labels | None, Field(description="Only with any of these.")] = None
     include_replaced: Annotated[bool, Field(description=INCLUDE_REPLACED)] = False
+    max_tokens: MaxTokens = None
 
 
 class MemoryResult(Output):
@@ -103,7 +107,7 @@ class MemoryResult(Output):
     ]
 
 
-class SearchMemoryOutput(Output):
+class SearchMemoryOutput(Readable):
     results: Annotated[list[MemoryResult], Field(description="The records found, most similar first.")]
     text: Annotated[str, Field(description="The results as a Markdown list, long records cut short.")]
     note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
@@ -114,7 +118,8 @@ class SearchMemoryOutput(Output):
 
 def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
     if user is None:
-        return SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
+        output = SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
+        return output.reading(output.text)
     query = MemorySearchQuery(
         text=requested.query,
         top_k=requested.top_k,
@@ -130,12 +135,14 @@ def run(requested: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         found = search(query, user=user)
     except MemorySearchError as error:
         raise _as_recollect_error(error) from error
-    return SearchMemoryOutput(
+    output = SearchMemoryOutput(
         results=[MemoryResult(record=result.record, similarity=result.similarity) for result in found],
-        text=_as_markdown(found, user),
+        text=_as_markdown(found, user, requested.max_tokens),
         note=None if found else NO_MATCHES,
         pending=pending or None,
     )
+    ids = [str(result.record.id) for result in found]
+    return output.reading(lambda: _as_markdown(found, user, requested.max_tokens, short_ids(user, ids)))
 
 
 def summarise(output: SearchMemoryOutput, user: User | None) -> str:
@@ -159,29 +166,32 @@ def _as_recollect_error(error: MemorySearchError) -> RecollectError:
             return SearchFailed()
 
 
-def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
-    """A line says where the results begin that are probably about something else."""
+def _as_markdown(
+    found: list[MemorySearchResult],
+    user: User,
+    budget: int | None,
+    short: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """A line says where the results begin that are probably about something else. `short`: ids below the lines."""
     if not found:
         return NO_MATCHES_IN_WORDS
-    lines = [_item(number, result, user) for number, result in enumerate(found, start=1)]
     floor = floor_of_relevance()
     above = len(found) if floor is None else sum(result.similarity >= floor for result in found)
-    if floor is not None and above < len(found):
-        count = len(found) - above
-        memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
-        rest = f"{memories} probably about something else (similarity under {floor:.2f}):"
-        lines[above:above] = [*([""] if above else []), rest, ""]
-    return "\n".join(lines)
 
+    def name(result: MemorySearchResult) -> str:
+        return short.get(id_ := str(result.record.id), id_)
 
-def as_text(output: SearchMemoryOutput) -> str:
-    """The list with the id of each record below its line."""
-    lines = []
-    for line in output.text.splitlines():
-        lines.append(line)
-        if item := AN_ITEM.match(line):
-            lines.append(id_line(output.results[int(item[1]) - 1].record.id))
-    return "\n".join(lines)
+    def write(result: MemorySearchResult, before: Sequence[MemorySearchResult]) -> str:
+        number = found.index(result) + 1
+        lines = [_item(number, result, user), *(id_lines(name(result)) if short else [])]
+        if number == above + 1:
+            count = len(found) - above
+            memories = f"{count} {'more ' if above else ''}{'memory is' if count == 1 else 'memories are'}"
+            rest = f"{memories} probably about something else (similarity under {floor:.2f}):"
+            lines = [*([""] if above else []), rest, "", *lines]
+        return "\n".join(lines)
+
+    return "\n".join(within(budget, found, write=write, name=name))
 
 
 def _item(number: int, result: MemorySearchResult, user: User) -> str:
@@ -210,7 +220,6 @@ search_memory = Tool(
     is_read_only=True,
     acts_itself=True,
     run=run,
-    as_text=as_text,
     in_text=frozenset({"text", "type", "project_id", "tags", "content", "note"}),
     summarise=summarise,
 )
@@ -238,8 +247,10 @@ class SaveMemoryInput(Input):
         Field(description="Labels to find it by."),
     ] = None
     replaces: Annotated[
-        UUID | None,
-        Field(description="Id of a memory that is no longer true: this one takes its place."),
+        str | None,
+        Field(
+            description="Id of a memory that is no longer true: this one takes its place.", max_length=LONGEST_REFERENCE
+        ),
     ] = None
     valid_from: Annotated[dt.date | None, Field(alias="validFrom", description="First day it holds.")] = None
     valid_until: Annotated[
@@ -308,18 +319,21 @@ class AppendDailyLogOutput(Output):
 
 def save(requested: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     """It acts as the user itself: a proposal is compared with the rejected ones, which asks the embedding model."""
-    user = known(user)
+    user, replaced = known(user), None
+    if requested.replaces is not None:
+        with acting_as(user):
+            replaced = id_in(MemoryRecord.objects.for_user(user), requested.replaces)
     if requested.propose:
-        return _proposed(requested, user)
+        return _proposed(requested, replaced, user)
     with acting_as(user):
-        return _save(requested, user)
+        return _save(requested, replaced, user)
 
 
-def _proposed(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
+def _proposed(requested: SaveMemoryInput, replaced: UUID | None, user: User) -> SaveMemoryOutput:
     """Raises `InvalidInput` for what a proposal does not have, and for what the person rejected before."""
     if beside := [name for name in NOT_PROPOSED if getattr(requested, name) is not None]:
         raise InvalidInput(errors={NOT_PROPOSED[name]: [NOT_WITH_PROPOSE] for name in beside})
-    draft = requested.model_dump(include={"content", "type", "project_id", "replaces"})
+    draft = requested.model_dump(include={"content", "type", "project_id"}) | {"replaces": replaced}
     (found,) = proposals.propose(user=user, drafts=[draft], now=timezone.now())
     if isinstance(found, str):
         raise proposals.refuse(found)
@@ -329,12 +343,12 @@ def _proposed(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
     return SaveMemoryOutput(record=record, proposed=True, text=text)
 
 
-def _save(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
+def _save(requested: SaveMemoryInput, replaced: UUID | None, user: User) -> SaveMemoryOutput:
     project_id = project_named(requested.project_id or "", user=user, field="project_id")
     same = records.find_same(user=user, content=requested.content, project_id=project_id)
-    if same is not None and requested.replaces == same.id:
+    if same is not None and replaced == same.id:
         raise InvalidInput(errors={"replaces": [SAME_TEXT]})
-    if same is not None and requested.replaces in (None, same.replaces):
+    if same is not None and replaced in (None, same.replaces):
         return _saved_before(requested, same, user)
     nearly_same = find_nearly_same(user=user, content=requested.content, project_id=project_id)
     record = records.create(
@@ -343,7 +357,7 @@ def _save(requested: SaveMemoryInput, user: User) -> SaveMemoryOutput:
         type=records.DEFAULT_TYPE if requested.type is None else requested.type,
         project_id=project_id,
         tags=requested.tags or (),
-        facts=requested.model_dump(include={"replaces", "valid_from", "valid_until", "done"}),
+        facts=requested.model_dump(include={"valid_from", "valid_until", "done"}) | {"replaces": replaced},
         now=timezone.now(),
     )
     nearly_same = [pk for pk in nearly_same if pk != record.replaces]
@@ -394,7 +408,8 @@ def without_earlier(requested: SaveMemoryInput, output: SaveMemoryOutput) -> Sav
     if not output.already_saved:
         return output.model_copy(update={"nearly_same": None, "text": _saved(output.record, [])})
     own: dict[str, Any] = dict.fromkeys(("source_conversation", "source_turn", "done_at"))
-    own |= requested.model_dump(include={"replaces", "valid_from", "valid_until"})
+    own |= requested.model_dump(include={"valid_from", "valid_until"})
+    own["replaces"] = output.record.replaces if requested.replaces else None
     own |= {"type": requested.type or records.DEFAULT_TYPE, "tags": tuple(requested.tags or ())}
     return output.model_copy(update={"record": output.record.model_copy(update=own)})
 

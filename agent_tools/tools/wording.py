@@ -4,8 +4,10 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import date
+from typing import Annotated, Any
 
 from django.utils.text import Truncator
+from pydantic import Field
 
 from core.errors import AuthenticationRequired
 from core.text import Sentence, Value
@@ -17,6 +19,9 @@ from memory.search.sources import Reference
 NO_CALLER = "user identity required"
 NOBODY = _("Nothing to search yet: register or log in to have a memory")
 NOTHING = _("Nothing found")
+# Of a text whose form no specification fixes.
+TEXT_TOKENS = 1_500
+MaxTokens = Annotated[int | None, Field(alias="maxTokens", ge=200, le=8_000, description="Of text.")]
 INCLUDE_REPLACED = "Also memories that were replaced or ended."
 LINKS = 3
 
@@ -54,14 +59,11 @@ _LINES_DRAWN = str.maketrans(dict.fromkeys("\u2500\u2501\u2550\u2212\u00af", "-"
 _UNSEEN = ("Cf", "Cc", "Mn")
 
 
-def id_line(*parts: object) -> str:
-    """The id of a result on a line of its own, as `get_conversation` and `fetch` take it: `id: CONVERSATION/TURN`."""
-    return f"id: {'/'.join(str(part) for part in parts if part is not None)}"
-
-
-def project_line(project: str | None) -> list[str]:
-    """The project of a result on a line of its own after the id, if it has one."""
-    return [f"project: {as_one_line(project)}"] if project else []
+def id_lines(id_: object, project: str | None = None) -> list[str]:
+    """The id of a result on a line of its own, as `get_conversation` and `fetch` take it, and its project on another
+    one, if it has one.
+    """
+    return [f"id: {id_}", *([f"project: {as_one_line(project)}"] if project else [])]
 
 
 def later_in_words(result_id: str, day: str) -> str:
@@ -79,6 +81,14 @@ def past_in_words(record: RecordOutput | Reference, today: date) -> list[str]:
 def file_id(attachment_id: object, part: int | None) -> str:
     """The id of a passage of a file, as `read_attachment` and `fetch` take it: `file:ATTACHMENT:PART`."""
     return f"file:{attachment_id}:{part or 0}"
+
+
+def result_id(place: Any) -> str:
+    """The id of a result or a `Reference`, as `get_conversation`, `read_attachment` and `fetch` take it."""
+    if place.attachment_id is not None:
+        return file_id(place.attachment_id, place.part)
+    turn = "" if place.turn_number is None else f"/{place.turn_number}"
+    return f"{place.conversation_id or place.record_id or place.document_id}{turn}"
 
 
 def without_our_lines(text: str) -> str:

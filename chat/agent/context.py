@@ -3,26 +3,44 @@
 Everything in a file is data of unknown origin: it stands between the marks of `UntrustedData`, like what tools return.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from pydantic_ai.messages import BinaryContent
+from pydantic_ai import RunContext
+from pydantic_ai.messages import BinaryContent, ToolReturn
 
+from agent_tools.tools.context import without_left_out
+from chat.agent.search_engines import chosen_engine
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
 from core.text import UntrustedData, cut
 from intake.attachments import services
 from intake.attachments.reading.pictures import PICTURES
 from intake.attachments.services import attachments_of, get
+from intake.chats.consent import servers_of
+from intake.chats.prompts import PromptPart
 from intake.llm.language_models import LanguageModel, model_for
-from intake.llm.models import tokens_of
-from intake.models import Attachment, AttachmentText, ChatPreferences, Conversation, Project, Turn, User, local_time
-from intake.models.users import default_instructions
+from intake.llm.tokens import tokens_of
+from intake.models import (
+    Attachment,
+    AttachmentText,
+    ChatPreferences,
+    Conversation,
+    Project,
+    ToolServer,
+    Turn,
+    User,
+    local_time,
+)
+from intake.models.installation import default_instructions
 from memory import documents
+from memory.addresses import document_path
 from memory.models.documents import ABOUT_ME, DocumentDay
 
 
@@ -41,8 +59,15 @@ class ChatDeps:
 
     `tools`: as the model reads them; `has_tools`: whether its window has room for them. `results_tokens`: how much they
     may find, None without a limit, in an answer whose prompt has `history_length` messages. `files_tokens`: the room
-    for the files of one message. `left_out`: what the prompt says of the messages that do not fit. `compared`: the
-    turns outside of the prompt and of every search that share words with the message, by relevance.
+    for the files of one message. `parts`: the instructions; `beyond`: what they say of the messages that do not fit.
+    `compared`: the turns outside of the prompt and of every search that share words with the message, by relevance.
+    `left_out`: the digests of what this chat does not get of the user's memory (`memory.left_out`). `quoted`: what
+    recall mode has quoted. `uses_web`: whether this chat's switch is on and staff have chosen a search; `keeps_pages`:
+    whether the pages that are read stay with the turn of this `turn_number`.
+
+    `can_ask`: whether the person sits before a page and can be asked before a call; `servers`: whose tools are offered
+    then. `foreign`: the origins of results in this answer that others have written. `message`: the person's own words.
+    `steps_before`: the requests of this answer before it paused.
     """
 
     caller: Caller
@@ -60,6 +85,10 @@ class ChatDeps:
     temperature: float | None = None
     uses_memory: bool = True
     is_temporary: bool = False
+    can_ask: bool = False
+    uses_web: bool = False
+    keeps_pages: bool = True
+    turn_number: int | None = None
     conversation_id: UUID | None = None
     sees_reasons: bool = False
     user: User | None = None
@@ -68,7 +97,14 @@ class ChatDeps:
     results_tokens: int | None = None
     history_length: int = 1
     files_tokens: int = 0
-    left_out: str = ""
+    parts: tuple[PromptPart, ...] = ()
+    beyond: tuple[PromptPart, ...] = ()
+    left_out: frozenset[str] = frozenset()
+    quoted: list[PromptPart] = field(default_factory=list)
+    servers: tuple[ToolServer, ...] = ()
+    foreign: list[str] = field(default_factory=list)
+    message: str = ""
+    steps_before: int = 0
     compared: Sequence[tuple[float, Turn]] = ()
     untrusted: UntrustedData = field(default_factory=UntrustedData)
 
@@ -78,12 +114,49 @@ class ChatDeps:
         return self.has_tools and self.uses_memory and self.caller.is_registered and not self.is_temporary
 
     @property
+    def is_indexed(self) -> bool:
+        """Nothing of a visitor or of a temporary chat is."""
+        return self.user is not None and not self.is_temporary
+
+    @property
     def local_now(self) -> datetime:
         return local_time(self.now, self.zone or UTC)
 
 
-def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:
-    """Read the settings of the chat and the caller's notes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTool:
+    """A tool that the chat's model may call.
+
+    `origin` is `memory`, `web` or the name of a server; `acts` says whether a call changes or sends something. `call`
+    returns the text for the model, with metadata that has its `summary` for people. `asks` returns the reason why the
+    person is asked before this call, None where it needs no question; a tool without `asks` never asks.
+    """
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    origin: str
+    acts: bool
+    call: Callable[[RunContext[ChatDeps], dict[str, Any]], Awaitable[ToolReturn[str]]]
+    asks: Callable[[RunContext[ChatDeps], dict[str, Any]], Awaitable[str | None]] | None = None
+    # By which the person may allow it for longer than one call, if it has an address and does not destroy anything.
+    address: str = ""
+    own_name: str = ""
+    destroys: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that the person sees of it: a tool that is described otherwise is another one."""
+        described = json.dumps(
+            [self.own_name or self.name, self.description, self.schema, self.destroys], sort_keys=True
+        )
+        return sha256(described.encode()).hexdigest()
+
+
+def deps_for(
+    caller: Caller, conversation: Conversation, *, now: datetime, message: str = "", can_ask: bool = False
+) -> ChatDeps:
+    """Read the settings of the chat and the caller's notes. `can_ask`: whether the person sits before a page.
 
     A user whose account was deleted is treated like a visitor.
     """
@@ -97,52 +170,78 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
         uses_memory=conversation.uses_memory,
         is_temporary=conversation.expires_at is not None,
         conversation_id=conversation.pk,
+        message=message,
     )
     user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
         return deps
     user.bound_to = caller.bound_to
     preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    uses_web = can_ask and conversation.uses_web and chosen_engine() is not None
+    can_ask = can_ask and not deps.is_temporary and not caller.bound_to
     deps = replace(
         deps,
         user=user,
         zone=user.zone,
         how_to_answer=preferences.how_to_answer,
         sees_reasons=user.is_staff and user.is_active,
+        uses_web=uses_web,
+        keeps_pages=preferences.keeps_pages,
+        left_out=frozenset([*preferences.left_out, *conversation.left_out]),
+        can_ask=can_ask,
+        # One that waits for a log-in would refuse what was allowed.
+        servers=tuple(each for each in servers_of(user) if each.is_connected or not each.wants_login)
+        if can_ask
+        else (),
     )
     if name := conversation.project:
         project = Project.objects.for_user(user).filter(name=name).first() or Project()
         deps = replace(deps, project=name, project_instructions=project.instructions)
     if not conversation.uses_memory:
         return deps
-    of_project = _cut_notes(user, None, project=name) if name else ""
-    return replace(deps, notes=_cut_notes(user, None), about=_cut_notes(user, ABOUT_ME), project_notes=of_project)
+    of_project = _cut_notes(user, None, deps.left_out, project=name) if name else ""
+    about, notes = (_cut_notes(user, day, deps.left_out) for day in (ABOUT_ME, None))
+    return replace(deps, notes=notes, about=about, project_notes=of_project)
 
 
 # The length of each of the notes in the model's instructions (MEMORY.md, USER.md) at most.
 NOTES_LENGTH = 8_000
 
 
-def _cut_notes(user: User, day: DocumentDay, *, project: str = "") -> str:
-    # One more than needed shows whether there is more.
-    notes = documents.beginning(user=user, day=day, project=project, length=NOTES_LENGTH + 1)
+def _cut_notes(user: User, day: DocumentDay, left_out: Collection[str], *, project: str = "") -> str:
+    # One more than needed shows whether there is more; what is left out makes room for as much.
+    length = NOTES_LENGTH * (2 if left_out else 1) + 1
+    notes = documents.beginning(user=user, day=day, project=project, length=length)
+    if left_out:
+        notes = without_left_out(notes, document_path(day, project=project), left_out)
     return notes if len(notes) <= NOTES_LENGTH else notes[:NOTES_LENGTH] + "\n… (cut here: search for the rest)"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """`id` is this project's own: vendors' ids are not always unique within an answer."""
+    """`id` is this project's own: vendors' ids are not always unique within an answer. `origin`, `tool`: of a tool from
+    elsewhere, its server and its name there.
+    """
 
     id: str
     name: str
     input: dict[str, Any]
+    origin: str = ""
+    tool: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """As a turn keeps it, and readers get it."""
+        of_server = {"origin": self.origin, "tool": self.tool} if self.origin else {}
+        return {"id": self.id, "name": self.name, "input": self.input, **of_server}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`summary` is a line of Markdown for people, with links to the results; `found` the text that the model reads.
+    """`summary` is a line of Markdown for people, with links to the results; `found` the text that the model reads,
+    and `shows` the ids of its sources.
 
     `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
+    `sources`: what it brought, as parts of the prompt.
     """
 
     call: ToolCalled
@@ -151,7 +250,23 @@ class ToolReturned:
     stored: str | None = None
     place: dict[str, Any] | None = None
     found: str | None = None
+    shows: Sequence[str] = ()
     undone_at: str | None = None
+    sources: tuple[PromptPart, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.call.id
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """The call waits for the person. `approval` is what they are shown: why they are asked, which of its words were
+    recalled (`marks`), and for how long they may allow it (`chat`, `always`).
+    """
+
+    call: ToolCalled
+    approval: dict[str, Any]
 
     @property
     def id(self) -> str:
@@ -186,7 +301,7 @@ class AnswerEnded:
     first_input_tokens: int | None = None
 
 
-AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
+AgentEvent = ToolCalled | ToolReturned | ApprovalAsked | TextWritten | ReasoningWritten
 # Events that arrive in pieces; neighbours of one kind may be joined and split anywhere.
 WRITTEN = (TextWritten, ReasoningWritten)
 
@@ -219,7 +334,8 @@ HOW_TO_READ = (
 def is_being_read(turn: Turn) -> bool:
     """Whether the text of a file of this turn is not there yet."""
     mine = Attachment.objects.filter(user=turn.user_id, conversation_id=turn.conversation_id)
-    return mine.filter(turn_number=turn.turn_number, state=Attachment.State.WAITING).exists()
+    files = mine.filter(turn_number=turn.turn_number).exclude(kind=Attachment.Kind.PAGE)
+    return files.filter(state=Attachment.State.WAITING).exists()
 
 
 def names_of(turn: Turn) -> str:

@@ -10,6 +10,7 @@ import heapq
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, tzinfo
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,17 +21,25 @@ from django.db.models import Exists
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelRequestPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
+from chat.agent.tools import brought_by
 from core.gate import another_turn
 from core.isolation.acting import Caller, acting_as
 from core.text import shortened
+from intake.chats.prompts import PromptPart
 from intake.chats.tree import conversation_path
+from intake.llm.tokens import tokens_of
 from intake.models import Attachment, Turn, User, day_in_words, local_time
 from memory.backends.embedders import UNCALIBRATED, get_embedder
+from memory.search.excerpts import Segment
+from memory.search.literal import NO_TEXT_HAS_WORDS
 from memory.search.sources import least_likely
+from memory.search.writing import Rarity, written
 
 CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
-SHOWN = 5
+SHOWN = 10
+# Of all quotations together.
+TOKENS = 1_500
 NOTES_SHOWN = 3
 # Files are found beside everything else: the mark of their calls, the results that are searched, and those that are
 # shown.
@@ -58,9 +67,11 @@ HOW_TO_ADD = "*Without a model I only quote what you wrote. Connect one at /staf
 
 
 def recall_model(
-    caller: Caller, *, is_temporary: bool = False, compared: Sequence[tuple[float, Turn]] = ()
+    caller: Caller, quoted: list[PromptPart], *, is_temporary: bool = False, compared: Sequence[tuple[float, Turn]] = ()
 ) -> FunctionModel:
-    """The model for one caller's answer: it quotes only that caller's turns. Nothing of a visitor is searched for."""
+    """The model for one caller's answer: it quotes only that caller's turns, and says what in `quoted`. Nothing of a
+    visitor is searched for.
+    """
     here: list[dict[str, Any]] = [
         {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number, "relevance": relevance}
         for relevance, turn in compared
@@ -84,7 +95,8 @@ def recall_model(
         if looked_up.has_files and NOTES in among and not any(map(_is_of_files, _parts_of_run(messages))):
             yield _searches_of_files(question, _earlier_messages(messages))
             return
-        sentences = _answer_sentences(question, close or here, not close, found, looked_up)
+        sentences, sources = _answer_sentences(question, close or here, not close, found, looked_up)
+        quoted.extend(sources)
         if not _earlier_messages(messages):
             sentences.append(HOW_TO_ADD if looked_up.is_staff else WITHOUT_A_MODEL)
         for piece in sentences:
@@ -144,7 +156,7 @@ def _answer_sentences(
     is_only_near: bool,
     found: dict[str, dict[str, Any]],
     looked_up: "_LookedUp",
-) -> list[str]:
+) -> tuple[list[str], list[PromptPart]]:
     """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(question, chats)
@@ -159,53 +171,90 @@ def _answer_sentences(
         (from_files, bool(files.get("nothingRelevant"))),
     ]
     if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
-        return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
-    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes, _ in searched):
-        return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
-    return [f"{NOTHING_ABOUT_IT}{SAVED}\n\n"]
+        head, chosen = CLOSEST, [quotes for quotes, is_nearest_only in searched if not is_nearest_only]
+    else:
+        head, chosen = (
+            f"{NOTHING_ABOUT_IT} This may be related:\n\n",
+            [quotes[:NEAREST_SHOWN] for quotes, _ in searched],
+        )
+    sentences, sources = _best_first(chosen)
+    absent = [_absent(results) for results in (chats, notes, files) if results.get("results")]
+    if absent and (words := set.intersection(*absent)):
+        head = f"{head.rstrip()} No text has: {', '.join(sorted(words))}.\n\n"
+    return ([head, *sentences], sources) if sentences else ([f"{NOTHING_ABOUT_IT}{SAVED}\n\n"], [])
 
 
-# The relevance of a result and the text of its quote.
-_Quote = tuple[float, str]
+def _absent(results: dict[str, Any]) -> set[str]:
+    """The words of the question that no text has, as a tool's note says them."""
+    said = re.search(rf"{NO_TEXT_HAS_WORDS.format('([^;]+)')}", results.get("note") or "")
+    return set(said[1].split(", ")) if said else set()
 
 
-def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
-    """The quotes of all searches by relevance; those of one search keep their order."""
-    return [text for _, text in heapq.merge(*searched, key=lambda quote: -quote[0])]
+# The relevance of a result, the text of its quote, and its source.
+_Quote = tuple[float, str, PromptPart]
+
+
+def _best_first(searched: Iterable[list[_Quote]]) -> tuple[list[str], list[PromptPart]]:
+    """The quotes of all searches by relevance that fit together, and their sources; those of one search keep their
+    order.
+    """
+    quotes, sources, left = list[str](), list[PromptPart](), TOKENS
+    for _, text, source in heapq.merge(*searched, key=lambda quote: -quote[0]):
+        if (size := tokens_of(text)) <= left:
+            quotes.append(text)
+            sources.append(replace(source, tokens=size))
+            left -= size
+    return quotes, sources
 
 
 def _quotes_of_chats(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
     echo = question.casefold()
+    turns = [(match, looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"]))) for match in matches]
+    found = [(match, turn) for match, turn in turns if turn is not None]
+    rarity = Rarity.of(question, (f"{turn.user_message}\n{turn.assistant_message}" for _, turn in found))
     return [
-        (match.get("relevance", 0.0), _quote(turn, looked_up.zone))
-        for match in matches
-        if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
-        and turn.user_message.strip().casefold() != echo
+        _quote(match, turn, looked_up.zone, rarity)
+        for match, turn in found
+        if turn.user_message.strip().casefold() != echo
     ][:SHOWN]
 
 
 def _noted(found: dict[str, Any]) -> list[_Quote]:
-    results = found.get("results", [])[:NOTES_SHOWN]
-    return [(result.get("relevance", 0.0), _quote_note(result)) for result in results]
+    return [
+        _as_quote(
+            result,
+            date.fromisoformat(result["date"]),
+            "your daily log" if result["source"] == "daily_log" else "your memory",
+            result["excerpt"],
+        )
+        for result in found.get("results", [])[:NOTES_SHOWN]
+    ]
 
 
 def _quotes_of_files(found: dict[str, Any]) -> list[_Quote]:
     results = [result for result in found.get("results", []) if result["source"] == "attachment"]
-    return [(result.get("relevance", 0.0), _quote_file(result)) for result in results[:FILES_SHOWN]]
+    return [
+        _as_quote(
+            result,
+            date.fromisoformat(result["date"]),
+            _link(result, ", ".join(filter(None, (result["file"], result.get("place"))))),
+            result["excerpt"],
+        )
+        for result in results[:FILES_SHOWN]
+    ]
 
 
-def _quote_file(result: dict[str, Any]) -> str:
-    """The link opens the chat at the message; with its chat the quote is withdrawn."""
-    name = _label(", ".join(filter(None, (result["file"], result.get("place")))))
-    link = conversation_path(UUID(result["conversationId"]), turn_number=result["turnNumber"])
-    day = day_in_words(date.fromisoformat(result["date"]))
-    return f"- **{day}**, in [{name}]({link}):\n  > {_in_one_line(result['excerpt'])}\n\n"
+def _as_quote(result: dict[str, Any], day: date, place: str, *said: str) -> _Quote:
+    (source,) = brought_by(CHATS, {}, {"data": {"results": [result]}})
+    lines = "\n  >\n  > ".join(map(_in_one_line, said))
+    return result.get("relevance", 0.0), f"- **{day_in_words(day)}**, in {place}:\n  > {lines}\n\n", source
 
 
-def _quote_note(result: dict[str, Any]) -> str:
-    place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    day = day_in_words(date.fromisoformat(result["date"]))
-    return f"- **{day}**, in {place}:\n  > {_in_one_line(result['excerpt'])}\n\n"
+def _link(result: dict[str, Any], name: str) -> str:
+    """It opens the chat at the message; with its chat the quote is withdrawn."""
+    path = conversation_path(UUID(result["conversationId"]), turn_number=result["turnNumber"])
+    label = name.translate(str.maketrans("[]\\`\n", "()/' "))
+    return f"[{label}]({path})"
 
 
 def _in_one_line(excerpt: str) -> str:
@@ -215,15 +264,11 @@ def _in_one_line(excerpt: str) -> str:
     return " ".join(plain.split()).removeprefix("· ")
 
 
-def _label(title: str) -> str:
-    return title.translate(str.maketrans("[]\\`\n", "()/' "))
-
-
-def _quote(turn: Turn, zone: tzinfo) -> str:
-    day = day_in_words(local_time(turn.said_at, zone).date())
-    title = _label(turn.conversation.title) or "Conversation"
-    link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
+def _quote(match: dict[str, Any], turn: Turn, zone: tzinfo, rarity: Rarity) -> _Quote:
+    """The message, and below it the answer, but an answer of recall mode, which quotes what is found anyway."""
+    sides = [Segment(turn.user_message), Segment("" if turn.is_recall else turn.assistant_message)]
+    link = _link(match, turn.conversation.title or "Conversation")
+    return _as_quote(match, local_time(turn.said_at, zone).date(), link, *written(sides, rarity, TOKENS))
 
 
 def _shortened(text: str) -> str:

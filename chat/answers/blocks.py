@@ -14,7 +14,7 @@ from weakref import WeakSet
 from django.utils.translation import override
 
 from chat.answers.log import AnswerLog
-from intake.markdown.rendering import BlockStream, ChangedBlocks
+from intake.markdown.streaming import BlockStream, ChangedBlocks
 
 # Rendering occupies a processor: more threads would only slow the others down.
 _threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from django.db import InterfaceError, OperationalError
@@ -19,22 +20,15 @@ from chat.answers.log import NOWHERE, AnswerLog, EventId
 from chat.answers.reader import ending_of, ending_of_deleted, events_of_call, read, replay
 from chat.answers.saver import ProgressSaver
 from chat.answers.writer import AnswerWriter
+from core.errors import Unavailable
 from core.isolation.acting import Caller
+from core.text import gettext_noop as _
 from intake.chats import services
 from intake.chats.usage import Usage
 from intake.models import Turn
 from intake.revocation import IsAuthorized
 
 logger = logging.getLogger(__name__)
-
-FOLLOW_POLL_SECONDS = 0.5
-# How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
-KEPT_SECONDS = 60
-MOST_KEPT = 200
-# How long a request to stop waits for the writer to save the text.
-STOP_SECONDS = 2.0
-# How long a stopping server waits for the last saves.
-SHUTDOWN_SECONDS = 5
 
 
 class RemoteLog:
@@ -69,9 +63,9 @@ class RemoteLog:
                     log.notify()
                 else:
                     self._add_saved(turn)
-                    if turn.has_ended:
+                    if not turn.is_being_written:
                         log.finish(ending_of(turn))
-            await asyncio.sleep(FOLLOW_POLL_SECONDS)
+            await asyncio.sleep(0.5)
 
     def _add_saved(self, turn: Turn) -> None:
         log, text, reasoning = self.log, self.log.text, self.log.reasoning
@@ -105,21 +99,15 @@ def answer_hub() -> AnswerHub:
     return _hubs.setdefault(asyncio.get_running_loop(), AnswerHub())
 
 
-def start_answer(
-    *, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None, newest_only: bool = False
-) -> None:
-    """Start writing the answer of a turn that was just begun or resumed, so no other process answers this attempt.
-
-    `is_authorized` is checked every two seconds, and the answer ends when its starter loses access. `newest_only`: the
-    model gets only the newer half of the earlier messages that would fit.
-    """
+def start_answer(writing: AnswerWriter) -> AnswerWriter:
+    """Start writing the answer of a turn that was just begun or resumed, so no other process answers this attempt."""
     hub = answer_hub()
-    writing = AnswerWriter(turn, caller, is_authorized=is_authorized, newest_only=newest_only)
-    hub.writings[turn.pk] = writing
+    hub.writings[writing.log.turn.pk] = writing
     hub.saver.keep(writing)
     task = asyncio.create_task(_retire(hub, writing))
     hub.tasks.add(task)
     task.add_done_callback(hub.tasks.discard)
+    return writing
 
 
 async def _retire(hub: AnswerHub, writing: AnswerWriter) -> None:
@@ -132,9 +120,10 @@ async def _retire(hub: AnswerHub, writing: AnswerWriter) -> None:
         return
     hub.ended.pop(turn_id, None)
     hub.ended[turn_id] = log
-    while len(hub.ended) > MOST_KEPT:
+    while len(hub.ended) > 200:
         del hub.ended[next(iter(hub.ended))]
-    await asyncio.sleep(KEPT_SECONDS)
+    # How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
+    await asyncio.sleep(60)
     if hub.ended.get(turn_id) is log:
         del hub.ended[turn_id]
 
@@ -158,12 +147,12 @@ async def follow_answer(
     if after is not None and after.attempt == turn.attempt and after.position != NOWHERE:
         position = after.position
     log, mirror, drawing, view = None, None, None, None
-    if not turn.has_ended or position is not None:
+    if turn.is_being_written or position is not None:
         writing = hub.writings.get(turn.pk)
         log = writing.log if writing is not None else hub.ended.get(turn.pk)
     if log is None or log.turn.attempt != turn.attempt:
-        if turn.has_ended:
-            async for events in replay(turn=turn, with_blocks=with_blocks, language=language):
+        if not turn.is_being_written:
+            async for events in replay(turn=turn, caller=caller, with_blocks=with_blocks, language=language):
                 yield events
             return
         mirror = hub.mirrors.get(turn.pk)
@@ -176,7 +165,8 @@ async def follow_answer(
             drawing = hub.drawings[log, language] = BlockRenderer(log, language)
         view = ReaderView(drawing)
     try:
-        async for events in read(log, after=position, view=view, is_authorized=is_authorized, language=language):
+        follow = partial(read, log, caller=caller, is_authorized=is_authorized, language=language)
+        async for events in follow(after=position, view=view):
             yield events
     finally:
         if drawing is not None and view is not None and not drawing.close_view(view):
@@ -193,7 +183,7 @@ async def stream_answer(
     *, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None, with_blocks: bool = False
 ) -> AsyncIterator[bytes]:
     """Start the answer and follow it from the beginning."""
-    start_answer(turn=turn, caller=caller, is_authorized=is_authorized)
+    start_answer(AnswerWriter(turn, caller, is_authorized=is_authorized))
     async for events in follow_answer(turn=turn, caller=caller, is_authorized=is_authorized, with_blocks=with_blocks):
         yield events
 
@@ -205,7 +195,8 @@ async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
     """
     if (writing := answer_hub().writings.get(turn.pk)) is not None:
         writing.stop()
-        await writing.ended(seconds=STOP_SECONDS)
+        # How long a request to stop waits for the writer to save the text.
+        await writing.ended(seconds=2.0)
     await as_caller(caller, services.interrupt_turn, turn_id=turn.pk, attempt=turn.attempt)
     return await load_turn(turn.pk, caller=caller)
 
@@ -214,5 +205,6 @@ async def cut_off_answers() -> None:
     """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
     writings = list(answer_hub().writings.values())
     for writing in writings:
-        writing.stop()
-    await asyncio.gather(*(writing.ended(seconds=SHUTDOWN_SECONDS) for writing in writings))
+        writing.stop(Unavailable(_("Interrupted: the server was restarted.")))
+    # How long a stopping server waits for the last saves.
+    await asyncio.gather(*(writing.ended(seconds=5) for writing in writings))

@@ -16,8 +16,6 @@ from chat.agent.context import WRITTEN, AgentEvent, ReasoningWritten, TextWritte
 from core.errors import NotFound
 from intake.models import Turn
 
-# A reader who is further behind gets the text between two other events in one piece.
-MOST_APART = 16
 # From this many events on, the older half also keeps its text in one piece.
 COMPACTED_FROM = 512
 
@@ -100,7 +98,7 @@ class AnswerLog:
         return next(thoughts, None)
 
     def add(self, event: AgentEvent) -> None:
-        if not (length := length_of(event)):
+        if not (length := len(event.text) if isinstance(event, WRITTEN) else 1):
             return
         self._ends.append(self.position + length)
         self._events.append(event)
@@ -113,7 +111,8 @@ class AnswerLog:
             self.ending = ending
             self.notify()
 
-    def since(self, position: int, *, most_apart: int = MOST_APART) -> list[tuple[int, AgentEvent]]:
+    # A reader who is further behind gets the text between two other events in one piece.
+    def since(self, position: int, *, most_apart: int = 16) -> list[tuple[int, AgentEvent]]:
         """The events after a position, each with the position at which it ends."""
         first = bisect_right(self._ends, position)
         found = list(zip(self._ends[first:], self._events[first:], strict=True))
@@ -138,10 +137,6 @@ class AnswerLog:
         older = _joined(list(zip(self._ends[:half], self._events[:half], strict=True)))
         self._ends[:half] = [end for end, _ in older]
         self._events[:half] = [event for _, event in older]
-
-
-def length_of(event: AgentEvent) -> int:
-    return len(event.text) if isinstance(event, WRITTEN) else 1
 
 
 def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]]:

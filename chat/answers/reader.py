@@ -6,24 +6,29 @@ A reader has no queue, only a position, so a reader who stops reading costs noth
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
-from chat.agent.context import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from chat.agent.prompt import MESSAGE_TOO_LONG, ExceedsWindow
+from chat.agent.context import AgentEvent, ApprovalAsked, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
+from chat.agent.loop import ModelFailed
+from chat.agent.prompt import ExceedsWindow
 from chat.answers.blocks import ReaderView, drawn_in
+from chat.answers.database import as_caller
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
 from chat.answers.tool_call_view import draw
-from core import responses
-from core.errors import AuthenticationRequired, NotFound, RecollectError
+from core import event_streams
+from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
+from core.isolation.acting import Caller
 from core.text import gettext_noop as _
 from core.text import in_language, kept, restored, without_values
+from intake.chats.prompts import Prompt
 from intake.chats.tree import undo_path
 from intake.chats.usage import Usage, thought_in_words
 from intake.markdown import render, render_blocks
-from intake.markdown.rendering import ChangedBlocks
+from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
+from intake.models.tools import WAITS_FOR
 from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
+from memory.sources_of_answers import in_words, places_cited, sources_of
 
 THROWN_OUT = _("Your session has ended, or your token was revoked. What was written is kept.")
 
@@ -34,7 +39,7 @@ def encode_turn(turn: Turn, *, not_sent: int | None = None, sent: int | None = N
     """
     counted = {} if not_sent is None else {"notSent": not_sent} | ({"sent": sent} if not_sent and sent else {})
     data = {**_named(turn), "turnId": turn.pk, **counted}
-    return responses.encode("turn", data, id=str(EventId(turn.attempt, NOWHERE)))
+    return event_streams.encode("turn", data, id=str(EventId(turn.attempt, NOWHERE)))
 
 
 def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, language: str = "en") -> bytes:
@@ -46,42 +51,54 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, lang
     id_ = str(EventId(turn.attempt, position))
     match event:
         case TextWritten(text=text):
-            return responses.encode("delta", {"text": text}, id=id_)
+            return event_streams.encode("delta", {"text": text}, id=id_)
         case ReasoningWritten(text=text, seconds=seconds):
             label = drawn_in(language, thought_in_words, seconds)
             known = {} if seconds is None else {"seconds": seconds}
-            return responses.encode("reasoning", {"text": text, "label": label} | known, id=id_)
+            return event_streams.encode("reasoning", {"text": text, "label": label} | known, id=id_)
         case ToolCalled():
-            html = drawn_in(language, draw, asdict(event), turn)
-            return responses.encode("tool_call", asdict(event) | {"html": html}, id=id_)
+            html = drawn_in(language, draw, event.as_data(), turn)
+            return event_streams.encode("tool_call", event.as_data() | {"html": html}, id=id_)
+        case ApprovalAsked(call=call, approval=approval):
+            html = drawn_in(language, draw, call.as_data() | {"approval": approval, "waits": True}, turn)
+            return event_streams.encode("approval", call.as_data() | {"html": html}, id=id_)
         case ToolReturned():
-            html = drawn_in(language, draw, asdict(event.call) | kept_result(event), turn)
-            return responses.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
+            html = drawn_in(language, draw, event.call.as_data() | kept_result(event), turn)
+            return event_streams.encode("tool_result", _result_data(event, turn) | {"html": html}, id=id_)
 
 
 def encode_blocks(changed: ChangedBlocks) -> bytes:
     """Without an id: a reader who returns gets all blocks."""
-    return responses.encode("blocks", {"from": changed.start, "html": changed.html})
+    return event_streams.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-async def encode_ending(ending: Ending, *, id_: EventId | None = None, language: str) -> bytes:
+async def encode_ending(
+    ending: Ending, *, caller: Caller | None = None, id_: EventId | None = None, language: str
+) -> bytes:
     """An error from another server's export may lack any field. Rendering a complete answer takes a while."""
     data, turn = ending.data, ending.turn
     if ending.name == "error" and "detail" in data:
         data = without_values(data) | {"detail": in_language(restored(data, "detail"), language)}
     if turn is not None:
-        html = await asyncio.to_thread(drawn_in, language, render, turn.assistant_message)
+        has_any = bool(Prompt.of(turn.prompt).sources)
+        sources = (await as_caller(caller, sources_of, [turn], caller))[turn.pk] if caller and has_any else []
+        cited = places_cited(sources) if has_any else {}
+        html = await asyncio.to_thread(drawn_in, language, render, turn.assistant_message, cited)
         line = drawn_in(language, Usage.of(turn.usage).in_words)
-        data = data | {"html": str(html), "usageLine": line}
+        of_memory = drawn_in(language, in_words, [each.part for each in sources]) if has_any else ""
+        data = data | {"html": str(html), "usageLine": line, "sourcesLine": of_memory}
+        data["sources"] = [source.output.as_data() for source in sources]
         if turn.reasoning:
             data["reasoningHtml"] = str(await asyncio.to_thread(drawn_in, language, render, turn.reasoning))
-    return responses.encode(ending.name, data, id=None if id_ is None else str(id_))
+    return event_streams.encode(ending.name, data, id=None if id_ is None else str(id_))
 
 
 def ending_of(turn: Turn) -> Ending:
     """The last event of an ended turn. Each reader gets its HTML in the reader's language."""
     if turn.error:
         return Ending("error", turn.error)
+    if turn.status == Turn.Status.WAITING:
+        return Ending("waiting", _named(turn) | {"until": (turn.updated_at + WAITS_FOR).isoformat()})
     data: dict[str, Any] = _named(turn)
     if turn.status == Turn.Status.INTERRUPTED:
         data["status"] = turn.status
@@ -100,10 +117,14 @@ def ending_of_deleted() -> Ending:
 
 def as_data(error: RecollectError) -> dict[str, Any]:
     """As a turn keeps it."""
-    reason = {"reason": error.reason} if error.reason else {}
+    reason: dict[str, Any] = {"reason": error.reason} if error.reason else {}
     # A page offers ways out of it.
     if isinstance(error, ExceedsWindow):
-        reason["about"] = "message" if error.detail == MESSAGE_TOO_LONG else "window"
+        reason["about"] = error.about
+    elif isinstance(error, ModelFailed):
+        reason["about"] = "model"
+    elif isinstance(error, RateLimited) and error.retry_after:
+        reason["retryAfter"] = error.retry_after
     return {
         "code": error.code,
         "detail": error.detail,
@@ -117,7 +138,7 @@ def kept_result(event: ToolReturned) -> dict[str, Any]:
     """The parts of a result that a turn keeps: the found or stored text for people, and the place for undoing it."""
     result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error, **kept(event.summary)}
     if event.found is not None:
-        result["found"] = event.found
+        result |= {"found": event.found, "shows": list(event.shows)}
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result if event.undone_at is None else result | {"undone_at": event.undone_at}
@@ -129,11 +150,13 @@ def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
     return [ReasoningWritten(turn.reasoning, seconds)] if turn.reasoning else []
 
 
-def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
+def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned | ApprovalAsked]:
     """A kept call as it happened. An undone call cannot be undone again."""
-    called = ToolCalled(id=call["id"], name=call.get("name", ""), input=call.get("input", {}))
+    of_server = call.get("origin", ""), call.get("tool", "")
+    called = ToolCalled(call["id"], call.get("name", ""), call.get("input", {}), *of_server)
     if "summary" not in call:
-        return [called]
+        waits = "approval" in call and "decision" not in call["approval"]
+        return [called, *([ApprovalAsked(called, call["approval"])] if waits else [])]
     returned = ToolReturned(
         called,
         restored(call, "summary"),
@@ -141,6 +164,7 @@ def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
         stored=call.get("stored"),
         place=call.get("place"),
         found=call.get("found"),
+        shows=call.get("shows", []),
         undone_at=call.get("undone_at"),
     )
     return [called, returned]
@@ -161,9 +185,6 @@ def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
 
 
 KEEP_ALIVE_SECONDS = 15
-# The shortest time between two messages to a reader.
-PAUSE_SECONDS = 0.03
-PROMPT_SECONDS = 3
 
 
 async def read(
@@ -171,6 +192,7 @@ async def read(
     *,
     after: int | None = None,
     view: ReaderView | None = None,
+    caller: Caller | None = None,
     is_authorized: IsAuthorized | None = None,
     language: str = "en",
 ) -> AsyncIterator[bytes]:
@@ -188,7 +210,7 @@ async def read(
         if position is None:
             # Waits a moment until it is known how much of the conversation the model gets; another process knows it.
             with suppress(TimeoutError):
-                async with asyncio.timeout(PROMPT_SECONDS):
+                async with asyncio.timeout(3):
                     while log.not_sent is None and not log.is_mirror and not log.is_over and not log.position:
                         await log.wait()
             yield encode_turn(log.turn, not_sent=log.not_sent, sent=log.sent)
@@ -202,7 +224,8 @@ async def read(
                 chunk += encode_blocks(changed)
             if chunk:
                 yield chunk
-                await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
+                # The shortest time between two messages to a reader.
+                await asyncio.sleep(0 if log.is_over else 0.03)
             elif log.is_over and (view is None or view.is_finished):
                 break
             else:
@@ -211,19 +234,21 @@ async def read(
                         await log.wait()
                 except TimeoutError:
                     # A proxy may close a connection on which nothing happens.
-                    yield responses.KEEP_ALIVE
+                    yield event_streams.KEEP_ALIVE
         # An answer may have been cut off because its starter lost access, and this reader may be the starter.
         is_cut_short = log.ending is not None and log.ending.is_cut_short and is_authorized is not None
         if guard.done() or (is_cut_short and is_authorized and not await is_authorized_now(is_authorized)):
             yield await encode_ending(ending_by(AuthenticationRequired(THROWN_OUT)), language=language)
         elif log.ending is not None:
             end = EventId(log.turn.attempt, NOWHERE if log.is_mirror else log.position + 1)
-            yield await encode_ending(log.ending, id_=end, language=language)
+            yield await encode_ending(log.ending, caller=caller, id_=end, language=language)
     finally:
         guard.cancel()
 
 
-async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en") -> AsyncIterator[bytes]:
+async def replay(
+    *, turn: Turn, caller: Caller, with_blocks: bool = False, language: str = "en"
+) -> AsyncIterator[bytes]:
     """The events of an ended turn again: its calls, its answer as one text, and its ending."""
     used = Usage.of(turn.usage)
     yield encode_turn(turn, not_sent=used.not_sent or 0, sent=used.sent)
@@ -237,4 +262,5 @@ async def replay(*, turn: Turn, with_blocks: bool = False, language: str = "en")
         if with_blocks:
             blocks = await asyncio.to_thread(drawn_in, language, render_blocks, turn.assistant_message)
             yield encode_blocks(ChangedBlocks(0, blocks))
-    yield await encode_ending(ending_of(turn), id_=EventId(turn.attempt, NOWHERE), language=language)
+    end = EventId(turn.attempt, NOWHERE)
+    yield await encode_ending(ending_of(turn), caller=caller, id_=end, language=language)

@@ -18,11 +18,6 @@ from intake.chats.services import Progress
 
 logger = logging.getLogger(__name__)
 
-SAVE_EVERY_SECONDS = 0.4
-PAUSE_SECONDS = 0.1
-# An unchanged answer is saved after this time all the same: that renews its lease, and finds out that it was stopped.
-RENEW_SECONDS = 0.5
-
 
 @dataclass(eq=False)
 class ProgressSaver:
@@ -40,7 +35,8 @@ class ProgressSaver:
     async def _run(self) -> None:
         took = 0.0
         while self._answers:
-            await asyncio.sleep(max(PAUSE_SECONDS, SAVE_EVERY_SECONDS - took))
+            # The text is saved so often, with a pause also where saving takes long.
+            await asyncio.sleep(max(0.1, 0.4 - took))
             began = time.monotonic()
             self._answers = {writing: kept for writing, kept in self._answers.items() if not writing.is_closing}
             try:
@@ -50,10 +46,12 @@ class ProgressSaver:
             took = time.monotonic() - began
 
     async def _save(self, now: float) -> None:
+        # An unchanged answer is saved after this time all the same: that renews its lease, and finds out that it was
+        # stopped.
         due = [
             writing
             for writing, (position, at) in self._answers.items()
-            if writing.log.position > position or at < now - RENEW_SECONDS
+            if writing.log.position > position or at < now - 0.5
         ]
         if not due:
             return
@@ -66,7 +64,7 @@ class ProgressSaver:
                 continue
             # Its row may only have been locked for a moment; or the turn does not belong to this answer any more.
             turn = await load_turn(part.turn_id, caller=writing.caller)
-            if turn is None or turn.has_ended or turn.attempt != part.attempt:
+            if turn is None or not turn.is_being_written or turn.attempt != part.attempt:
                 writing.stop()
 
 

@@ -19,8 +19,6 @@ from intake.models.conversations import ConversationQuerySet, TitledBy
 
 logger = logging.getLogger(__name__)
 
-# A slower model is busy.
-TITLE_SECONDS = 60
 
 _tasks: set[asyncio.Task[None]] = set()
 
@@ -48,7 +46,8 @@ async def _give_title(turn: Turn, caller: Caller, answer: str, model: LanguageMo
     from chat.agent.titles import suggest_title
 
     try:
-        async with asyncio.timeout(TITLE_SECONDS):
+        # A slower model is busy.
+        async with asyncio.timeout(60):
             if not await as_caller(caller, _wants_title, turn, caller):
                 return
             title = await suggest_title(model=model, message=turn.user_message, answer=answer)

@@ -7,6 +7,7 @@ PostgreSQL reads its catalogue for the first statements of each connection.
 
 import asyncio
 import logging
+from importlib import import_module
 
 from django.contrib import auth
 from django.db import connections, transaction
@@ -43,6 +44,7 @@ async def warm_up() -> None:
 
 def _load() -> None:
     auth.get_backends()
+    import_module("chat.endpoint.serving")
     render(SAMPLE)
     render_blocks(SAMPLE)
 

@@ -12,7 +12,7 @@ In every case the text written so far is saved.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,11 +22,12 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from pydantic_ai.messages import BinaryContent
 
-from chat.agent import context, loop, prompt
+from chat.agent import context, loop, pausing, prompt
 from chat.agent.context import (
     WRITTEN,
     AgentEvent,
     AnswerEnded,
+    ApprovalAsked,
     ChatDeps,
     TextWritten,
     ToolCalled,
@@ -50,24 +51,26 @@ from chat.answers.titling import after_answer
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.acting import Caller
 from core.responses import database_away, is_disk_full
+from core.text import UntrustedData
 from core.text import gettext_noop as _
 from intake.chats import services
+from intake.chats.prompts import Prompt, PromptPart
 from intake.chats.services import Answer, Progress
 from intake.chats.usage import Usage
-from intake.llm.language_models import LanguageModel, ask_servers, is_recall_mode, is_window_asked, learn_window
-from intake.models import Turn
-from intake.revocation import IsAuthorized, wait_for_revocation
+from intake.llm.language_models import LanguageModel, ask_servers, is_recall_mode
+from intake.llm.windows import is_window_asked, learn_window
+from intake.models import PausedTurn, Turn
+from intake.models.tools import Pause
+from intake.revocation import IsAuthorized, SessionCheck, wait_for_revocation
 from memory.search import unindexed
 
 logger = logging.getLogger(__name__)
 
-# How often it is asked whether the files of the message have been read.
-READ_EVERY_SECONDS = 0.25
+Events = Callable[[], AsyncGenerator[AgentEvent | AnswerEnded | Pause, None]]
 
 # How many seconds the last save is retried while the database is away, and the pauses in between, which double. Giving
 # up leaves the turn open, and a client without an Idempotency-Key that then repeats its message adds a second turn.
 LAST_SAVE_SECONDS = 60.0
-FULL_DISK_SECONDS = 3.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
 # Limits every answer, also one without readers.
 LONGEST_ANSWER = 500_000
@@ -88,15 +91,27 @@ class Draft:
     end: AnswerEnded | None = None
     model: LanguageModel | None = None
     asked: Asked | None = None
+    sources: list[PromptPart] = field(default_factory=list)
+    pause: Pause | None = None
+    # What the answer was made of before it paused.
+    before: Prompt = field(default_factory=Prompt)
 
-    def add(self, event: AgentEvent | AnswerEnded) -> None:
+    def add(self, event: AgentEvent | AnswerEnded | Pause) -> None:
         match event:
             case AnswerEnded():
                 self.end = event
                 return
-            case ToolCalled(id=id_, name=name, input=input_):
-                self.tool_calls.append({"id": id_, "name": name, "input": input_})
+            case Pause():
+                self.pause = event
+                return
+            case ToolCalled():
+                self.tool_calls.append(event.as_data())
+            case ApprovalAsked(id=id_, approval=approval):
+                for call in self.tool_calls:
+                    if call["id"] == id_:
+                        call["approval"] = approval
             case ToolReturned(id=id_):
+                self.sources += event.sources
                 for call in self.tool_calls:
                     if call["id"] == id_:
                         call.update(kept_result(event))
@@ -111,7 +126,18 @@ class Draft:
             is_recall=is_recall_mode(),
             error=as_data(error) if error else None,
             usage=self._usage().as_data(),
+            prompt=self._prompt(),
+            pause=self.pause if status == Turn.Status.WAITING else None,
         )
+
+    def _prompt(self) -> str:
+        """Empty if none was made. The tools' results come first, then each source once, those that were sent first."""
+        if self.asked is None:
+            return ""
+        results = [part for part in self.sources if part.kind == "result"]
+        brought = Prompt(parts=(*self.sources, *self.asked.deps.quoted)).sources
+        parts = self.before.parts or self.asked.parts
+        return replace(self.asked.made, parts=(*parts, *results, *brought)).as_row()
 
     def _usage(self) -> Usage:
         """Recall mode is no model and counts no tokens. An answer without an end broke off."""
@@ -120,7 +146,7 @@ class Draft:
             return Usage(seconds=seconds)
         known = Usage(seconds=seconds, thought_seconds=self.log.thought_seconds)
         if self.asked is not None and self.asked.left_out:
-            known = replace(known, not_sent=len(self.asked.left_out), sent=self.asked.sent)
+            known = replace(known, not_sent=len(self.asked.left_out), sent=self.asked.made.sent)
         if self.end is None:
             return replace(known, model=self.model.own_name if self.model else None)
         counted = self.end.first_input_tokens if self.asked is not None and self.asked.tokens else None
@@ -145,16 +171,27 @@ class AnswerWriter:
         *,
         is_authorized: IsAuthorized | None = None,
         newest_only: bool = False,
+        events: Events | None = None,
+        model: LanguageModel | None = None,
+        paused: PausedTurn | None = None,
     ) -> None:
-        """`newest_only`: the model gets only the newer half of the earlier messages that would fit."""
+        """`is_authorized` is checked every two seconds, and the answer ends when its starter loses access.
+        `newest_only`: the model gets only the newer half of the earlier messages that would fit. `events`: makes the
+        answer in place of the chat's agent, by this `model`. `paused`: what the answer goes on from.
+
+        Who began it in a session of the browser can be asked before a call; nobody sits before a program with a token.
+        """
         self.log = AnswerLog(turn)
         self._turn = turn
         self._newest_only = newest_only
+        self._events = events
+        self._paused = paused
+        self._can_ask = isinstance(is_authorized, SessionCheck)
         self.caller = caller
-        self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
+        self._draft = Draft(self.log, tool_calls=list(turn.tool_calls), model=model)
         # The existing text of a continued answer; recall mode writes all of it again.
         self._kept = "" if is_recall_mode() else turn.assistant_message
-        if self._kept:
+        if self._kept or paused is not None:
             # Readers get the complete answer: the earlier text and the new text.
             for thought in events_of_reasoning(self._turn):
                 self.log.add(thought)
@@ -166,15 +203,16 @@ class AnswerWriter:
         self.is_closing = False
         # A task that is cancelled before its first step never runs at all, and nobody would save and close the turn.
         self._has_begun = self._is_stopped = False
+        self._because: RecollectError | None = None
         self._task = asyncio.create_task(self._write())
         self._guard: asyncio.Task[None] | None = None
         if is_authorized is not None:
             self._guard = asyncio.create_task(wait_for_revocation(is_authorized))
             self._guard.add_done_callback(lambda guard: None if guard.cancelled() else self.stop())
 
-    def stop(self) -> None:
-        """End the answer as it is; harmless if it has ended."""
-        self._is_stopped = True
+    def stop(self, because: RecollectError | None = None) -> None:
+        """End the answer as it is, by its person or `because` of something else; harmless if it has ended."""
+        self._is_stopped, self._because = True, because
         if self._has_begun and not self.is_closing and not self._task.cancelling():
             self._task.cancel()
 
@@ -206,31 +244,35 @@ class AnswerWriter:
             self.log.is_deleted = saved is None
             ending = ending_of_deleted() if saved is None else ending_of(saved)
         except Exception as error:
-            ending = ending_by(_shown(error))
+            ending = ending_by(shown(error))
         self.log.finish(ending)
 
     async def _answer(self) -> Answer:
         if self._is_stopped:
-            return self._draft.ended(Turn.Status.INTERRUPTED)
+            return self._draft.ended(Turn.Status.INTERRUPTED, self._because)
         try:
-            asked = await self._asked()
-            self._draft.model, self._draft.asked = asked.deps.model, asked
+            if self._events is not None:
+                making = self._events()
+            else:
+                asked = await self._asked()
+                self._draft.model, self._draft.asked = asked.deps.model, asked
+                making = loop.answer(message=asked.content, history=asked.history, deps=asked.deps, paused=self._paused)
             length = len(self._kept)
-            async with aclosing(loop.answer(message=asked.content, history=asked.history, deps=asked.deps)) as events:
+            async with aclosing(making) as events:
                 async for event in events:
                     self._draft.add(event)
                     length += len(event.text) if isinstance(event, WRITTEN) else 0
                     if length > LONGEST_ANSWER:
                         raise TooLong
         except asyncio.CancelledError:
-            return self._draft.ended(Turn.Status.INTERRUPTED)
+            return self._draft.ended(Turn.Status.INTERRUPTED, self._because)
         except TooLong as error:
             return self._draft.ended(Turn.Status.INTERRUPTED, error)
         except Exception as error:
             # Earlier text remains an answer that can be continued.
             status = Turn.Status.INTERRUPTED if self._kept else Turn.Status.FAILED
-            return self._draft.ended(status, _shown(error))
-        return self._draft.ended(Turn.Status.COMPLETE)
+            return self._draft.ended(status, shown(error))
+        return self._draft.ended(Turn.Status.COMPLETE if self._draft.pause is None else Turn.Status.WAITING)
 
     async def _asked(self) -> Asked:
         """The prompt, fitted into the model's window. What it leaves out is searched for what the question is about."""
@@ -240,45 +282,58 @@ class AnswerWriter:
             while await as_caller(self.caller, is_being_read, self._turn):
                 if time.monotonic() >= deadline:
                     break
-                await asyncio.sleep(READ_EVERY_SECONDS)
+                # How often it is asked whether the files of the message have been read.
+                await asyncio.sleep(0.25)
         await asyncio.to_thread(ask_servers)
-        deps, asked, beginning, turns = await as_caller(self.caller, self._fitted)
+        deps, asked, turns = await as_caller(self.caller, self._fitted)
+        if asked is not None and self._paused is not None:
+            self._draft.before = Prompt.of(self._turn.prompt)
+            return replace(asked, tokens=0)
         if asked is None and deps.model is not None:
             # Only the first answer of a process waits, for a few seconds at most.
             await asyncio.to_thread(learn_window, deps.model)
-            deps, asked, beginning, turns = await as_caller(self.caller, self._fitted, deps)
+            deps, asked, turns = await as_caller(self.caller, self._fitted, deps)
         assert asked is not None, "a window is known once it is asked for"  # noqa: S101 - tells the types
         deps, question = asked.deps, self._turn.user_message
         # A reader may get the first event now.
-        self.log.not_sent, self.log.sent = len(asked.left_out), asked.sent
+        self.log.not_sent, self.log.sent = len(asked.left_out), asked.made.sent
         self.log.notify()
         compared: Sequence[tuple[float, Turn]] = ()
         if turns:
             compared = await asyncio.to_thread(unindexed.compared, question=question, turns=turns)
         if deps.model is None:
             return replace(asked, deps=replace(deps, compared=compared))
-        passages = [*prompt.passages_of(compared, self._turn)]
-        # Nothing of a visitor or of a temporary chat is indexed.
-        if deps.user is not None and asked.left_out and not deps.is_temporary:
-            among, chats = set(asked.left_out), asked.conversations
-            passages += await aside(prompt.recalled, user=deps.user, message=question, conversations=chats, among=among)
-        asked = prompt.with_left_out(asked, turn=self._turn, beginning=beginning, passages=passages)
+        if asked.left_out or compared:
+            first = await as_caller(self.caller, prompt.first_of, asked)
+            passages = [*prompt.passages_of(compared, self._turn, deps)]
+            if asked.left_out and deps.is_indexed:
+                passages += await aside(prompt.recalled, asked, self._turn)
+            count = len(asked.left_out)
+            asked = prompt.with_left_out(asked, turn=self._turn, count=count, first=first, passages=passages)
         # One after the other, each in a transaction of its own.
         pictures: dict[str, BinaryContent | None] = {}
-        for id_ in prompt.pictures_in(asked):
+        for id_ in asked.picture_ids:
             pictures[id_] = await as_caller(self.caller, context.picture, self.caller, id_)
         return prompt.with_pictures(asked, pictures) if pictures else asked
 
-    def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, str, list[Turn]]:
-        """With the beginning of the first message that is left out, and the turns to compare with the question.
-
-        No prompt while the window is not asked for.
-        """
-        deps = known or deps_for(self.caller, self._turn.conversation, now=timezone.now())
-        if known is None and deps.model is not None and not is_window_asked(deps.model):
-            return deps, None, "", []
-        asked = prompt.asked(self._turn, deps, kept=self._kept, newest_only=self._newest_only)
-        return deps, asked, prompt.beginning_of(asked, self.caller), prompt.turns_to_compare(self._turn, asked)
+    def _fitted(self, known: ChatDeps | None = None) -> tuple[ChatDeps, Asked | None, list[Turn]]:
+        """With the turns to compare with the question. No prompt while the window is not asked for."""
+        turn, chat, state = self._turn, self._turn.conversation, self._paused.state if self._paused else None
+        if state is not None:
+            # Another model could not go on from what this one has thought.
+            chat.model = state["model"]
+        deps = known or deps_for(
+            self.caller, chat, now=timezone.now(), message=turn.user_message, can_ask=self._can_ask
+        )
+        if state is None and known is None and deps.model is not None and not is_window_asked(deps.model):
+            return deps, None, []
+        if state is not None:
+            deps = replace(deps, untrusted=UntrustedData(state["mark"]))
+            asked = prompt.asked(turn, deps)
+            return deps, replace(asked, deps=pausing.resumed_deps(asked.deps, state)), []
+        asked = prompt.asked(turn, deps, kept=self._kept, newest_only=self._newest_only)
+        is_found = deps.model is not None and deps.is_indexed
+        return deps, asked, [] if is_found else prompt.turns_to_compare(self._turn, asked)
 
     async def _save(self, answer: Answer) -> Turn | None:
         """The last save, retried while the database is unavailable; raises `Unavailable` if it stays so.
@@ -297,7 +352,8 @@ class AnswerWriter:
             except (OperationalError, InterfaceError) as error:
                 is_full = is_disk_full(error)
                 # A full disk stays full until somebody makes room: the reader learns it soon.
-                if time.monotonic() > (min(deadline, began + FULL_DISK_SECONDS) if is_full else deadline):
+                # A full disk seldom gets room within seconds.
+                if time.monotonic() > (min(deadline, began + 3.0) if is_full else deadline):
                     break
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
@@ -312,10 +368,11 @@ class AnswerWriter:
         )
 
 
-def _shown(error: Exception) -> RecollectError:
+def shown(error: Exception) -> RecollectError:
+    """Of any failure of an answer; an unexpected one is logged."""
     if isinstance(error, RecollectError):
         return error
     if isinstance(error, OperationalError | InterfaceError):
         return database_away(error)
     logger.exception("An answer failed")
-    return Unavailable("Something went wrong. Try again.")
+    return Unavailable(_("Something went wrong. Try again."))

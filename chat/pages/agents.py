@@ -1,4 +1,4 @@
-"""The pages `/settings/agents/`, `/settings/tokens/` and `/memory/context/`, and the configuration lines of clients."""
+"""The pages `/settings/agents/`, `…/apps/`, `…/tokens/` and `/memory/context/`, and the lines that set up clients."""
 
 import json
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
@@ -26,7 +27,7 @@ from agent_tools.authentication import (
     list_tokens,
     revoke_token,
 )
-from agent_tools.models import DEFAULT_SCOPES, MEANINGS, TokenScope
+from agent_tools.models import DEFAULT_SCOPES, MEANINGS, Keeps, TokenScope
 from agent_tools.oauth.addresses import MCP_PATH, origin_of
 from agent_tools.oauth.connections import ConnectionInfo, end_connection, list_connections
 from agent_tools.tools.context import (
@@ -34,9 +35,6 @@ from agent_tools.tools.context import (
     MOST_TOKENS,
     USUAL_TOKENS,
     ContextLine,
-    bring_back,
-    digests_left_out,
-    leave_out,
     prompt_context,
     session_context,
     text_of,
@@ -44,17 +42,17 @@ from agent_tools.tools.context import (
 from chat.pages.common import page_that_searches, show
 from core import rate_limits
 from core.errors import InvalidInput
+from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.text import in_page_language
 from imports.services import sent_since
 from intake.accounts.identity import caller_of, person_of
-from intake.accounts.sessions import requires_recent_proof
-from intake.llm.models import tokens_of
+from intake.accounts.proofs import requires_recent_proof
+from intake.llm.tokens import tokens_of
 from intake.models import User
 from memory.chunking import ASSISTANT_LABEL
+from memory.left_out import bring_back, leave_out
 from memory.models.documents import MAX_PROJECT_LENGTH
-
-# --- The configuration lines for each client, with the server's real address and a token if there is one ---
 
 PLACEHOLDER = "YOUR_TOKEN"
 
@@ -166,8 +164,6 @@ print(answer.content[0].text)
 """
 
 
-# --- `/settings/tokens/` ---
-
 SCOPES = [(scope.value, _(meaning)) for scope, meaning in MEANINGS.items()]
 OFFERED = {
     7: _("7 days"),
@@ -238,20 +234,27 @@ def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
 
 
 def _page_before(request: HttpRequest) -> str:
-    return reverse("agent_tools:agents" if request.POST.get("page") == "agents" else "agent_tools:tokens")
+    page = request.POST.get("page")
+    return reverse(f"agent_tools:{page if page in ('agents', 'apps') else 'tokens'}")
 
 
 def _make(request: HttpRequest, form: TokenForm) -> TokenMade | None:
     requested = form.cleaned_data
+    return _made(
+        form,
+        user=person_of(request),
+        name=requested["name"],
+        scopes=[TokenScope(scope) for scope in requested["scopes"]],
+        days=requested["days"],
+        project=requested["project"],
+        is_bound=requested["bound"],
+    )
+
+
+def _made(form: forms.Form, **requested: Any) -> TokenMade | None:
+    """None if the form has an error now."""
     try:
-        return create_token(
-            user=person_of(request),
-            name=requested["name"],
-            scopes=[TokenScope(scope) for scope in requested["scopes"]],
-            days=requested["days"],
-            project=requested["project"],
-            is_bound=requested["bound"],
-        )
+        return create_token(**requested)
     except InvalidInput as error:
         for field, sentences in (error.errors or {"": [error.detail]}).items():
             form.add_error(field if field in form.fields else None, in_page_language(sentences[0]))
@@ -264,14 +267,10 @@ def _page(request: HttpRequest, form: TokenForm, *, made: TokenMade | None = Non
         "form": form,
         "made": made,
         "tokens": list_tokens(user=person_of(request)),
-        "connections": list_connections(user=person_of(request), now=timezone.now()),
-        "mcp_address": f"{address}{MCP_PATH}",
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", {**context, "place": "agents"})
 
-
-# --- `/settings/agents/`: who is connected, what they sent, and the line that connects each client ---
 
 TOOLS = _("All tools.")
 TOOLS_AND_HOOKS = _("The seven tools of daily work, context at each session and prompt, and its sessions are kept.")
@@ -318,7 +317,94 @@ def _connected(user: User, now: datetime) -> list[tuple[TokenShown | ConnectionI
     return sorted(found, key=lambda pair: pair[0].last_used_at or pair[0].created_at, reverse=True)
 
 
-# --- The page `/memory/context/`: what `get_context` gives an agent now ---
+# For other programs at `/settings/apps/`: the address, a key, and the names of their own fields.
+
+KEEPS = [
+    (Keeps.CHATS.value, _("Chats, without coding agents")),
+    (Keeps.EVERYTHING.value, _("Everything")),
+    (Keeps.NOTHING.value, _("Nothing")),
+]
+
+
+class AppForm(forms.Form):
+    name = forms.CharField(max_length=LONGEST_NAME, label=_("Name"), help_text=_("Of the app, such as My phone."))
+    keeps = forms.ChoiceField(choices=KEEPS, initial=Keeps.CHATS.value, label=_("What is kept here"))
+    project = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
+    bound = forms.BooleanField(
+        required=False, label=_("Only this project"), help_text=_("It sees nothing else and stores nothing elsewhere.")
+    )
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires_recent_proof(methods=("POST",))
+def apps(request: HttpRequest) -> HttpResponse:
+    form, made = AppForm(request.POST if request.method == "POST" else None), None
+    if form.is_valid():
+        about = form.cleaned_data
+        made = _made(
+            form,
+            user=person_of(request),
+            name=about["name"],
+            scopes=[TokenScope.CHAT],
+            project=about["project"],
+            is_bound=about["bound"],
+            keeps=Keeps(about["keeps"]),
+        )
+    tokens = [token for token in list_tokens(user=person_of(request)) if TokenScope.CHAT in token.scopes]
+    kept = dict(KEEPS)
+    address = origin_of(request)
+    context = {
+        "form": AppForm() if made else form,
+        "made": made,
+        "tokens": [(token, kept[token.keeps]) for token in tokens],
+        "addresses": [f"{address}/v1", address],
+        "snippets": in_other_apps(address=address, secret=made.secret if made else PLACEHOLDER),
+        "place": "agents",
+    }
+    return render(request, "agent_tools/apps.html", context)
+
+
+def in_other_apps(*, address: str, secret: str) -> list[tuple[str, str, str]]:
+    """The name of each app, where its fields are, and what goes into them."""
+    base = f"{address}/v1"
+    fields = f"URL: {base}\nKey: {secret}\nModel: recollect"
+    variables = f"OPENAI_API_BASE={base}\nOPENAI_API_KEY={secret}"
+    yaml = f"apiBase: {base}\n    apiKey: {secret}"
+    codex = f'base_url = "{base}"\nenv_key = "RECOLLECT_KEY"\nwire_api = "responses"'
+    claude = f"ANTHROPIC_BASE_URL={address}\nANTHROPIC_AUTH_TOKEN={secret}"
+    return [
+        ("Open WebUI", "Admin Settings → Connections → OpenAI API", f"{fields}\nTask Model: recollect-private"),
+        (
+            "LibreChat",
+            "librechat.yaml",
+            f"endpoints:\n  custom:\n  - name: Recollect\n    baseURL: {base}\n    apiKey: {secret}\n    models:\n"
+            "      default: [recollect]\n      fetch: true\n    titleModel: recollect-private",
+        ),
+        ("Obsidian Copilot", "Settings → Copilot → Add Model → 3rd party (openai-format)", fields),
+        ("Home Assistant", "Extended OpenAI Conversation", f"API Key: {secret}\nBase Url: {base}\nModel: recollect"),
+        ("Conduit", "Settings → Direct Connections", fields),
+        ("Cherry Studio", "Settings → Model Provider → Add → OpenAI", fields.replace("URL", "API Host")),
+        (
+            "Continue",
+            "~/.continue/config.yaml",
+            f"models:\n  - name: Recollect\n    provider: openai\n    model: recollect\n    {yaml}",
+        ),
+        ("Zed", "Agent → LLM Providers → OpenAI API Compatible", fields),
+        ("aider", ".env", f"{variables}\nAIDER_MODEL=openai/recollect\nAIDER_WEAK_MODEL=openai/recollect-private"),
+        (
+            "llm",
+            "extra-openai-models.yaml",
+            f"- model_id: recollect\n  model_name: recollect\n  api_base: {base}\n  api_key_name: recollect",
+        ),
+        (
+            "Claude Code",
+            gettext_noop("Run in a terminal."),
+            f"{claude}\nANTHROPIC_DEFAULT_HAIKU_MODEL=recollect-private",
+        ),
+        ("Codex", "~/.codex/config.toml", f'[model_providers.recollect]\nname = "Recollect"\n{codex}'),
+    ]
+
 
 BUDGETS = (USUAL_TOKENS, 300, 2_000, MOST_TOKENS)
 
@@ -339,10 +425,7 @@ def context(request: HttpRequest) -> HttpResponse:
     """Without a prompt the beginning of a session. Looking at it counts as given to no session."""
     form = ContextForm(request.GET or None)
     lines: list[ContextLine] = []
-    hidden: list[ContextLine] = []
     user, now = person_of(request), timezone.now()
-    with acting_as(user):
-        left_out = digests_left_out(user)
     if not form.is_bound or form.is_valid():
         asked = form.cleaned_data if form.is_bound else {}
         about: dict[str, Any] = {"user": user, "session": None, "now": now, "project": asked.get("project") or None}
@@ -350,19 +433,13 @@ def context(request: HttpRequest) -> HttpResponse:
         query = asked.get("query", "").strip()
         rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
         lines = prompt_context(query=query, **about) if query else session_context(**about)
-        if left_out:
-            # With the largest budget, so that they are found again.
-            whole = session_context(**{**about, "max_tokens": MOST_TOKENS}, is_whole=True)
-            hidden = [line for line in whole if line.why and line.digest in left_out]
     tokens = tokens_of(text_of(lines))
     values: dict[str, Any] = {
         "form": form,
         "lines": [_shown(line) for line in lines],
-        "hidden": [_shown(line) for line in hidden],
-        "hidden_elsewhere": len(left_out) - len({line.digest for line in hidden}),
         "tokens": tokens,
         "address": request.get_full_path(),
-        "place": "memory",
+        "place": "agents",
         "tab": "context",
     }
     with acting_as(caller_of(request)):
@@ -378,14 +455,19 @@ def _shown(line: ContextLine) -> tuple[str, str, str, str]:
 @never_cache
 @require_POST
 def change_context(request: HttpRequest) -> HttpResponse:
-    """Leave the line with the digest in `leave` out for good, or bring that in `bring` back; all, if it is empty."""
+    """Leave the line with the digest in `leave` out for good, or bring that in `bring` back; all, if it is empty.
+
+    `of`: the chat of which alone it is left out, or to which it is brought back.
+    """
     user, leave, bring = person_of(request), request.POST.get("leave", ""), request.POST.get("bring")
+    chat = parse_id(request.POST["of"]) if request.POST.get("of") else None
     if bring is None:
-        leave_out(user=user, digest=leave)
-        messages.success(request, _("Left out. No agent gets it any more."))
+        leave_out(user=user, digest=leave, conversation_id=chat)
+        of_chat, of_all = _("Left out of this chat."), _("Left out. No agent and no chat gets it any more.")
+        messages.success(request, of_chat if chat else of_all)
     else:
-        bring_back(user=user, digest=bring)
+        bring_back(user=user, digest=bring, conversation_id=chat)
         messages.success(request, _("Brought back."))
-    address = reverse("context")
     before = request.POST.get("next", "")
-    return HttpResponseRedirect(before if before.startswith(f"{address}?") else address)
+    is_ours = before.startswith("/") and ".." not in before and url_has_allowed_host_and_scheme(before, None)
+    return HttpResponseRedirect(before if is_ours else reverse("context"))

@@ -30,6 +30,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog
 
+from chat.agent.search_engines import chosen_engine
 from chat.pages.common import P, View, personal_form
 from chat.pages.forms import RenameForm
 from chat.pages.home import home as parts_of_home
@@ -39,13 +40,15 @@ from chat.pages.staff_models import look_nearby, nearby
 from core.errors import AuthenticationRequired, Conflict, InvalidInput, NotFound
 from core.ids import parse_id
 from core.isolation.acting import acting_as
-from core.text import pg_text, project_label
-from core.validation import position_in_address
+from core.paging import position_in_address
+from core.text import gettext_noop, pg_text, project_label
 from intake.accounts import activity
 from intake.accounts.identity import caller_of, is_registered, person_of
 from intake.attachments.services import attachments_of
-from intake.chats import arranging, deleting, reading
+from intake.chats import arranging, deleting, outline, temporary
 from intake.chats.exporting import chats_as_json
+from intake.chats.lists import list_conversations, list_in_order, list_one
+from intake.chats.project_groups import list_groups
 from intake.chats.reading import (
     FIRST_TURNS,
     TURNS_PER_PAGE,
@@ -54,23 +57,20 @@ from intake.chats.reading import (
     as_turn_number,
     get_conversation,
     get_turn,
-    list_conversations,
-    list_groups,
-    list_in_order,
-    list_one,
     open_answers,
     shared_to_show,
     turns_to_show,
 )
 from intake.chats.services import MAX_MESSAGE_LENGTH
 from intake.chats.tree import Tree, conversation_path
-from intake.llm.language_models import ask_servers, is_recall_mode, offered_choices
-from intake.middleware import LOGGED_OUT, log_in_to_see, logged_out
+from intake.failures import log_in_to_see, logged_out
+from intake.llm.chat_options import offered_choices
+from intake.llm.language_models import ask_servers, is_recall_mode
+from intake.middleware import LOGGED_OUT
 from intake.models import Activity, Conversation, Turn, User
-from intake.models.users import may_visitors_chat
+from intake.models.installation import may_visitors_chat
 from memory.records import kept_in_chat
-
-# --- Renames and deletes chats from the browser, each on its own page, without scripts ---
+from memory.sources_of_answers import sources_of
 
 
 @personal_form
@@ -123,8 +123,6 @@ def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
     return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))
 
 
-# --- The chat's pages, rendered from the database ---
-
 # The header with which a page's script asks for a part of a page.
 PART = "X-Recollect-Part"
 
@@ -172,9 +170,10 @@ def home(request: HttpRequest) -> HttpResponse:
     if is_registered(request):
         project = shown["of_project"]
         shown["parts"] = parts_of_home(user=person_of(request), now=timezone.now(), project=project)
+        shown["has_chats"] = Conversation.objects.for_user(person_of(request)).exists()
     if is_to_choose_who_registers(request):
         shown["registrations"] = REGISTRATIONS
-    shown["examples"] = [] if shown.get("parts") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
+    shown["examples"] = [] if shown.get("has_chats") else EXAMPLES_WITHOUT_MODEL if shown["has_no_model"] else EXAMPLES
     return _chat_page(request, shown)
 
 
@@ -211,7 +210,9 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
         "shown_before": request.GET.get("of"),
     }
     around = as_turn_number(request.GET.get("turn"))
-    shown["files"] = attachments_of([*window.turns, *(above.turns if above is not None else ())])
+    turns = [*window.turns, *(above.turns if above is not None else ())]
+    shown["files"] = attachments_of(turns)
+    shown["cited"] = sources_of([turn for turn in turns if "[" in turn.assistant_message], caller_of(request))
     shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
     is_temporary = found.expires_at is not None
     return _chat_page(request, {**_shell(request, found), **shown, "is_temporary": is_temporary})
@@ -296,15 +297,14 @@ def sidebar_of(request: HttpRequest, *, project: str = "") -> dict[str, Any]:
 
 def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
     choices = offered_choices(caller_of(request), conversation)
+    if choices is not None:
+        choices["has_web"] = is_registered(request) and chosen_engine() is not None
     limits = {"max_message_length": MAX_MESSAGE_LENGTH, "largest_file": settings.ATTACHMENT_BYTES}
     project = conversation.project if conversation is not None else ""
     if conversation is None and is_registered(request):
         project = project_label(request.GET.get("project", ""))
     shown = {"choices": choices, "of_project": project, "has_projects": is_registered(request), "is_chat": True}
     return {**limits, **shown}
-
-
-# --- The outline of one chat: a page without scripts, which also serves the chat page's map and search ---
 
 
 @personal_page
@@ -315,11 +315,11 @@ def conversation_outline(request: HttpRequest, conversation_id: str) -> HttpResp
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     day = _day(request.GET.get("on", ""))
     if day is not None:
-        number = reading.first_turn_of(conversation, day, timezone.get_current_timezone())
+        number = outline.first_turn_of(conversation, day, timezone.get_current_timezone())
         if number is not None:
             return HttpResponseRedirect(conversation_path(conversation.pk, turn_number=number))
     words = request.GET.get("q", "").strip()
-    entries = reading.find(conversation, words) if words else reading.questions(conversation)
+    entries = outline.find(conversation, words) if words else outline.questions(conversation)
     context = {"conversation": conversation, "entries": entries, "words": words}
     return render(request, "intake/outline.html", context)
 
@@ -330,8 +330,6 @@ def _day(text: str) -> date | None:
     except ValueError:
         return None
 
-
-# --- Organises chats from the browser: pin, archive, several at once, all without scripts ---
 
 YES = "1"
 FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
@@ -375,14 +373,14 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     elif requested in ("archive", "restore"):
         arranging.arrange(caller=caller, conversation_ids=ids, is_archived=requested == "archive", now=now)
     elif requested == "move":
-        arranging.move(caller=caller, conversation_ids=ids, project=request.POST.get("project", ""))
+        temporary.move(caller=caller, conversation_ids=ids, project=request.POST.get("project", ""))
     elif requested == "export":
         # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
         activity.note(cast(User, request.user), Activity.EXPORTED)
         return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)
     else:
-        raise InvalidInput("There is no such thing to do.")
+        raise InvalidInput(gettext_noop("There is no such thing to do."))
     messages.success(request, _done(requested, len(set(ids))))
     return HttpResponseRedirect(reverse("intake:conversations"))
 
@@ -400,14 +398,11 @@ def _done(requested: str, count: int) -> str:
     return f"{chats} {done}."
 
 
-# --- Keeps a temporary chat by a button, or removes it when the user leaves the page ---
-
-
 @require_POST
 @personal_form
 def keep_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     key = parse_id(conversation_id)
-    arranging.keep(caller=caller_of(request), conversation_id=key)
+    temporary.keep(caller=caller_of(request), conversation_id=key)
     return HttpResponseRedirect(conversation_path(key))
 
 
@@ -415,11 +410,8 @@ def keep_conversation(request: HttpRequest, conversation_id: str) -> HttpRespons
 @personal_form
 def leave_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Sent by a page that is being closed, which reads no response."""
-    arranging.leave(caller=caller_of(request), conversation_id=parse_id(conversation_id))
+    temporary.leave(caller=caller_of(request), conversation_id=parse_id(conversation_id))
     return HttpResponse(status=204)
-
-
-# --- Serves the parts of an installable web application: service worker, offline page, icon ---
 
 
 @login_not_required

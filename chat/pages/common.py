@@ -168,8 +168,6 @@ def tab_of(day: DocumentDay) -> str:
     return "logs" if isinstance(day, date) else "memory"
 
 
-# --- The forms for notes and records; an invalid form keeps its input, with the errors beside it ---
-
 LONGEST_QUERY = 10_000
 # Each of its words is looked for in each text.
 LONGEST_LIST_QUERY = 200

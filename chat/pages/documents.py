@@ -1,6 +1,4 @@
-"""Pages of documents, their earlier versions, notes and files.
-
-Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
+"""Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
 
 An edit carries the state that was read, so that no other change is overwritten.
 """
@@ -16,6 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from agent_tools.tools.context import lines_left_out
 from chat.pages.common import (
     AppendForm,
     DayForm,
@@ -28,18 +27,13 @@ from chat.pages.common import (
     tab_of,
 )
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from core.ids import parse_id
-from core.isolation.acting import Caller
-from core.text import in_page_language, pg_text
-from core.validation import page_of, position_in_address
+from core.text import in_page_language
 from intake.accounts.identity import person_of
-from intake.attachments import services
-from intake.chats import deleting
 from intake.models import Conversation, User
-from memory import documents, quotas
-from memory import documents as service
-from memory.addresses import document_path, note_path
+from memory import documents
+from memory.addresses import document_path
 from memory.documents import DocumentOutput
+from memory.left_out import digests_left_out
 from memory.models.documents import ABOUT_ME, DocumentDay
 
 LOGS_PER_PAGE = 50
@@ -107,6 +101,8 @@ def memory(request: HttpRequest) -> HttpResponse:
         paths = _paths(day, project, "edit", "history")
         boxes.append({"key": key, "document": document, "content": document.content if document else "", **paths})
     context: dict[str, Any] = {"boxes": boxes, **_memories_beside(request, None)}
+    if not project:
+        context |= _left_out(person_of(request))
     return show(request, "memory/document.html", place="memory", tab="memory", **context)
 
 
@@ -115,6 +111,22 @@ def memory(request: HttpRequest) -> HttpResponse:
 def about(request: HttpRequest) -> HttpResponse:
     """The former address of the first box, which links of results and agents still have."""
     return HttpResponsePermanentRedirect(f"{reverse('memory:memory')}#who")
+
+
+def _left_out(user: User) -> dict[str, Any]:
+    """What no model gets, and what single chats do not get, each with the digest that brings it back."""
+    chats = list(Conversation.objects.for_user(user).filter(expires_at=None).exclude(left_out=[]).newest_first())
+    lists = [(None, digests_left_out(user)), *((chat, chat.left_out) for chat in chats)]
+    every = {digest for _chat, digests in lists for digest in digests}
+    found = lines_left_out(user, every) if every else {}
+    shown = [
+        (chat, digest, found[digest].text, found[digest].path)
+        for chat, digests in lists
+        for digest in sorted(digests)
+        if digest in found
+    ]
+    gone = sum(len(digests) for _chat, digests in lists) - len(shown)
+    return {"left_out": shown, "gone": gone}
 
 
 @page_for_registered
@@ -198,7 +210,7 @@ def _mover(
 
 
 def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    project = _project_of(request, day)
+    project = document_project(request, day)
     present = _present(person_of(request), day, project)
     if request.method != "POST":
         return _editor(request, day, _form_of(present), present)
@@ -227,7 +239,7 @@ def _write(user: User, day: DocumentDay, project: str, form: DocumentForm) -> No
 
 def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
     """Shows both texts. The next submission was written with the other text in view, and may replace it."""
-    project = _project_of(request, day)
+    project = document_project(request, day)
     mine, present = form.cleaned_data["content"], _present(person_of(request), day, project)
     if present is not None and present.content == mine:
         return HttpResponseRedirect(document_path(day, project=project))
@@ -255,7 +267,7 @@ def _show_editor(
     *,
     status: int,
 ) -> HttpResponse:
-    log_of, project = day if isinstance(day, date) else None, _project_of(request, day)
+    log_of, project = day if isinstance(day, date) else None, document_project(request, day)
     context: dict[str, Any] = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}
     context["action"] = document_path(day, "edit", project=project)
     context |= _memories_beside(request, day)
@@ -277,7 +289,7 @@ def _present(user: User, day: DocumentDay, project: str) -> DocumentOutput | Non
         return None
 
 
-def _project_of(request: HttpRequest, day: DocumentDay) -> str:
+def document_project(request: HttpRequest, day: DocumentDay) -> str:
     """The page about the user belongs to no project."""
     return "" if day == ABOUT_ME else project_of(request)
 
@@ -288,136 +300,9 @@ def _paths(day: DocumentDay, project: str, *doings: str) -> dict[str, str]:
 
 def _memories_beside(request: HttpRequest, day: DocumentDay) -> dict[str, Any]:
     """The project of the page, and the projects with a MEMORY.md, each with its address."""
-    project = _project_of(request, day)
+    project = document_project(request, day)
     if isinstance(day, date):
         return {"of_project": project}
     named = {*documents.projects_with_memory(user=person_of(request)), *filter(None, [project])}
     beside = [(each, document_path(None, project=each)) for each in sorted(named, key=str.casefold)]
     return {"of_project": project, "memories": beside}
-
-
-# --- Earlier versions of a document: lists, compares and restores them ---
-
-LONGEST_NUMBER = 9
-
-
-@page_for_registered
-def memory_history(request: HttpRequest) -> HttpResponse:
-    return _history(request, None)
-
-
-@page_for_registered
-def about_history(request: HttpRequest) -> HttpResponse:
-    return _history(request, ABOUT_ME)
-
-
-@page_for_registered
-def log_history(request: HttpRequest, date: str) -> HttpResponse:
-    return _history(request, day_of(date))
-
-
-def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    """With `?version=`, its text and the changes since; a POST from there restores it."""
-    user, project = person_of(request), _project_of(request, day)
-    document = documents.read(user=user, day=day, project=project)
-    number = request.GET.get("version", "")
-    context: dict[str, Any] = {
-        "day": day,
-        "is_about": day == ABOUT_ME,
-        "document": document,
-        "place": "memory",
-        "tab": tab_of(day),
-        "back": document_path(day, project=project),
-        "of_project": project,
-        "history": document_path(day, "history", project=project),
-    }
-    if not number:
-        versions = documents.list_versions(user=user, document_id=document.id)
-        return show(request, "memory/history.html", versions=versions, **context)
-    earlier = documents.read_version(user=user, document_id=document.id, version=_number(number))
-    has_changed = False
-    if request.method == "POST":
-        expected = [request.POST.get("state", "")]
-        try:
-            documents.replace(
-                user=user, day=day, project=project, content=earlier.content, expected=expected, now=timezone.now()
-            )
-        except Conflict:
-            has_changed = True
-        else:
-            messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
-            return HttpResponseRedirect(document_path(day, project=project))
-    status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
-    return show(request, "memory/version.html", status=status, has_changed=has_changed, earlier=earlier, **context)
-
-
-def _number(text: str) -> int:
-    """An invalid number is a version that does not exist."""
-    if not (text.isdecimal() and text.isascii() and len(text) <= LONGEST_NUMBER):
-        raise NotFound
-    return int(text)
-
-
-# --- Pages of imported notes: list, read and delete ---
-
-
-@require_safe
-@page_for_registered
-def notes(request: HttpRequest) -> HttpResponse:
-    """The former address of imported notes, which stand among what is kept."""
-    return HttpResponsePermanentRedirect(reverse("memory:records", query={"type": "note"}))
-
-
-@page_for_registered
-def note(request: HttpRequest, note_id: str) -> HttpResponse:
-    found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
-    return show(request, "memory/note.html", note=found, place="memory", tab="records")
-
-
-@page_for_registered
-def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
-    found = service.read_note(user=person_of(request), note_id=parse_id(note_id))
-    if request.method != "POST":
-        back = note_path(found.pk)
-        return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="records")
-    service.delete_note(user=person_of(request), note_id=found.pk)
-    messages.success(request, _("Note deleted."))
-    return HttpResponseRedirect(reverse("memory:records"))
-
-
-# --- The files that were attached to messages: listed with where each was said, found by name, deleted ---
-
-
-FILES_PER_PAGE = 50
-LONGEST_NAME = 200
-
-
-@page_for_registered
-def files(request: HttpRequest) -> HttpResponse:
-    """`?q=`: those whose name contains each of these words."""
-    user, words = person_of(request), pg_text(request.GET.get("q", ""))[:LONGEST_NAME].strip()
-    after = position_in_address(request.GET.get("after"))
-    found = page_of(services.listed(user=user, words=words), by="created_at", after=after, size=FILES_PER_PAGE)
-    places = {file.conversation_id for file in found.rows if file.conversation_id is not None}
-    titles = dict(Conversation.objects.for_user(user).filter(pk__in=places).values_list("pk", "title"))
-    shown: dict[str, Any] = {
-        "rows": [(file, titles[file.conversation_id]) for file in found.rows if file.conversation_id in titles],
-        "more": found.more,
-        "words": words,
-        "size": quotas.files(user.pk).file_bytes,
-    }
-    return show(request, "memory/files.html", **shown, place="memory", tab="files")
-
-
-@page_for_registered
-def delete_file(request: HttpRequest, file_id: str) -> HttpResponse:
-    user = person_of(request)
-    caller = Caller(user_id=user.pk)
-    file = services.get(caller=caller, attachment_id=file_id)
-    if not services.listed(user=user).filter(pk=file.pk).exists():
-        raise NotFound
-    if request.method != "POST":
-        return show(request, "memory/delete_file.html", file=file, place="memory", tab="files")
-    deleting.delete_attachment(caller=caller, attachment_id=file_id)
-    messages.success(request, _("File deleted."))
-    return HttpResponseRedirect(reverse("memory:files"))

@@ -14,12 +14,14 @@ from django.utils.translation import gettext_lazy as _
 from core.errors import InvalidInput, RateLimited
 from core.isolation.acting import Caller
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
-from intake.accounts import registration
+from intake.accounts import registration, visitors
 from intake.chats.services import without_nul
-from intake.llm.language_models import MAX_INSTRUCTIONS, offered
+from intake.llm.chat_options import MAX_INSTRUCTIONS
+from intake.llm.language_models import offered
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
-from intake.models.users import UserManager, languages_offered
+from intake.models.installation import languages_offered
+from intake.models.users import UserManager
 
 EMAIL_TAKEN = _("There is an account with this email already. Log in instead, or use another email.")
 
@@ -107,13 +109,16 @@ class RegisterForm(forms.Form):
         password = self.cleaned_data.get("password")
         if password:
             self._validate_password(password)
+        if {*self.errors} == {"password"}:
+            del self.fields["email"].widget.attrs["autofocus"]
+            self.fields["password"].widget.attrs["autofocus"] = True
 
     def save(self, *, visitor: User | None) -> tuple[User, int] | None:
         """See `visitors.register`; None, with the error on the form, if the email, or the last use of the invitation,
         was taken a moment ago.
         """
         try:
-            return registration.register(
+            return visitors.register(
                 visitor=visitor,
                 email=self.cleaned_data["email"],
                 password=self.cleaned_data["password"],
@@ -141,12 +146,20 @@ class RenameForm(forms.Form):
 
 
 class TimeZoneForm(forms.Form):
-    time_zone = forms.ChoiceField(
+    time_zone = forms.CharField(
         label=_("Time zone"),
-        error_messages={"invalid_choice": _("There is no such time zone: choose one of these.")},
-        choices=lambda: [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())],
-        help_text=_("Searches by date use this time zone."),
+        max_length=64,
+        widget=forms.TextInput(attrs={"list": "zones", "autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("Searches by date use this time zone. Type the name of a city."),
     )
+
+    def clean_time_zone(self) -> str:
+        """A zone by its name or by its city, however it is written."""
+        typed = self.cleaned_data["time_zone"].replace(" ", "_").casefold()
+        for zone in sorted(zoneinfo.available_timezones()):
+            if typed in (zone.casefold(), zone.casefold().rpartition("/")[2]):
+                return zone
+        raise ValidationError(_("There is no such time zone: choose one of these."))
 
 
 class LanguageForm(forms.Form):

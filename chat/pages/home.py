@@ -1,4 +1,4 @@
-"""What a person's home page shows beside the field: where to go on, a year ago today, what is open, what came in.
+"""What a person's home page shows beside the field: a year ago today, what is open, what to remember, what came in.
 
 And the page of a year: what was decided, kept and opened. One statement each, along indexes, without a model.
 """
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 
 from chat.pages.common import page_for_registered, project_of, show
@@ -33,30 +34,25 @@ OPEN_LINE = r"^\s*[-*+] \[ \] +(\S.*)$"
 NOTES_READ = 30
 
 PARTS = {
-    "last": _("Recent chats"),
     "year": _("A year ago today"),
     "open": _("Still open"),
+    "remember": _("To remember?"),
     "new": _("New since yesterday, from agents and imports"),
 }
 
 HIDDEN = "hidden"
 
 
-def _home_statement(left_out: str, *, project: str = "", of_turns: str = "", of_records: str = "") -> str:
-    """`project`, `of_turns` and `of_records`: the conditions of a project's rows."""
+def _home_statement(
+    left_out: str, *, project: str = "", of_turns: str = "", of_records: str = "", of_proposals: str = ""
+) -> str:
+    """`project` and the others: the conditions of a project's rows; `of_proposals` also those of no closed one."""
     return f"""
 WITH preferences AS (
     SELECT hidden_at_home FROM intake_chat_preferences WHERE user_id = %(user_id)s
 ), left_out AS MATERIALIZED ({left_out})
 (SELECT 'hidden' AS part, '' AS kind, NULL::uuid AS id, 0 AS number, NULL::date AS day, hidden_at_home AS text
    FROM preferences)
-UNION ALL
-(SELECT 'last', 'chat', id, 0, NULL, title
-   FROM intake_conversations
-  WHERE user_id = %(user_id)s AND expires_at IS NULL AND archived_at IS NULL AND id NOT IN (TABLE left_out)
-    {project}
-  ORDER BY last_active_at DESC, id DESC
-  LIMIT %(lines)s)
 UNION ALL
 (SELECT 'year', 'chat', conversation_id, turn_number, NULL, user_message
    FROM (SELECT DISTINCT ON (conversation_id) conversation_id, turn_number, user_message, said_at
@@ -83,9 +79,16 @@ UNION ALL
   WHERE content LIKE '%%[ ]%%'
   LIMIT %(lines)s)
 UNION ALL
+(SELECT 'remember', 'proposal', id, 0, NULL, content
+   FROM memory_proposals
+  WHERE user_id = %(user_id)s AND state = 'waiting'
+    AND (source_conversation IS NULL OR source_conversation NOT IN (TABLE left_out)) {of_proposals}
+  ORDER BY created_at DESC, id DESC
+  LIMIT %(lines)s)
+UNION ALL
 (SELECT 'new', 'record', id, 0, NULL, content
    FROM memory_records
-  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND source_conversation IS NULL
+  WHERE user_id = %(user_id)s AND created_at >= %(yesterday)s AND source_conversation IS NULL AND done_at IS NULL
     AND id NOT IN (TABLE left_out) {of_records}
   ORDER BY created_at DESC, id DESC
   LIMIT %(lines)s)
@@ -99,7 +102,11 @@ UNION ALL
 """  # noqa: S608 - only constants of ours
 
 
-_HOME = _home_statement(f"{PAST_RECORDS}\n UNION ALL\n{CLOSED_SOURCES}")
+_HOME = _home_statement(
+    f"{PAST_RECORDS}\n UNION ALL\n{CLOSED_SOURCES}",
+    of_proposals="""AND project_id NOT IN (
+        SELECT name FROM intake_projects WHERE user_id = %(user_id)s AND is_closed)""",
+)
 # In a project its texts are shown, also if it is closed.
 _HOME_OF_PROJECT = _home_statement(
     PAST_RECORDS,
@@ -107,11 +114,13 @@ _HOME_OF_PROJECT = _home_statement(
     of_turns="""AND conversation_id IN (
                 SELECT id FROM intake_conversations WHERE user_id = %(user_id)s AND project = %(project)s)""",
     of_records="AND project_id = %(project)s",
+    of_proposals="AND project_id = %(project)s",
 )
 
 
-def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """The parts that have something: name, title, and lines as (path, text); at most `LINES` of each.
+def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """The parts that have something: name, title, and lines with `path`, `text` and, of a to-do that can be ticked, the
+    `id` of its record; at most `LINES` of each.
 
     `project`: only of this one. Without it, of all but closed ones.
 
@@ -134,13 +143,13 @@ def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str
         cursor.execute(_HOME_OF_PROJECT if project else _HOME, asked)
         rows = cursor.fetchall()
     hidden: list[str] = next((text.split() for part, *_, text in rows if part == HIDDEN), [])
-    lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for part, kind, row_id, number, day, text in rows:
         if part in PARTS and part not in hidden and len(lines[part]) < LINES:
-            line = (_path(kind, row_id, number, day), shortened(" ".join(text.split()), LINE_LENGTH))
+            line = {"path": _path(kind, row_id, number, day), "text": shortened(" ".join(text.split()), LINE_LENGTH)}
             # A new to-do is among those that are open.
-            if part != "new" or line not in lines["open"]:
-                lines[part].append(line)
+            if part != "new" or line["path"] not in [each["path"] for each in lines["open"]]:
+                lines[part].append(line | ({"id": row_id} if (part, kind) == ("open", "record") else {}))
     parts = [(name, title, lines[name]) for name, title in PARTS.items() if lines[name]]
     return [*parts, (HIDDEN, "", [])] if hidden else parts
 
@@ -153,6 +162,8 @@ def _path(kind: str, row_id: UUID, number: int, day: date | None) -> str:
             return conversation_path(row_id, turn_number=number or None)
         case "record":
             return record_path(row_id)
+        case "proposal":
+            return reverse("memory:proposals")
         case MemoryDocument.Kind.NOTE:
             return note_path(row_id)
         case MemoryDocument.Kind.ABOUT:
@@ -169,8 +180,6 @@ def _year_before(today: date) -> date:
 def _beginning(user: User, day: date) -> datetime:
     return datetime.combine(day, time.min, tzinfo=user.zone)
 
-
-# --- `/year/`: what was decided, kept and opened in a year, by month and project ---
 
 DECIDED, KEPT, OPENED = "decided", "kept", "opened"
 KINDS = (DECIDED, KEPT, OPENED)

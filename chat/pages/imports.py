@@ -5,7 +5,7 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
 from chat.pages.common import page_for_registered, show
-from core.validation import position_in_address
+from core.paging import position_in_address
 from imports import services
 from imports.models import Import
 from imports.reading.products import readers

@@ -18,11 +18,11 @@ from django.views.decorators.http import require_http_methods
 from chat.pages.staff import note_action, staff_page
 from core.text import pg_text
 from intake.accounts import registration
+from intake.accounts.proofs import requires_recent_proof
 from intake.accounts.registration import Registration
-from intake.accounts.sessions import requires_recent_proof
-from intake.llm.language_models import MAX_INSTRUCTIONS
+from intake.llm.chat_options import MAX_INSTRUCTIONS
 from intake.models import User
-from intake.models.users import (
+from intake.models.installation import (
     INSTRUCTIONS,
     LANGUAGES,
     QUOTAS,
@@ -140,10 +140,10 @@ class SettingsForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, variable in VARIABLES.items():
+        for name in VARIABLES:
             if is_fixed(name):
                 self.fields[name].disabled = True
-                self.fields[name].help_text = _("%(name)s in the environment sets this.") % {"name": variable}
+                self.fields[name].help_text = _("Set in the environment.")
 
     def clean_instructions(self) -> str:
         return pg_text(self.cleaned_data["instructions"]).strip()

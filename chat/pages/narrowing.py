@@ -10,7 +10,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext, gettext_noop
 
 from chat.pages.common import SCOPES, SearchForm
-from intake.chats.reading import list_groups
+from intake.chats.project_groups import list_groups
 from intake.models import User
 from memory.search.history import MAX_RESULTS, Counts
 from memory.search.query import Query, parse_query, without_operator

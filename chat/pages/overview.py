@@ -25,7 +25,7 @@ from core.responses import problem_response
 from intake.accounts.identity import person_of
 from memory.addresses import path_to
 from memory.models import Corpus
-from memory.overview import reading
+from memory.overview import atlas, reading
 from memory.overview.reading import MonthOutput, WordOutput
 
 SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
@@ -96,7 +96,7 @@ def month_page(request: HttpRequest, month: str) -> HttpResponse:
 @page_for_registered
 def map_page(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
-    found = reading.read_atlas(user=user, now=timezone.now(), project=project)
+    found = atlas.read_atlas(user=user, now=timezone.now(), project=project)
     clusters = [
         (cluster, cluster.number % HUES, [(text, path_to(text.reference)) for text in cluster.newest])
         for cluster in found.clusters
@@ -118,14 +118,14 @@ def map_found(request: HttpRequest) -> HttpResponse:
         return problem_response(error, request)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     user, project = person_of(request), project_of(request)
-    ids = reading.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
+    ids = atlas.find_texts(user=user, query=query, now=timezone.now(), project=project) if query else []
     return JsonResponse({"ids": ids})
 
 
 @page_for_registered
 def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
     """The details of a point, as a part of a page."""
-    text = reading.read_text(user=person_of(request), text_id=text_id_of(text_id))
+    text = atlas.read_text(user=person_of(request), text_id=text_id_of(text_id))
     context = {"text": text, "path": path_to(text.reference), "icon": SOURCE_ICONS[text.corpus]}
     return render(request, "memory/_map_text.html", context)
 

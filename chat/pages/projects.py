@@ -16,10 +16,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chat.pages.common import ServiceForm, TextField, page_for_registered, show
+from chat.pages.records import type_in_words
 from core.errors import InvalidInput, NotFound
 from core.text import LONGEST_PROJECT, first_line
 from intake.accounts.identity import caller_of, person_of
-from intake.chats import reading
+from intake.chats import lists
 from intake.models import Project, User
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS, label_of
 from memory import documents, projects, records
@@ -45,12 +46,23 @@ COLOUR_NAMES = {
 }
 
 
-class ProjectForm(ServiceForm):
+class NewProjectForm(ServiceForm):
     name = forms.CharField(
         max_length=LONGEST_PROJECT,
         label=gettext_lazy("Name"),
         error_messages={"required": gettext_lazy("Enter a name.")},
     )
+
+    def save(self, user: User) -> Project | None:
+        """None, with the errors on the form, if the service refuses the name."""
+        try:
+            return projects.save_project(user=user, name=self.cleaned_data["name"], is_new=True)
+        except InvalidInput as error:
+            self.complain(error)
+            return None
+
+
+class ProjectForm(NewProjectForm):
     colour = forms.ChoiceField(
         choices=[(colour, COLOUR_NAMES[colour]) for colour in PROJECT_COLOURS],
         initial=PROJECT_COLOURS[0],
@@ -74,59 +86,47 @@ class ProjectForm(ServiceForm):
             example="me/app",
         ),
     )
-    is_closed = forms.BooleanField(required=False, label=gettext_lazy("Closed: found only from inside"))
+    is_closed = forms.BooleanField(required=False, label=gettext_lazy("Only found from inside"))
 
-    def save(self, user: User, *, present: Project | None = None) -> Project | None:
+    def change(self, user: User, present: Project) -> Project | None:
         """None, with the errors on the form, if the services refuse it. Then nothing is changed."""
         held = self.cleaned_data
         about = {name: held[name] for name in ("colour", "instructions", "is_closed")}
+        labels = [line for line in held["labels"].split("\n") if line.strip()]
         try:
             with transaction.atomic():
-                name = held["name"]
-                if present is not None:
-                    name = projects.rename_project(user=user, name=present.name, new_name=name).name
-                about["labels"] = self._labels(user, present, name)
-                return projects.save_project(user=user, name=name, is_new=present is None, **about)
+                name = projects.rename_project(user=user, name=present.name, new_name=held["name"]).name
+                # Agents still find the project by its old name.
+                labels += [present.name] * (present.name != name)
+                return projects.save_project(user=user, name=name, labels=labels, **about)
         except InvalidInput as error:
             self.complain(error)
             return None
 
-    def _labels(self, user: User, present: Project | None, name: str) -> list[str]:
-        """What stands in the field; after another name also the old one, under which agents still find the project."""
-        written = [line for line in self.cleaned_data["labels"].split("\n") if line.strip()]
-        return written if present is None or present.name == name else [*written, present.name]
-
 
 @page_for_registered
 def list_all(request: HttpRequest) -> HttpResponse:
-    form = ProjectForm(request.POST or None)
+    form = NewProjectForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         made = form.save(person_of(request))
         if made is not None:
             return HttpResponseRedirect(path_of(made.name))
     found = projects.list_projects(user=person_of(request))
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
-    is_open = form.is_bound or not found or "new" in request.GET
-    context: dict[str, Any] = {"projects": found, "form": form, "is_open": is_open}
-    return show(request, "memory/projects.html", status=status, place="projects", **context)
+    return show(request, "memory/projects.html", status=status, place="projects", projects=found, form=form)
 
 
 @page_for_registered
 def project(request: HttpRequest, key: str) -> HttpResponse:
-    """A POST closes the project, or with `on` empty opens it."""
     user, found = person_of(request), _find(request, key)
     if isinstance(found, HttpResponse):
         return found
-    if request.method == "POST":
-        projects.save_project(user=user, name=found.name, is_closed=request.POST.get("on") == YES)
-        return HttpResponseRedirect(path_of(found.name))
     kept = records.list_records(user=user, project_id=found.name, limit=RECORDS_SHOWN).rows
     memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
     context: dict[str, Any] = {
-        "chats": reading.list_conversations(caller=caller_of(request), project=found.name).all[:CHATS_SHOWN],
-        "kept": [(record, first_line(record.content)) for record in kept],
-        "memory": memory[:BEGINNING],
-        "is_cut": len(memory) > BEGINNING,
+        "chats": lists.list_conversations(caller=caller_of(request), project=found.name).all[:CHATS_SHOWN],
+        "kept": [(record, first_line(record.content), type_in_words(record.type)) for record in kept],
+        "memory": f"{memory[:BEGINNING]}…" if len(memory) > BEGINNING else memory,
         "memory_path": document_path(None, project=found.name),
         "logs": documents.list_daily_logs(user=user, project=found.name, limit=1).logs,
     }
@@ -143,7 +143,7 @@ def edit_project(request: HttpRequest, key: str) -> HttpResponse:
         form = ProjectForm(initial={**held, "labels": "\n".join(found.labels)})
         return _page(request, "memory/edit_project.html", found, form=form)
     form = ProjectForm(request.POST)
-    saved = form.save(person_of(request), present=found) if form.is_valid() else None
+    saved = form.change(person_of(request), found) if form.is_valid() else None
     if saved is None:
         return _page(request, "memory/edit_project.html", found, form=form, status=HTTPStatus.BAD_REQUEST)
     messages.success(request, _("Saved."))

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -21,21 +22,24 @@ from django.utils.translation import gettext_lazy
 
 from chat.pages.common import RecordFilter, RecordForm, page_for_registered, show
 from chat.pages.narrowing import within
-from core.errors import Conflict, InvalidInput
+from core.errors import Conflict, InvalidInput, NotFound
 from core.ids import parse_id
-from core.text import first_line, gettext_noop, in_page_language
-from core.validation import Position, position_in_address
-from intake.accounts.identity import person_of
+from core.paging import Position, position_in_address
+from core.text import first_line, gettext_noop, in_page_language, shortened
+from intake.accounts.identity import caller_of, person_of
+from intake.chats.reading import as_turn_number, get_turn
 from intake.chats.services import without_nul
 from intake.chats.tree import conversation_path
 from intake.llm.language_models import is_recall_mode
 from intake.models import Conversation, Turn, User
 from memory import documents, ended_chats, proposals, records
 from memory.addresses import record_path
+from memory.left_out import digest_of, leave_out
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ACCEPTED, MAX_DOCUMENT_LENGTH, NEVER, REJECTED
 from memory.proposals import ProposalOutput
-from memory.records import RecordOutput
+from memory.records import TODO_TYPES, RecordOutput
+from memory.sources_of_answers import passage_of, sources_of
 
 RECORDS_PER_PAGE = 30
 TODO, NOTE = "todo", "note"
@@ -50,7 +54,7 @@ KINDS = [
     (NOTE, gettext_lazy("Notes")),
 ]
 
-# One of each, on a record. A type that an agent or a person made up is shown as it is.
+# One of each, on a record. A type that an agent or a person made up is shown as it is, but not in capitals.
 TYPES = {
     TODO: gettext_lazy("To-do"),
     "fact": gettext_lazy("Fact"),
@@ -61,8 +65,8 @@ TYPES = {
 }
 
 
-def _type_in_words(type: str) -> str:
-    return str(TYPES.get(type.lower(), type))
+def type_in_words(type: str) -> str:
+    return str(TYPES.get(type.lower(), type.replace("_", " ").capitalize() if type.isupper() else type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Kept:
 
     @property
     def type_in_words(self) -> str:
-        return _type_in_words(self.record.type) if self.record is not None else ""
+        return type_in_words(self.record.type) if self.record is not None else ""
 
     @property
     def position(self) -> Position:
@@ -94,7 +98,7 @@ def kept(request: HttpRequest) -> HttpResponse:
     if _saved(request, form) is None:
         return _list(request, form, status=HTTPStatus.BAD_REQUEST)
     messages.success(request, _("Saved."))
-    return HttpResponseRedirect(reverse("memory:records"))
+    return _back(request)
 
 
 @page_for_registered
@@ -137,12 +141,45 @@ def replace_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """A new record in the place of this one, which begins with its text."""
     found = records.read(user=person_of(request), record_id=parse_id(record_id))
     form = RecordForm(request.POST) if request.method == "POST" else RecordForm.of(found, state="")
-    made = _saved(request, form, replaces=found) if form.is_bound else None
+    made = _saved(request, form, {"replaces": found.id}) if form.is_bound else None
     if made is not None:
         messages.success(request, _("Saved. It replaces the earlier one."))
         return HttpResponseRedirect(record_path(made.id))
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
     return _editor(request, found, form, status=status, is_replacing=True)
+
+
+@page_for_registered
+def correct_passage(request: HttpRequest, conversation_id: str, turn_number: str, digest: str) -> HttpResponse:
+    """A new record that begins with a passage of an answer's sources. The passage stays where it was said or read, and
+    no chat and no agent gets it any more, unless the person wants that.
+    """
+    caller, number = caller_of(request), as_turn_number(turn_number) or 0
+    turn = get_turn(caller=caller, conversation_id=parse_id(conversation_id), turn_number=number)
+    sources = sources_of([turn], caller).get(turn.pk, ())
+    source = next((each for each in sources if each.digest == digest and not each.correct), None)
+    if source is None:
+        raise NotFound
+    passage = shortened(passage_of(source.part, caller), 2_000)
+    form = RecordForm(request.POST or None, initial={"content": passage, "type": "fact", "project_id": source.project})
+    leaves_out = not form.is_bound or "leaves_out" in request.POST
+    facts: dict[str, Any] = {}
+    if source.part.kind == "turn":
+        chat, _slash, of_chat = source.part.source.partition("/")
+        facts = {"source_conversation": parse_id(chat), "source_turn": int(of_chat or 1)}
+        # A whole chat goes with its first turn, which gave it its title.
+        digest = digest_of(f"{chat}/{of_chat or 1}")
+    if form.is_bound and (made := _saved(request, form, facts, leaves_out=digest if leaves_out else "")) is not None:
+        messages.success(request, _("Saved."))
+        return HttpResponseRedirect(record_path(made.id))
+    context = {"form": form, "passage": passage, "source": source, "leaves_out": leaves_out}
+    context |= {
+        "back": conversation_path(turn.conversation_id, turn_number=number),
+        "place": "memory",
+        "tab": "records",
+    }
+    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
+    return show(request, "memory/edit_record.html", status=status, **context)
 
 
 @page_for_registered
@@ -182,8 +219,6 @@ def preview(request: HttpRequest) -> HttpResponse:
     text = without_nul(request.POST.get("content", ""))[:MAX_DOCUMENT_LENGTH]
     return render(request, "memory/_preview.html", {"text": text})
 
-
-# --- What is proposed, by ended chats and by agents: kept, changed or refused, each with its undo ---
 
 DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
 DECIDED_SHOWN = 20
@@ -263,7 +298,7 @@ def _by_chat(user: User, rows: Sequence[ProposalOutput], **failure: Any) -> list
             "path": conversation_path(chat.pk, turn_number=row.source_turn) if chat else "",
             "replaced": texts.get(str(row.replaces), ""),
             "type": row.type,
-            "type_in_words": _type_in_words(row.type),
+            "type_in_words": type_in_words(row.type),
             "project_id": row.project_id,
             "content": row.content,
         }
@@ -288,22 +323,29 @@ def _contents(user: User, ids: Collection[UUID]) -> list[tuple[UUID, str]]:
     return list(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", "content"))
 
 
-def _saved(request: HttpRequest, form: RecordForm, *, replaces: RecordOutput | None = None) -> RecordOutput | None:
-    """None, with the errors on the form, for an invalid record."""
+def _saved(
+    request: HttpRequest, form: RecordForm, facts: dict[str, Any] | None = None, *, leaves_out: str = ""
+) -> RecordOutput | None:
+    """None, with the errors on the form, for an invalid record. `leaves_out`: the digest of the passage it corrects."""
     if not form.is_valid():
         return None
-    facts = form.facts | ({} if replaces is None else {"replaces": replaces.id})
+    user = person_of(request)
     try:
-        return records.create(user=person_of(request), now=timezone.now(), facts=facts, **form.held)
+        with transaction.atomic():
+            made = records.create(user=user, now=timezone.now(), facts=form.facts | (facts or {}), **form.held)
+            if leaves_out:
+                leave_out(user=user, digest=leaves_out)
+            return made
     except InvalidInput as error:
         form.complain(error)
         return None
 
 
 def _back(request: HttpRequest) -> HttpResponse:
-    """To the list as it was narrowed, which the form sends as the query of its address."""
+    """To the home page, or to the list, each as it was narrowed: the form sends the query of its address."""
     query = request.POST.get("query", "")
-    return HttpResponseRedirect(reverse("memory:records") + (f"?{query}" if query else ""))
+    page = reverse("intake:home" if request.POST.get("from_home") else "memory:records")
+    return HttpResponseRedirect(page + (f"?{query}" if query else ""))
 
 
 def _editor(
@@ -333,7 +375,7 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         "narrowing": narrowing,
         "is_narrowed": any(fitting.values()),
         "has_more_filters": any(fitting.get(name) for name in ("project", "tag", "replaced")),
-        "kinds": KINDS,
+        "kinds": _kinds(person_of(request), fitting.get("type", "")),
         "proposed": proposals.count_waiting(person_of(request)),
         "chosen": fitting.get("type", ""),
         "within": within(fitting.get("project", "")),
@@ -342,6 +384,17 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
     if not narrowing.is_valid():
         status = HTTPStatus.BAD_REQUEST
     return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
+
+
+def _kinds(user: User, chosen: str) -> list[tuple[str, Any]]:
+    """Everything, and the kinds that the person has something of; none if there is only one."""
+    types = {type.lower() for type in MemoryRecord.objects.for_user(user).values_list("type", flat=True).distinct()}
+    if not types.isdisjoint(TODO_TYPES):
+        types.add(TODO)
+    if MemoryDocument.objects.for_user(user).filter(kind=MemoryDocument.Kind.NOTE).exists():
+        types.add(NOTE)
+    shown = [(value, name) for value, name in KINDS if value in {"", chosen, *types}]
+    return shown if len(shown) > 2 else []
 
 
 def _found(user: User, fitting: dict[str, Any], after: Position | None) -> list[Kept]:

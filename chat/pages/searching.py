@@ -37,7 +37,7 @@ from core.text import ELLIPSIS, LONGEST_PROJECT
 from core.validation import checked
 from intake.accounts.identity import caller_of, person_of
 from intake.chats.services import without_nul
-from memory.addresses import path_to
+from memory.addresses import page_path, path_to
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus, MemoryDocument
 from memory.search.excerpts import Excerpt, Piece, within_lines
@@ -283,9 +283,17 @@ def _shown(result: HistoryMatch) -> Shown:
         ],
         folded_by=reference.attachment_id or reference.conversation_id,
         is_title=reference.kind is Kind.SESSION,
-        file_path=file_path(reference.attachment_id, reference.place) if reference.attachment_id else "",
+        file_path=_file_path(reference),
         later=(path_to(result.later), result.later.day) if result.later else None,
     )
+
+
+def _file_path(reference: Reference) -> str:
+    if reference.attachment_id is None:
+        return ""
+    if reference.address:
+        return page_path(reference.attachment_id, reference.part or 0)
+    return file_path(reference.attachment_id, reference.place)
 
 
 def _above(piece: Piece, reference: Reference) -> str:

@@ -1,7 +1,7 @@
 """The language models that staff keep: `/staff/models/` and the page that adds or changes one.
 
-They are kept in the database (`intake.models.users.keep_setting`) and apply in every process within seconds. What the
-environment sets is shown, and cannot be changed here.
+They are kept in the database (`intake.models.installation.keep_setting`) and apply in every process within seconds.
+What the environment sets is shown, and cannot be changed here.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from chat.pages.staff import note_action, staff_page
 from core.errors import NotFound
 from core.text import in_page_language
 from intake import passwords
-from intake.accounts.sessions import requires_recent_proof
+from intake.accounts.proofs import requires_recent_proof
 from intake.llm.language_models import (
     ANTHROPIC,
     LONGEST_NUMBER,
@@ -38,18 +38,16 @@ from intake.llm.language_models import (
     ask_servers,
     is_recall_mode,
     kept_models,
-    learn_window,
     models_of,
     models_of_environment,
-    note_on_window,
     opened_key,
     sealed_key,
-    window_of,
 )
 from intake.llm.model_servers import FAILURES, FoundServer, best_model, find_servers, list_models
+from intake.llm.windows import learn_window, note_on_window, window_of
 from intake.models import User
 from intake.models.conversations import MODEL_NAME_LENGTH
-from intake.models.users import MODELS, keep_setting
+from intake.models.installation import MODELS, keep_setting
 
 MOST_MODELS = 50
 # Of a server that was found; and of one that offers all of its models without a choice.

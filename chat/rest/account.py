@@ -20,12 +20,18 @@ from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.rate_limits import DEFAULT_LIMIT
 from core.responses import problems
-from core.text import LONGEST_PROJECT, in_language, page_language, project_label
+from core.text import LONGEST_PROJECT, Sentence, gettext_noop, in_language, page_language, project_label
 from core.validation import Output, text_limit, validate
 from intake.accounts.identity import caller_of, person_of
-from intake.accounts.sessions import refuse_without_recent_proof
+from intake.accounts.proofs import refuse_without_recent_proof
 from intake.chats import deleting, exporting
-from intake.llm.language_models import LanguageModel, ask_servers, default_for, note_on_window, offered, window_of
+from intake.llm.language_models import (
+    LanguageModel,
+    ask_servers,
+    default_for,
+    offered,
+)
+from intake.llm.windows import note_on_window, window_of
 from intake.models import User
 from intake.models.conversations import label_of
 from memory.projects import read_project
@@ -73,9 +79,10 @@ FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
 def project_in(request: Request) -> str:
     """The label in the query, perhaps behind a hyphen; empty without one. Raises `InvalidInput`."""
     values = request.query_params.getlist("project")
+    message = gettext_noop("Name one project, by at most %(count)s characters.")
     label = "".join(values).strip()
     if len(values) > 1 or "\0" in label or len(label) > LONGEST_LABEL:
-        raise InvalidInput(errors={"project": [f"Name one project, by at most {LONGEST_PROJECT} characters."]})
+        raise InvalidInput(errors={"project": [Sentence(message, count=LONGEST_PROJECT)]})
     return label
 
 
@@ -155,6 +162,9 @@ class AccountViewSet(ViewSet):
         confirmation = validate(PasswordConfirmation, request.data)
         rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
         if not user.check_password(confirmation.password):
-            raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
+            raise InvalidInput(
+                gettext_noop("The password is not right."),
+                errors={"password": [gettext_noop("This is not your password.")]},
+            )
         deleted = deleting.delete_account(user=user)
         return Response({"deleted_at": timezone.now().isoformat(), "deleted": deleted, "also": list(deleting.ALSO)})

@@ -1,7 +1,8 @@
 """The streaming endpoints, and who is admitted to them: a token with its scopes, or a session, also a visitor's.
 
 `POST /api/v1/intake/chat` accepts a message and streams the answer as events; `GET …/turns/{id}/events` follows it and
-`POST …/turns/{id}/stop` ends it; `GET …/answering` lists the running answers, so that pages can mark their chats;
+`POST …/turns/{id}/stop` ends it; `POST …/turns/{id}/approvals/{call}` answers a call that waits;
+`GET …/answering` lists the running answers, so that pages can mark their chats;
 `GET …/events` streams the ids of the caller's changed chats while a page is open.
 """
 
@@ -21,22 +22,24 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_protect
 
-from core import rate_limits, responses
+from core import event_streams, rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound
 from core.isolation.acting import BOUND_ELSEWHERE, Caller, acting_as
 from core.rate_limits import StreamLease
 from core.responses import event_stream, streaming, user_by_token
+from core.text import gettext_noop as _
 from core.text import page_language
 from core.validation import LONGEST_REFERENCE, body_of, parse_json, validate
 from intake.accounts.identity import PAGE_PERSON_HEADER, caller_of, page_person_of
 from intake.chats import changes, idempotency
 from intake.chats.changes import changes_of
+from intake.chats.consent import Decided, Decision, decide
 from intake.chats.reading import get_turn_by_id, open_answers
 from intake.chats.running import refuse_one_too_many
 from intake.chats.services import TurnRequest, create_turn
 from intake.llm.language_models import is_recall_mode
 from intake.models import Turn, User
-from intake.models.users import may_visitors_chat
+from intake.models.installation import may_visitors_chat
 from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 
 
@@ -54,11 +57,11 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
         user, token = user_by_token(request, scopes=scopes, lacking=lacking)
         return Admitted(Caller(user_id=user.pk, bound_to=user.bound_to), TokenCheck(token))
     if _protected(request).status_code != HTTPStatus.OK:
-        raise AuthenticationRequired("The page is out of date. Reload it and try again.")
+        raise AuthenticationRequired(_("The page is out of date. Reload it and try again."))
     caller = caller_of(request)
     if caller.user_id is None or caller.is_visitor:
         if not may_visitors_chat():
-            raise AuthenticationRequired("Log in to chat here.")
+            raise AuthenticationRequired(_("Log in to chat here."))
         return Admitted(caller)
     return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))
 
@@ -78,7 +81,7 @@ LIMIT = "api"
 async def turn_events(request: HttpRequest, turn_id: str) -> HttpResponseBase:
     after = request.headers.get("Last-Event-ID", "")
     if len(after) > LONGEST_REFERENCE:
-        raise InvalidInput(f"The Last-Event-ID has at most {LONGEST_REFERENCE} characters.")
+        raise InvalidInput(_("The Last-Event-ID has at most %(count)s characters."), count=LONGEST_REFERENCE)
     turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
     lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
     # Imported here because it imports the agent loop, which no other page should wait for at start-up.
@@ -106,6 +109,32 @@ async def stop_turn(request: HttpRequest, turn_id: str) -> HttpResponseBase:
     if stopped is None:
         raise NotFound
     return _private({"turnId": stopped.pk, "status": stopped.status})
+
+
+@streaming("POST")
+async def decide_call(request: HttpRequest, turn_id: str, call_id: str) -> HttpResponseBase:
+    """In its own task: once the last call is decided, the answer goes on also for a client who has left."""
+    return _private({"left": await asyncio.shield(asyncio.create_task(_go_on(request, turn_id, call_id)))}, status=202)
+
+
+async def _go_on(request: HttpRequest, turn_id: str, call_id: str) -> int:
+    decided, admitted = await sync_to_async(_decide)(request, turn_id, call_id)
+    if decided.paused is not None:
+        from chat.answers.hub import start_answer
+        from chat.answers.writer import AnswerWriter
+
+        access = admitted.is_authorized
+        start_answer(AnswerWriter(decided.turn, admitted.caller, is_authorized=access, paused=decided.paused))
+    return decided.left
+
+
+def _decide(request: HttpRequest, turn_id: str, call_id: str) -> tuple[Decided, Admitted]:
+    turn, admitted = _find(request, turn_id, scope="write")
+    if not isinstance(admitted.is_authorized, SessionCheck):
+        raise InsufficientScope(_("A call is allowed by its person in the browser, and by no program."))
+    decision = validate(Decision, parse_json(body_of(request)))
+    with acting_as(admitted.caller):
+        return decide(decision, caller=admitted.caller, turn_id=turn.pk, call_id=call_id), admitted
 
 
 @streaming("GET")
@@ -142,8 +171,8 @@ def _admit_to_answer(request: HttpRequest, scope: str) -> Admitted:
     return admitted
 
 
-def _private(data: dict[str, object]) -> HttpResponse:
-    return JsonResponse(data, status=HTTPStatus.OK, headers={"Cache-Control": "private, no-store"})
+def _private(data: dict[str, object], *, status: int = HTTPStatus.OK) -> HttpResponse:
+    return JsonResponse(data, status=status, headers={"Cache-Control": "private, no-store"})
 
 
 @streaming("POST")
@@ -155,8 +184,8 @@ async def chat(request: HttpRequest) -> HttpResponseBase:
 
     with_blocks, language = prefers_blocks(request), page_language(request.headers)
     response = event_stream(
-        replay(turn=turn, with_blocks=with_blocks, language=language)
-        if turn.has_ended
+        replay(turn=turn, caller=admitted.caller, with_blocks=with_blocks, language=language)
+        if not turn.is_being_written
         else follow_answer(
             turn=turn,
             caller=admitted.caller,
@@ -178,8 +207,10 @@ async def _open(request: HttpRequest) -> tuple[Turn, Admitted, StreamLease]:
     if not turn.is_replay:
         # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from chat.answers.hub import start_answer
+        from chat.answers.writer import AnswerWriter
 
-        start_answer(turn=turn, caller=admitted.caller, is_authorized=admitted.is_authorized, newest_only=newest_only)
+        is_authorized = admitted.is_authorized
+        start_answer(AnswerWriter(turn, admitted.caller, is_authorized=is_authorized, newest_only=newest_only))
     return turn, admitted, lease
 
 
@@ -247,14 +278,14 @@ def _admit_to_changes(request: HttpRequest) -> tuple[Admitted, int, StreamLease]
 async def _events(user_id: int) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
     with changes_of(user_id) as queue:
-        yield responses.encode("open", {})
+        yield event_streams.encode("open", {})
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     changed = await queue.get()
             except TimeoutError:
-                yield responses.KEEP_ALIVE
+                yield event_streams.KEEP_ALIVE
                 continue
             if changed is None:
                 return
-            yield responses.encode("changed", {"conversationId": changed})
+            yield event_streams.encode("changed", {"conversationId": changed})

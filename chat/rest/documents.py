@@ -15,7 +15,8 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.views import ActsAsCaller
-from core.responses import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of, problems
+from core.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
+from core.responses import problems
 from core.validation import (
     LIMIT,
     NO_DAY,
@@ -28,7 +29,7 @@ from core.validation import (
     validate_query,
 )
 from intake.accounts.identity import may_read, person_of
-from intake.chats.arranging import project_named
+from intake.chats.temporary import project_named
 from memory import documents
 from memory.documents import NO_PROJECT_OF_ABOUT, DailyLogList, DocumentOutput
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, MAX_PROJECT_LENGTH, DocumentDay

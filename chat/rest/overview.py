@@ -16,8 +16,9 @@ from core.isolation.views import ActsAsCaller
 from core.responses import problems
 from core.validation import Input, parse_day, validate_query
 from intake.accounts.identity import person_of
-from memory.overview import reading
-from memory.overview.reading import MapOutput, MapTextOutput, MonthListOutput, PointsOutput, TimelineOutput
+from memory.overview import atlas, reading
+from memory.overview.atlas import MapOutput, MapTextOutput, PointsOutput
+from memory.overview.reading import MonthListOutput, TimelineOutput
 
 MONTH = OpenApiParameter("month", str, OpenApiParameter.PATH, description="As 2026-03.")
 TEXT_ID = OpenApiParameter("text_id", int, OpenApiParameter.PATH)
@@ -74,7 +75,7 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
     )
     def map(self, request: Request) -> Response:
         project = project_in(request)
-        return _response(reading.read_atlas(user=person_of(request), now=timezone.now(), project=project))
+        return _response(atlas.read_atlas(user=person_of(request), now=timezone.now(), project=project))
 
     @extend_schema(
         operation_id="read_map_points",
@@ -83,7 +84,7 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
         responses={200: PointsOutput, **problems(400, 401, 503)},
     )
     def points(self, request: Request) -> Response:
-        found = reading.read_points(user=person_of(request), project=project_in(request))
+        found = atlas.read_points(user=person_of(request), project=project_in(request))
         return Response(dict(found))
 
     @extend_schema(
@@ -93,7 +94,7 @@ class OverviewViewSet(ActsAsCaller, ViewSet):
         responses={200: MapTextOutput, **problems(401, 404, 503)},
     )
     def text(self, request: Request, text_id: str) -> Response:
-        return _response(reading.read_text(user=person_of(request), text_id=text_id_of(text_id)))
+        return _response(atlas.read_text(user=person_of(request), text_id=text_id_of(text_id)))
 
 
 def month_of(text: str) -> date:

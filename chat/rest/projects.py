@@ -5,22 +5,18 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.db import transaction
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from pydantic import Field
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
-from chat.rest.conversations import NOT_THERE, is_true
-from core.ids import parse_id
-from core.isolation.views import ActsAsCaller
-from core.responses import problems
+from chat.rest.conversations import is_true
+from core.isolation.acting import Caller
 from core.text import LONGEST_PROJECT
-from core.validation import Input, Output, text_limit, validate
-from intake.accounts.identity import caller_of, person_of
-from intake.chats import arranging
-from intake.models import Project
+from core.validation import Input, Output, text_limit
+from intake.chats import temporary
+from intake.models import Project, User
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
+from intake.operations import Operations
 from memory import projects
 
 PROJECT_NAME = text_limit(LONGEST_PROJECT)
@@ -55,7 +51,7 @@ class ProjectBody(Input):
 
 class ChatsToMove(Input):
     conversations: Annotated[
-        list[UUID], Field(min_length=1, max_length=arranging.MOST_MOVED, description="The ids of chats.")
+        list[UUID], Field(min_length=1, max_length=temporary.MOST_MOVED, description="The ids of chats.")
     ]
     project: Annotated[
         str,
@@ -96,71 +92,58 @@ PROJECT_LIST = {
 }
 
 
-class ProjectViewSet(ActsAsCaller, ViewSet):
-    answers_with = ("PATCH",)
+api = Operations(is_bound=False)
 
-    @extend_schema(operation_id="list_projects", responses={200: PROJECT_LIST, **problems(401, 503)})
-    # Not `list`: the schema would take it for an array.
-    def look(self, request: Request) -> Response:
-        """The projects by name, and the labels that are in use and have no project."""
-        found = projects.list_projects(user=person_of(request))
-        return Response({"projects": [ProjectOutput.of(each, is_listed=True).as_data() for each in found]})
 
-    @extend_schema(
-        operation_id="create_project",
-        request=ProjectBody,
-        responses={201: ProjectOutput, **problems(400, 401, 413, 415, 503)},
-    )
-    def create(self, request: Request) -> Response:
-        """Create a project, or describe a label that is in use."""
-        body = validate(ProjectBody, request.data)
-        made = projects.save_project(user=person_of(request), name=body.name or "", is_new=True, **_about(body))
-        return Response(ProjectOutput.of(made).as_data(), status=201)
+@api("get", "projects/", PROJECT_LIST)
+def list_projects(user: User) -> dict[str, Any]:
+    """The projects by name, and the labels that are in use and have no project."""
+    found = projects.list_projects(user=user)
+    return {"projects": [ProjectOutput.of(each, is_listed=True).as_data() for each in found]}
 
-    @extend_schema(
-        operation_id="change_project",
-        request=ProjectBody,
-        responses={200: ProjectOutput, **problems(400, 413, 415, *NOT_THERE)},
-    )
-    def partial_update(self, request: Request, project_id: str) -> Response:
-        """Change a project. With another name its chats, records, documents and tokens follow."""
-        body, user = validate(ProjectBody, request.data), person_of(request)
-        with transaction.atomic():
-            changed = projects.by_id(user=user, project_id=parse_id(project_id))
-            if body.name is not None:
-                changed = projects.rename_project(user=user, name=changed.name, new_name=body.name)
-            changed = projects.save_project(user=user, name=changed.name, **_about(body))
-        return Response(ProjectOutput.of(changed).as_data())
 
-    @extend_schema(
-        operation_id="delete_project",
-        parameters=[
-            OpenApiParameter(
-                "contents",
-                bool,
-                description="Whether its chats, files, records and documents go too, for good. Otherwise they are of "
-                "no project afterwards.",
-            )
-        ],
-        responses={204: None, **problems(400, *NOT_THERE)},
-    )
-    def destroy(self, request: Request, project_id: str) -> Response:
-        """Remove a project; tokens that are bound to it end."""
-        user, with_contents = person_of(request), is_true(request, "contents")
-        name = projects.by_id(user=user, project_id=parse_id(project_id)).name
-        projects.delete_project(user=user, name=name, with_contents=with_contents)
-        return Response(status=204)
+@api("post", "projects/", ProjectOutput, status=201)
+def create_project(user: User, body: ProjectBody) -> ProjectOutput:
+    """Create a project, or describe a label that is in use."""
+    return ProjectOutput.of(projects.save_project(user=user, name=body.name or "", is_new=True, **_about(body)))
 
-    @extend_schema(
-        operation_id="move_conversations",
-        request=ChatsToMove,
-        responses={204: None, **problems(400, 413, 415, *NOT_THERE)},
-    )
-    def move(self, request: Request) -> Response:
-        """Move chats to a project: all of them, or none."""
-        body = validate(ChatsToMove, request.data)
-        arranging.move(caller=caller_of(request), conversation_ids=body.conversations, project=body.project)
-        return Response(status=204)
+
+@api("post", "projects/move/", status=204, fails=[404])
+def move_conversations(caller: Caller, body: ChatsToMove) -> None:
+    """Move chats to a project: all of them, or none."""
+    temporary.move(caller=caller, conversation_ids=body.conversations, project=body.project)
+
+
+@api("patch", "projects/<str:project_id>/", ProjectOutput, has_more=True)
+def change_project(user: User, project_id: UUID, body: ProjectBody) -> ProjectOutput:
+    """Change a project. With another name its chats, records, documents and tokens follow."""
+    with transaction.atomic():
+        changed = projects.by_id(user=user, project_id=project_id)
+        if body.name is not None:
+            changed = projects.rename_project(user=user, name=changed.name, new_name=body.name)
+        changed = projects.save_project(user=user, name=changed.name, **_about(body))
+    return ProjectOutput.of(changed)
+
+
+@api(
+    "delete",
+    "projects/<str:project_id>/",
+    status=204,
+    fails=[400],
+    parameters=[
+        OpenApiParameter(
+            "contents",
+            bool,
+            description="Whether its chats, files, records and documents go too, for good. Otherwise they are of no "
+            "project afterwards.",
+        )
+    ],
+)
+def delete_project(request: Request, user: User, project_id: UUID) -> None:
+    """Remove a project; tokens that are bound to it end."""
+    with_contents = is_true(request, "contents")
+    name = projects.by_id(user=user, project_id=project_id).name
+    projects.delete_project(user=user, name=name, with_contents=with_contents)
 
 
 def _about(body: ProjectBody) -> dict[str, Any]:

@@ -8,18 +8,22 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from core.errors import STATUSES
+from core.isolation.acting import Caller
 from core.responses import A_KEY, CONTENT_TYPE, KEY_SCHEMA
 from core.text import without_values
 from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input, Output, text_limit
 from intake.attachments.services import attachments_of
 from intake.chats import idempotency
-from intake.chats.reading import ConversationList, TurnWindow
+from intake.chats.consent import Decision
+from intake.chats.lists import ConversationList
+from intake.chats.reading import TurnWindow
 from intake.chats.services import TurnRequest
 from intake.chats.tree import Tree
 from intake.chats.usage import Usage
-from intake.llm.language_models import ChatOptions
+from intake.llm.chat_options import ChatOptions
 from intake.models import Attachment, Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
+from memory.sources_of_answers import AnswerSource, SourceOutput, sources_of
 
 
 class TurnReference(Output):
@@ -47,6 +51,7 @@ class ConversationOutput(Output):
     instructions: str | None = None
     temperature: float | None = None
     memory: Annotated[bool, Field(description="Whether what was said and kept elsewhere is used.")] = True
+    web: Annotated[bool, Field(description="Whether answers may search the web and read pages.")] = False
     proposes: Annotated[bool, Field(description="Whether things to remember may be proposed from it.")] = True
     expires_at: Annotated[
         datetime | None, Field(description="A temporary chat goes then, if it is not left before.")
@@ -134,14 +139,16 @@ class TurnOutput(Output):
     versions: Annotated[
         list[int] | None, Field(description="The numbers of all turns in this one's place, its own among them.")
     ] = None
-
-    @classmethod
-    def of(cls, turn: Turn, *, versions: list[int] | None = None, files: Iterable[Attachment] = ()) -> Self:
-        return cls(**cls._fields(turn, versions, files))
+    sources: Annotated[
+        list[SourceOutput] | None, Field(description="What the answer was given of the memory, the used ones first.")
+    ] = None
 
     @staticmethod
-    def _fields(turn: Turn, versions: list[int] | None, files: Iterable[Attachment]) -> dict[str, Any]:
+    def fields(
+        turn: Turn, versions: list[int] | None, files: Iterable[Attachment], sources: Iterable[AnswerSource]
+    ) -> dict[str, Any]:
         return dict(
+            sources=[each.output for each in sources] or None,
             turn_id=turn.pk,
             turn_number=turn.turn_number,
             parent_turn_number=turn.parent_number,
@@ -163,9 +170,9 @@ class OneTurnOutput(TurnOutput):
     ]
 
     @classmethod
-    def with_count(cls, turn: Turn, tree: Tree) -> Self:
-        number = turn.turn_number
-        fields = cls._fields(turn, tree.versions_of(number), attachments_of([turn])[turn.pk])
+    def with_count(cls, turn: Turn, tree: Tree, caller: Caller) -> Self:
+        number, sources = turn.turn_number, sources_of([turn], caller).get(turn.pk, [])
+        fields = cls.fields(turn, tree.versions_of(number), attachments_of([turn])[turn.pk], sources)
         return cls(**fields, turns_from_here=len(tree.below(number)))
 
 
@@ -182,12 +189,16 @@ class ConversationWithTurnsOutput(ConversationOutput):
     later: Annotated[int | None, Field(description="For `?turn=`: there are turns from this one on.")] = None
 
     @classmethod
-    def with_turns(cls, conversation: Conversation, window: TurnWindow) -> Self:
-        files = attachments_of(window.turns)
+    def with_turns(cls, conversation: Conversation, window: TurnWindow, caller: Caller) -> Self:
+        files, sources = attachments_of(window.turns), sources_of(window.turns, caller)
         return cls(
             **_of(conversation),
             turns=[
-                TurnOutput.of(turn, versions=window.versions[turn.turn_number], files=files[turn.pk])
+                TurnOutput(
+                    **TurnOutput.fields(
+                        turn, window.versions[turn.turn_number], files[turn.pk], sources.get(turn.pk, [])
+                    )
+                )
                 for turn in window.turns
             ],
             earlier=window.earlier,
@@ -225,6 +236,7 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "instructions": conversation.instructions or None,
         "temperature": conversation.temperature,
         "memory": conversation.uses_memory,
+        "web": conversation.uses_web,
         "proposes": conversation.proposes,
         "expires_at": conversation.expires_at,
     }
@@ -249,11 +261,11 @@ class AccountDeleted(BaseModel):
 
 CHAT_PATH = "/api/v1/intake/chat"
 # It does not search, and overwrites nothing.
-NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
+NOT_IN_CHAT = ("search_error", "conflict", "precondition_required", "already_decided", "gone")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first (its `notSent` counts the
 earlier messages that do not fit into the model's window), then `reasoning` (of a
-thinking model), `tool_call`, `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is
-a line of JSON.
+thinking model), `tool_call`, `tool_result`, `approval` and `delta` as they happen, and `done`,
+`waiting` (for the person) or `error` last. Each event's data is a line of JSON.
 A reader who leaves ends nothing: the answer is followed by the `turnId` of the first event, and stopped by it."""
 TURN_PATH = "/api/v1/intake/turns/{turn_id}"
 FOLLOW_DESCRIPTION = """The events of a turn's answer to its end, from the start or behind the event that
@@ -270,6 +282,9 @@ STOPPED = {
     "properties": {"turnId": {"type": "integer"}, "status": {"enum": ["complete", "interrupted", "failed"]}},
     "required": ["turnId", "status"],
 }
+LEFT = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]}
+DECIDE_DESCRIPTION = """Answer a call that waits (event `approval`), once. It takes the session of the person: no token
+allows a call. When `left` is 0 the turn goes on, and is followed at its `events`."""
 ANSWERING = {
     "type": "object",
     "properties": {
@@ -299,11 +314,12 @@ CHAT_KEY = {
     f"has its whole answer is told again, marked `{idempotency.REPLAYED}: true`; one that broke off is answered anew; "
     "one that is still being answered is followed from the start.",
 }
+EVENTS = ["turn", "reasoning", "tool_call", "tool_result", "approval", "delta", "done", "waiting", "error"]
 EVENT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "event": {"enum": ["turn", "reasoning", "tool_call", "tool_result", "delta", "done", "error"]},
+        "event": {"enum": EVENTS},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
     "required": ["event", "data"],
@@ -336,6 +352,21 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             **_operation("stop_answer", "End an answer within a second; what was written stays. Twice is harmless."),
             "parameters": [TURN_ID],
             "responses": {"200": _json("How the turn has ended.", STOPPED), **_refusals(OF_A_TURN)},
+        }
+    }
+    result["paths"][f"{TURN_PATH}/approvals/{{call_id}}"] = {
+        "post": {
+            **_operation("decide_call", DECIDE_DESCRIPTION),
+            "security": [{"cookieAuth": []}],
+            "parameters": [TURN_ID, {**TURN_ID, "name": "call_id"}],
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": Decision.model_json_schema()}},
+            },
+            "responses": {
+                "202": _json("How many calls of the turn still wait.", LEFT),
+                **_refusals(("validation_error", "already_decided", "gone", *OF_A_TURN)),
+            },
         }
     }
     result["paths"]["/api/v1/intake/answering"] = {

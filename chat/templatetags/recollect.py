@@ -25,14 +25,16 @@ from intake.accounts import devices
 from intake.accounts.identity import PAGE_PERSON_FIELD, caller_of, is_registered, page_person_of
 from intake.attachments.reading.pictures import PICTURES
 from intake.chats import tree
+from intake.chats.prompts import Prompt
 from intake.chats.usage import Usage, thought_in_words
-from intake.llm import language_models
+from intake.llm import windows
 from intake.llm.language_models import LanguageModel
 from intake.markdown import render
 from intake.markdown.later import later
 from intake.models import Attachment, Turn
 from memory import documents
 from memory.addresses import project_key
+from memory.sources_of_answers import AnswerSource, in_words, places_cited
 
 register = template.Library()
 ALONE, BESIDE_CHATS = "intake/plain.html", "intake/page.html"
@@ -106,7 +108,7 @@ def window(turn: Turn) -> Usage:
 @register.filter
 def note_on_window(model: LanguageModel | None) -> str:
     """The sentence about a model whose window is small; empty for any other."""
-    return in_page_language(language_models.note_on_window(model) or "") if model else ""
+    return in_page_language(windows.note_on_window(model) or "") if model else ""
 
 
 @register.filter
@@ -121,6 +123,18 @@ def thought(turn: Turn | None) -> str:
     if turn is None or not turn.has_ended:
         return _("Thinking…")
     return thought_in_words(Usage.of(turn.usage).thought_seconds)
+
+
+@register.filter
+def answer(turn: Turn, cited: dict[int, list[AnswerSource]] | str) -> SafeString:
+    """The answer of a turn, in which the numbers of its sources lead to them."""
+    places = {} if isinstance(cited, str) else places_cited(cited.get(turn.pk, ()))
+    return later(lambda: render(turn.assistant_message, places))
+
+
+@register.filter
+def sources_line(turn: Turn | None) -> str:
+    return "" if turn is None else in_words(Prompt.of(turn.prompt).sources)
 
 
 @register.filter
@@ -155,8 +169,7 @@ def state_in_words(file: Attachment | None) -> str:
         return ""
     if file.state == Attachment.State.WAITING:
         return _("Being read…")
-    why = in_page_language(restored(file.error or {"message": ""}, "message"))
-    return why if file.state == Attachment.State.READ else _("Cannot be read: %(why)s") % {"why": why}
+    return in_page_language(restored(file.error or {"message": ""}, "message"))
 
 
 @register.filter

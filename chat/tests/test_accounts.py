@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
 
-from intake.accounts import registration
+from intake.accounts import visitors
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_visitor, a_visitors_turn
 from testing.examiner import as_a_worker
@@ -65,6 +65,7 @@ def test_what_is_wrong_is_said_beside_the_field(client, fields, field, words):
     assert response.status_code == 200
     assert any(words in error for error in response.context["form"].errors[field])
     assert f'id="id_{field}_error"' in response.content.decode()
+    assert response.context["form"].fields[field].widget.attrs["autofocus"]
     assert not User.objects.exists()
 
 
@@ -197,7 +198,7 @@ def test_moving_keeps_every_field_of_a_row_but_its_owner(client):
     user, visitor = a_person(), a_visitor()
     a_visitors_turn(visitor, "I moved to Lisbon")
     rows = [model.objects.values().get() for model in (Conversation, Turn)]
-    registration.move_to_account(visitor=visitor, user=user)
+    visitors.move_to_account(visitor=visitor, user=user)
     moved = [model.objects.values().get() for model in (Conversation, Turn)]
     for before, after in zip(rows, moved, strict=True):
         changed = {name for name in before if before[name] != after[name]}
@@ -244,7 +245,7 @@ def test_visitors_who_come_no_more_are_removed_with_what_they_said():
     Turn.objects.filter(user=talking).update(said_at=NOW - timedelta(days=29))
     User.objects.filter(pk=silent.pk).update(joined_at=NOW - timedelta(days=29))
     with as_a_worker():
-        assert registration.remove_silent(now=NOW, after=timedelta(days=30)) == 1
+        assert visitors.remove_silent(now=NOW, after=timedelta(days=30)) == 1
     assert set(User.objects.all()) == {silent, talking, person}
     assert set(Conversation.objects.values_list("user", flat=True)) == {talking.pk}
 
@@ -253,3 +254,13 @@ def test_the_database_knows_no_visitor_with_an_email_and_no_account_without_one(
     for user in (User(email="a@example.com", is_visitor=True), User(email=None)):
         with pytest.raises(IntegrityError), transaction.atomic():
             user.save()
+
+
+@pytest.mark.parametrize("typed", ["Europe/Lisbon", "lisbon", " Lisbon "])
+def test_a_time_zone_is_typed_by_its_name_or_its_city(client, typed):
+    client.post(REGISTER, GOOD)
+    client.post("/settings/account/", {"time_zone": typed})
+    assert User.objects.get().time_zone == "Europe/Lisbon"
+    refused = client.post("/settings/account/", {"time_zone": "Atlantis"})
+    assert "There is no such time zone" in refused.text
+    assert User.objects.get().time_zone == "Europe/Lisbon"

@@ -14,7 +14,7 @@ from chat.pages.agents import CLIENTS
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person
 from memory import documents
-from recollect_cli import installing
+from recollect_cli import clients
 
 pytestmark = pytest.mark.django_db
 
@@ -34,8 +34,8 @@ def page(session):
 
 def test_it_shows_every_client_that_the_command_line_installs(session):
     shown = page(session)
-    assert [client for client, _, _ in CLIENTS] == list(installing.CLIENTS)
-    assert all(f"recollect install {client}" in shown for client in installing.CLIENTS)
+    assert tuple(client for client, _, _ in CLIENTS) == clients.CLIENTS
+    assert all(f"recollect install {client}" in shown for client in clients.CLIENTS)
     assert "recollect login http://testserver" in shown
     assert "http://testserver/mcp" in shown
     assert "?tools=few" in shown

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from intake.markdown import BlockStream, ChangedBlocks, render, render_blocks, rendering
-from intake.markdown.rendering import close_emphasis
+from intake.markdown import BlockStream, ChangedBlocks, render, render_blocks, rendering, streaming
+from intake.markdown.streaming import close_emphasis
 
 DOCUMENT = """# One
 
@@ -134,7 +134,7 @@ def test_a_stream_says_when_its_next_change_is_due():
     assert stream.seconds_until_due == 0
     stream.changes()
     stream.feed(" two")
-    assert stream.seconds_until_due == pytest.approx(rendering.SHORTEST_PAUSE)
+    assert stream.seconds_until_due == pytest.approx(streaming.SHORTEST_PAUSE)
     assert stream.changes() is None
 
 
@@ -167,7 +167,7 @@ def test_what_is_not_closed_yet_has_its_shape_already(unclosed, shape):
 @pytest.mark.extended
 def test_a_very_long_answer_is_plain_text_past_a_size(monkeypatch):
     # This is about the length: no machine is too slow for it.
-    monkeypatch.setattr("intake.markdown.safety.RENDERING_SECONDS", 60)
+    monkeypatch.setattr("intake.markdown.budget.RENDERING_SECONDS", 60)
     text = ("**bold** line\n" * (500_000 // 14)) + "**end**"
     blocks = render_blocks(text)
     assert "<strong>bold</strong>" in blocks[0]

@@ -91,7 +91,7 @@ def test_three_files_are_dropped_one_is_removed_and_two_are_sent(open_page, pers
     expect(page.locator(".file-link").first).to_have_attribute(
         "href", f"/api/v1/attachments/{Attachment.objects.get(name='lease.pdf').pk}/content"
     )
-    expect(page.locator(".file").first).to_contain_text("Cannot be read:")
+    expect(page.locator(".file").first).to_contain_text("The file is damaged")
     assert [(each.name, each.turn_number) for each in Attachment.objects.order_by("position")] == [
         ("lease.pdf", 1),
         ("room.png", 1),
@@ -168,6 +168,14 @@ def test_a_lost_line_offers_to_try_again(open_page, person):
     send(page)
     page.wait_for_url("**/c/*/")
     assert Attachment.objects.get().turn_number == 1
+
+
+def test_a_file_that_a_server_in_front_refuses_is_said_to_be_too_large_for_it(open_page, person):
+    page = open_page(user=person)
+    page.route("**/api/v1/attachments/", lambda route: route.fulfill(status=413, body="<h1>413</h1>"), times=1)
+    drop(page, ("a.txt", "text/plain", b"a"))
+    expect(chips(page)).to_contain_text("The server in front of Recollect refuses files of this size.")
+    expect(page.get_by_role("button", name="Try again")).to_be_hidden()
 
 
 def test_a_removed_file_is_removed_from_the_server_too(open_page, person):

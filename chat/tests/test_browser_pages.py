@@ -331,3 +331,20 @@ def test_the_first_order_stands_if_the_better_one_cannot_be_had(open_page, perso
     page.goto(QUESTION)
     expect(page.locator("[data-result]")).to_have_count(6)
     expect(page.locator("[data-result]").first).not_to_contain_text(a_better_order)
+
+
+def test_what_is_kept_is_narrowed_while_one_types_and_offers_the_kinds_that_there_are(open_page, person):
+    with acting_as(person):
+        for content, kind in (("Oil the worktop", "todo"), ("The worktop is oak", "fact")):
+            records.create(user=person, content=content, type=kind, now=NOW)
+    page = open_page("/memory/records/", user=person)
+    kinds = page.get_by_role("navigation", name="Kinds").get_by_role("link")
+    expect(kinds).to_have_text(["Everything", "To-dos", "Facts", "Files"])
+    page.get_by_role("searchbox").press_sequentially("oak")
+    expect(page.locator(".kept-rows li")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"q=oak"))
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.locator(".kept-rows .row-title").bounding_box()["width"] > 250
+    page.get_by_role("searchbox").fill("zebra")
+    expect(page.get_by_text("No record fits")).to_be_visible()

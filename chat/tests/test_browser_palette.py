@@ -1,4 +1,4 @@
-"""Finding things while one types: the filter above the chats, and the palette under Ctrl or ⌘ K, by keys alone."""
+"""Finding things while one types: the palette under Ctrl or ⌘ K, by keys alone."""
 
 import re
 
@@ -38,24 +38,6 @@ def active(page: Page) -> str:
     return page.evaluate(
         "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))?.innerText ?? ''"
     )
-
-
-def test_typing_finds_titles_at_once_and_then_what_was_said(open_page, person, things):
-    a_turn(person, "Dinner long ago")
-    page = open_page(user=person)
-    page.get_by_label("Filter chats").fill("dinner")
-    found = page.locator("[data-found-titles] a")
-    assert "Plan a dinner for six" in found.all_text_contents()
-    expect(page.locator("[data-hit]", has_text="Music").first).to_contain_text("cello at every dinner")
-    page.get_by_label("Filter chats").press("ArrowDown")
-    expect(found.first).to_be_focused()
-    page.get_by_label("Filter chats").press("Escape")
-    expect(page.locator("[data-all-chats]")).to_be_visible()
-    # It is not on the page, which holds the first thirty.
-    page.get_by_label("Filter chats").fill("else 0")
-    expect(found.last).to_have_text("Something else 0")
-    page.get_by_label("Filter chats").fill("zzzz no such thing")
-    expect(found).to_have_count(0)
 
 
 def test_a_chat_is_found_and_opened_by_keys_alone(open_page, person, things):

@@ -13,7 +13,7 @@ from chat.tests.test_browser_chat import say
 from intake.chats.tree import conversation_path
 from intake.tests.attached import a_picture
 from intake.tests.factories import a_turn
-from testing.browser import _session_cookie
+from testing.browser import session_cookie
 from testing.model_server import Say
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
@@ -137,7 +137,7 @@ def test_html_and_svg_are_previewed_at_a_press_and_not_before(open_page, person)
     page.get_by_role("button", name="Preview").click()
     expect(page.frame_locator(".preview iframe").last.locator("rect")).to_be_visible()
     # As high as what is in it.
-    expect(page.locator(".preview iframe").last).to_have_css("height", "332px")
+    expect(page.locator(".preview iframe").last).to_have_css("height", "334px")
     page.get_by_role("button", name="Source").first.click()
     expect(page.locator(".code-frame pre").first).to_be_visible()
 
@@ -224,7 +224,7 @@ def test_of_sixty_previews_nothing_gets_out_not_even_a_name(server, person, net_
     def press(name):
         def visit(browser):
             page = browser.new_context(base_url=server).new_page()
-            page.context.add_cookies([_session_cookie(person, server)])
+            page.context.add_cookies([session_cookie(person, server)])
             page.goto(conversation_path(turn.conversation_id))
             for button in page.get_by_role("button", name="Preview").all()[::-1]:
                 button.click()
@@ -295,7 +295,7 @@ def test_scripts_of_a_preview_reach_no_cookie_no_page_and_send_no_request(browse
     turn = a_turn(person, "Show me", f"```html\n{hostile}\n```")
     # Not by `open_page`, which would count what is refused.
     context = browser.new_context(base_url=server)
-    context.add_cookies([_session_cookie(person, server)])
+    context.add_cookies([session_cookie(person, server)])
     page = context.new_page()
     page.goto(conversation_path(turn.conversation_id))
     before = page.evaluate("[document.title, document.cookie, location.href]")
@@ -318,7 +318,7 @@ def test_scripts_of_a_preview_reach_no_cookie_no_page_and_send_no_request(browse
     assert refused == ["SecurityError"] * 6
     assert found["window"] == "null"
     assert elsewhere.paths == []
-    assert f"{server}/preview/" in reached
+    assert f"{server}/preview/?scripts" in reached
     assert [url for url in reached if "from-inside" in url] == []
 
 
@@ -338,7 +338,7 @@ def with_pictures(browser, server, person, answer, **options):
     context = browser.new_context(base_url=server, **options)
     # Neither the session's, whose site is the same but for its port, nor one that its site allows everywhere.
     everywhere = {"name": "everywhere", "value": "1", "sameSite": "None", "secure": True, "url": server}
-    context.add_cookies([_session_cookie(person, server), everywhere])
+    context.add_cookies([session_cookie(person, server), everywhere])
     page = context.new_page()
     page.goto(conversation_path(turn.conversation_id))
     return page

@@ -107,6 +107,7 @@ def test_tables_and_code_may_be_wider_than_the_text_which_keeps_its_measure(open
     wide, small = (box["width"] / rem for box in map(box_of, page.locator(".table-scroll").all()))
     assert (width[".prose > p"], width[".code-frame"]) == (44, 56)
     assert (wide, small) == (56, 44)
+    assert page.locator(".code-frame").bounding_box()["x"] == page.locator(".prose > p").first.bounding_box()["x"]
     page.set_viewport_size({"width": 1000, "height": 900})
     assert (
         page.locator(".code-frame").bounding_box()["width"] == page.locator(".prose > p").first.bounding_box()["width"]

@@ -91,6 +91,12 @@ def test_a_refusal_by_the_model_is_told_without_its_words(visitor, language_mode
     assert the_turn().status == "failed"
 
 
+def test_a_busy_model_says_at_once_in_how_many_seconds_it_may_be_asked(visitor, language_model):
+    model = language_model(Refuse(429, {"retry-after": "7"}), Say(("never asked",)))
+    error = visitor.events("Hello")[-1].data
+    assert (error["code"], error["retryAfter"], len(model.requests)) == ("rate_limited", 7, 1)
+
+
 def test_a_message_that_is_too_long_is_told_apart_from_a_chat_that_is(visitor, language_model):
     too_long = Refuse(400, code="context_length_exceeded")
     language_model(too_long, Say(("Much to say. " * 20,)), too_long)

@@ -4,6 +4,7 @@ import json
 import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from unittest.mock import patch
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_long_memory_is_cut_in_a_result_and_read_whole_by_its_id(person, log_i
     model = language_model(search, read, Say(("At 240 degrees.",)))
     log_in(person).events("How hot do I bake rye bread?")
     _, excerpt = told_to_model(model, 1)
-    assert str(kept.id) in excerpt and "240 degrees" not in excerpt
+    assert kept.id.hex[-8:] in excerpt and "240 degrees" not in excerpt
     assert "bake at 240 degrees." in told_to_model(model)[1]
 
 
@@ -310,7 +311,10 @@ def test_the_model_reads_the_text_of_an_mcp_client_and_the_page_shows_it(person,
     beside = {"excludeSession": chat} if "history" in tool else {}
     with acting_as(person) if not of_mcp.acts_itself else nullcontext():
         found = of_mcp.text_of(of_mcp.call(sent | beside, user=person))
-    assert escape(found) in client.get(f"/c/{chat}/").text
+    page = client.get(f"/c/{chat}/").text
+    # The chat's model also gets a number for each result, by which it cites it.
+    assert escape(found) in re.sub(r", cited as \[\d+\]", "", page)
+    assert "cited as [1]" in page
     assert "found" not in client.get(f"/api/v1/conversations/{chat}/").json()["turns"][0]["toolCalls"][0]
 
 
@@ -327,6 +331,53 @@ def test_a_result_on_a_page_goes_with_the_texts_that_it_shows(person, log_in, la
     assert [("found" in call) for call in the_turn().tool_calls] == [True, False]
     client.delete(f"/api/v1/conversations/{turn.conversation_id}/", headers=client._csrf())
     assert [("found" in call) for call in the_turn().tool_calls] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("tool", "goes"),
+    [
+        *product(["search_history", "fetch"], ["file", "chat", "log", "record"]),
+        *product(["read_attachment"], ["file", "chat"]),
+    ],
+)
+def test_a_result_with_short_ids_goes_with_each_of_its_sources(person, log_in, language_model, tool, goes):
+    file = attach(person, b"The deposit is paid back in six weeks.", "lease.txt")
+    record = records.create(user=person, content="The deposit is 900", now=NOW)
+    log = documents.append(user=person, day=NOW.date(), text="Asked about the deposit", now=NOW)
+    index.embed_pending()
+    read = {"log": log.id, "record": record.id}.get(goes, file.pk)
+    kind = {log.id: "document:", record.id: "record:"}.get(read, "file:")
+    sent = {
+        "read_attachment": {"attachmentId": read.hex[-8:]},
+        "search_history": {"query": "deposit"},
+        "fetch": {"id": kind + read.hex[-8:]},
+    }
+    language_model(CallTool(tool, sent[tool]), Say(("Read.",)))
+    client = log_in(person)
+    client.events("What about the deposit?")
+    assert the_turn().tool_calls[0]["found"]
+    match goes:
+        case "file":
+            client.delete(f"/api/v1/attachments/{file.pk}/", headers=client._csrf())
+        case "chat":
+            client.delete(f"/api/v1/conversations/{file.conversation_id}/", headers=client._csrf())
+        case "log":
+            documents.delete(user=person, day=NOW.date(), expected=None)
+        case "record":
+            records.delete(user=person, record_id=record.id)
+    assert "found" not in the_turn().tool_calls[0]
+
+
+def test_no_quotation_of_recall_mode_stays_when_its_chat_goes(person, log_in):
+    turn = a_turn(person, "The deposit is 900 euros, is that much?", "Three months' rent is usual for a deposit.")
+    index.embed_pending()
+    client = log_in(person)
+    client.events("How much is the deposit?")
+    assert "Three months" in the_turn().assistant_message
+    client.delete(f"/api/v1/conversations/{turn.conversation_id}/", headers=client._csrf())
+    answer = the_turn().assistant_message
+    assert answer
+    assert not {"900", "Three", ">"} & set(answer.split())
 
 
 def test_without_a_language_model_notes_are_found_as_well_as_chats(person, log_in):
@@ -451,7 +502,7 @@ def test_a_summary_is_german_on_a_german_page_and_english_for_programs(person, l
     ("language", "running", "done"),
     [
         ("en", "Searching your chats for “cat”…", "Nothing found"),
-        ("de", "Deine Chats werden nach „cat“ durchsucht …", "Nichts"),
+        ("de", "Durchsuche deine Chats nach „cat“ …", "Nichts"),
     ],
 )
 def test_a_step_is_drawn_alike_in_the_stream_and_on_the_page(person, log_in, language_model, language, running, done):
@@ -481,7 +532,7 @@ def test_an_answers_failure_is_in_the_language_of_its_page(person, log_in, langu
     in_english = client.get(f"/api/v1/intake/turns/{turn.pk}/events").text
     assert "0.2 Sekunden" in failed["detail"] and "sentence" not in failed
     assert "0.2 Sekunden" in page
-    assert "The model did not respond within 0.2 seconds (LLM_TIMEOUT_SECONDS). Try again." in in_english
+    assert "The model did not answer within 0.2 seconds. Try again." in in_english
     assert "sentence" not in in_english
 
 

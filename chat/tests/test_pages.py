@@ -19,8 +19,9 @@ from chat.pages.chats import PART
 from intake.accounts import activity
 from intake.accounts.identity import RegisteredMiddleware
 from intake.chats.tree import conversation_path
+from intake.chats.versions import branch
 from intake.models import Activity, Conversation, Turn, User
-from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn, caller_for
 
 pytestmark = pytest.mark.django_db
 
@@ -157,6 +158,15 @@ IN_THE_SHELL = [
     "imports:home",
 ]
 STAFF_PAGES = ["staff_index", *(f"intake:staff_{name}" for name in ("settings", "models", "people", "usage"))]
+
+
+def test_a_branch_finds_the_turns_that_it_shares_with_its_origin(client, alice):
+    shared = a_turn(alice, "Where is the key?", said_at=NOW)
+    a_turn(alice, "Is the key lost?", conversation=shared.conversation, said_at=NOW)
+    made = branch(caller=caller_for(alice), conversation_id=shared.conversation_id, turn_number=1, now=NOW)
+    found = client.get(reverse("intake:conversation_outline", args=[made.pk]), {"q": "key"}).content.decode()
+    assert "Where is the key?" in found and "Is the key lost?" not in found
+    assert f'href="{conversation_path(shared.conversation_id, turn_number=1)}" data-number=""' in found
 
 
 @pytest.mark.medium
@@ -376,6 +386,13 @@ def test_a_failure_that_trying_again_cannot_mend_offers_no_retry(client, alice):
     turn = a_turn(alice, "One")
     ended(turn, "failed", error={"code": "too_large", "detail": "Too long.", "retryable": False})
     assert shown_retries(page_of(client, turn.conversation)) == 0
+
+
+def test_an_answer_that_its_person_did_not_stop_says_why_it_ended(client, alice):
+    error = {"detail": "Interrupted: the server was restarted.", "retryable": True}
+    turn = ended(a_turn(alice, "Tell me", "Once upon"), "interrupted", error=error)
+    mark = page_of(client, turn.conversation).split('data-part="mark"')[1].split("</span>")[0]
+    assert error["detail"] in mark and "Stopped" not in mark
 
 
 @pytest.mark.parametrize(("status", "mark"), [("interrupted", "Stopped"), ("streaming", "Still being written")])

@@ -3,7 +3,7 @@
 import pytest
 
 from chat.agent.context import deps_for
-from chat.agent.prompt import circumstances, introduction
+from chat.agent.prompt import instructions
 from core.isolation.acting import acting_as
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
@@ -21,7 +21,7 @@ def prompt_of(turn):
     conversation = Conversation.objects.get(pk=turn.conversation_id)
     with acting_as(turn.user):
         deps = deps_for(caller_for(turn.user), conversation, now=NOW)
-    return introduction(deps), circumstances(deps, may_use_tools=True)
+    return instructions(deps, may_use_tools=True)
 
 
 def test_a_chat_of_a_project_has_its_instructions_and_its_memory_beside_the_general_one(alice):

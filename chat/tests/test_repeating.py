@@ -7,6 +7,7 @@ import time
 import pytest
 from django.apps import apps
 from django.db import OperationalError
+from psycopg.errors import DiskFull
 
 from chat.answers import writer
 from chat.tests.test_chat_stream import the_turn
@@ -52,6 +53,13 @@ def with_token(new_client, person):
     _, secret = apps.get_model("agent_tools.AccessToken").objects.issue(user=person)
     client.headers["Authorization"] = f"Bearer {secret}"
     return client
+
+
+@pytest.mark.parametrize("path", [CHAT, "/api/v1/tools/save_memory/", "/api/v1/attachments/"])
+def test_an_empty_key_is_refused_with_a_sentence(with_token, path):
+    sent = {"files": {"file": ("a.txt", b"a")}} if "attachments" in path else {"json": {"message": "a"}}
+    answer = with_token.post(path, headers={"Idempotency-Key": ""}, **sent)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "The Idempotency-Key is not valid.")
 
 
 @pytest.fixture(params=["visitor", "person", "token"])
@@ -149,13 +157,13 @@ def test_an_answer_that_failed_is_made_anew_in_the_same_turn(anybody, language_m
     assert Conversation.objects.count() == 1
 
 
-def failing(function, times):
+def failing(function, times, cause=None):
     """The function, of which the first calls find no database."""
     left = iter(range(times))
 
     def fails_at_first(*args, **kwargs):
         if next(left, None) is not None:
-            raise OperationalError("gone")
+            raise OperationalError("gone") from cause
         return function(*args, **kwargs)
 
     return fails_at_first
@@ -195,16 +203,18 @@ def test_a_last_save_whose_commit_was_not_confirmed_is_no_failure(visitor, langu
     assert the_turn().assistant_message == "Whole."
 
 
+@pytest.mark.parametrize("cause", [None, DiskFull()])
 def test_an_answer_that_could_not_be_kept_is_made_anew_in_the_same_turn(
-    person, log_in, language_model, impatient, monkeypatch
+    person, log_in, language_model, impatient, monkeypatch, cause
 ):
     monkeypatch.setattr(writer, "LAST_SAVE_SECONDS", 0.1)
     client = log_in(person)
     language_model(Say(("Lost.",)), Say(("Whole.",)))
     with monkeypatch.context() as away:
-        away.setattr(services, "finish_turn", failing(services.finish_turn, times=1000))
+        away.setattr(services, "finish_turn", failing(services.finish_turn, times=1000, cause=cause))
         failure = events_of(ask(client))[-1]
     assert (failure.name, failure.data["code"], failure.data["retryable"]) == ("error", "unavailable", True)
+    assert failure.data["detail"].startswith("The disk is full" if cause else "The database is not available")
     assert events_of(ask(client))[-1] == failure
     assert services.interrupt_turn(turn_id=the_turn().pk, attempt=1), "as the sweep does"
     assert names(ask(client)) == ["turn", "delta", "done"]

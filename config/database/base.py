@@ -11,7 +11,7 @@ from django.db.models.sql.where import AND, WhereNode
 from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
-from core import resilience
+from core import deadlines
 from core.citus.routing import owner_fields, routed_to
 from core.isolation.acting import is_cluster
 
@@ -34,8 +34,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     ops_class = DatabaseOperations
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """Refuses a query of a request that is out of time (core/resilience.py): a loop over rows ends here."""
-        resilience.left()
+        """Refuses a query of a request that is out of time (core/deadlines.py): a loop over rows ends here."""
+        deadlines.left()
         return super().create_cursor(name)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
@@ -52,7 +52,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return connection
 
 
-# --- Compiles the ORM's queries; on a Citus cluster each personal table in one names its user ---
 # Citus runs a statement on one node if every distributed table in it is compared with the same user: in a lookup by
 # key, beside a join, in a subquery. Row-level security compares the user too, but with a setting, which is read on the
 # node, too late for routing. So the compiler adds `user_id = 7` for each table. On a single server it adds nothing.

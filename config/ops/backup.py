@@ -18,7 +18,7 @@ from django.db import connection, transaction
 
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as, connected_as_owner
+from core.isolation.connecting import connected_as, connected_as_owner
 from core.isolation.roles import TRANSACTION_TIMEOUT_SINCE
 
 OLDEST_CLIENT, NEWEST = 15, 999
@@ -80,7 +80,11 @@ def dumping() -> Iterator[IO[bytes]]:
 def restore(manifest: dict[str, Any], dump: Iterable[bytes]) -> None:
     """Replace all tables by those of the dump, in one transaction, as the owner. Raises `CommandError`."""
     with connected_as_owner():
-        command = [pg_restore(manifest), "--exit-on-error", "--single-transaction", "--no-owner"]
+        # Newer programs set `transaction_timeout`, which older servers do not know.
+        known = TRANSACTION_TIMEOUT_SINCE // 10_000
+        at_most = NEWEST if major() >= known else known - 1
+        command = [program("pg_restore", at_least=int(manifest.get("pg_dump", 0)), at_most=at_most)]
+        command += ["--exit-on-error", "--single-transaction", "--no-owner"]
         command += [f"--dbname={connection.settings_dict['NAME']}"]
         with transaction.atomic(), connection.cursor() as cursor:
             if is_cluster(connection):
@@ -163,10 +167,3 @@ def dumping_major() -> int:
 def _pg_dump() -> str:
     """The server's own version where it is installed: a restore into that version can read what it writes."""
     return program("pg_dump", at_least=major(), oldest=True)
-
-
-def pg_restore(manifest: dict[str, Any]) -> str:
-    """One that reads the backup, and writes what the present server understands. Raises `CommandError`."""
-    # From 17 on it sets `transaction_timeout`, which older servers do not know.
-    at_most = NEWEST if major() >= TRANSACTION_TIMEOUT_SINCE // 10_000 else TRANSACTION_TIMEOUT_SINCE // 10_000 - 1
-    return program("pg_restore", at_least=int(manifest.get("pg_dump", 0)), at_most=at_most)

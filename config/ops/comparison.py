@@ -14,7 +14,7 @@ from psycopg import sql
 from config.ops import backup
 from config.ops.backup_file import SCRYPT
 from core.isolation.acting import acting_as
-from core.isolation.checks import applied_migrations, tables_found
+from core.isolation.fitting import applied_migrations, tables_found
 from intake.accounts.adapters import is_readable
 from intake.models import Turn, User
 from memory.search.chat_history import SearchMode, search_chat_history
@@ -34,8 +34,10 @@ _COUNT = "SELECT count(*), coalesce(sum(hashtextextended(item::text, 0)::numeric
 
 # Filled by migrations and for each version anew.
 OF_THE_VERSION = ("django_migrations", "django_content_type", "auth_permission")
-# Workers pack these while the product runs, and no row of a person is in them alone. A search of each user follows.
-PACKED = ("embedding_blocks", "embeddings", "pending_terms", "term_blocks", "term_segments")
+# Workers change these while the product runs, and no row of a person is in them alone. A search of each user follows.
+PACKED = ("embeddings", "pending_terms", "term_blocks", "term_segments")
+# A table of version 1.0, which stays, empty, until all vectors have their bits.
+RETIRED = "embedding_blocks"
 # Settings that must be equal for a restored product to answer alike. No secrets.
 SETTINGS = ("TEXT_SEARCH_CONFIG", "HISTORY_DECAY_RATE", "HISTORY_WEIGHTS")
 
@@ -73,6 +75,8 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
         is_other_version = not was_just_restored and manifest.get("migrations") != applied_migrations()
     for name in sorted(requested.keys() | found.keys()):
         before, now = requested.get(name), found.get(name)
+        if name == RETIRED and not was_just_restored:
+            continue
         if is_other_version and (name in OF_THE_VERSION or before is None or now is None):
             continue
         if before is None or now is None:

@@ -32,11 +32,12 @@ from config.stack.daily import last_daily_backup
 from config.stack.lock import RunLock
 from config.stack.supervisor import RunPaths, ask_there
 from core import telemetry
-from core.isolation import checks
+from core.isolation import fitting
 from core.isolation.acting import acting_as_staff
 from core.resilience import client
 from intake.attachments.services import FREE_BYTES
-from intake.llm.language_models import is_recall_mode, kept_models, opened_key, small_windows
+from intake.llm.language_models import is_recall_mode, kept_models, opened_key
+from intake.llm.windows import small_windows
 from memory.backends.embedders import EmbedderError, configured_embedders, read_active_name, require_active
 from memory.index.health import index_health
 
@@ -45,13 +46,6 @@ REDIS_AWAY = (redis.RedisError, BrokerAway, OSError)
 REDIS_SECONDS = 2.0
 # A worker answers one question a second.
 WORKER_SECONDS = 3.0
-# A text that waits for longer while no vector is made waits for something that is broken.
-WAITED_TOO_LONG = timedelta(minutes=10)
-HOUR = timedelta(hours=1)
-# A task is due every few seconds, and a backup once a day.
-NO_TASK, OLD_BACKUP = timedelta(minutes=5), timedelta(days=2)
-# A shorter value, such as "on", is a word like any other.
-SHORTEST_VALUE = 4
 GIGABYTE = 1024**3
 
 
@@ -178,7 +172,7 @@ def _look_at_the_schema(report: Report) -> None:
             f"{migration.app_label}.{migration.name}"
             for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())
         ]
-        differences = [] if pending else checks.differences()
+        differences = [] if pending else fitting.differences()
     except DatabaseError as error:
         report.say("Migrations", "cannot be read")
         report.complain(f"The migrations cannot be read ({_kind(error)}).", "Run `manage.py migrate`.")
@@ -205,7 +199,8 @@ def _look_at_the_index(report: Report, now: datetime) -> None:
     report.say("Texts", counts)
     if health.slowness:
         report.complain(f"Embedding is {health.slowness}.", "See docs/operations.md, A slow embedding model.")
-    if health.due_since and now - health.due_since > WAITED_TOO_LONG and not health.last_minute.vectors:
+    # A text that waits for longer while no vector is made waits for something that is broken.
+    if health.due_since and now - health.due_since > timedelta(minutes=10) and not health.last_minute.vectors:
         minutes = (now - health.due_since).total_seconds() // 60
         report.complain(
             f"A text has waited for {minutes:,.0f} minutes, and no vector was made in the last one.",
@@ -284,14 +279,22 @@ def _look_at_the_stack(report: Report, now: datetime) -> None:
         if not is_well:
             report.complain("The web process is not well.", "Look into log/web.log, or start `make up` again.")
         _look_at_a_file(
-            report, "Last task", paths.tasks, now, NO_TASK, "The schedule sends no task.", "Start `make up` again."
+            report,
+            "Last task",
+            paths.tasks,
+            now,
+            timedelta(minutes=5),
+            "The schedule sends no task.",
+            "Start `make up` again.",
         )
     else:
         report.say("Supervisor", "does not run")
         report.complain("Recollect is not running.", "Start it with `make up`.")
     last = last_daily_backup(paths.backups)
     remedy = "Look into log/backup.log, or make one with `manage.py backup`."
-    _look_at_a_file(report, "Last backup", last, now, OLD_BACKUP, "The last daily backup is over two days old.", remedy)
+    _look_at_a_file(
+        report, "Last backup", last, now, timedelta(days=2), "The last daily backup is over two days old.", remedy
+    )
     logs = sum(each.stat().st_size for each in paths.log.iterdir())
     report.say("Logs", f"{logs / 2**20:,.1f} MB")
 
@@ -304,7 +307,10 @@ def _look_at_a_file(
         report.say(label, "none yet")
         return
     age = max(now - datetime.fromtimestamp(path.stat().st_mtime, tz=now.tzinfo), timedelta())
-    report.say(label, f"{age // timedelta(hours=1):,} hours ago" if age > HOUR else f"{age.seconds // 60} minutes ago")
+    report.say(
+        label,
+        f"{age // timedelta(hours=1):,} hours ago" if age > timedelta(hours=1) else f"{age.seconds // 60} minutes ago",
+    )
     if age > longest:
         report.complain(what, remedy)
 
@@ -362,5 +368,6 @@ def _values() -> Iterator[tuple[str, str]]:
         address = urlsplit(value) if "://" in value else None
         parts = [address.hostname, address.username, address.password] if address else value.split(",")
         for part in {value, *(part.strip() for part in parts if part)}:
-            if len(part) >= SHORTEST_VALUE:
+            # A shorter value, such as "on", is a word like any other.
+            if len(part) >= 4:
                 yield name, part

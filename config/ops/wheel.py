@@ -22,9 +22,6 @@ FOLDERS = ("agent_tools", "chat", "config", "core", "evals", "imports", "intake"
 FILES = ("manage.py", "requirements/local.txt", "LICENSE", "CHANGELOG.md")
 CLIENT = "recollect_cli"
 LEFT_OUT = ("__pycache__", "tests", "node_modules")
-# One of a wheel's files has no later date: two builds of one commit are equal, byte for byte.
-DATE = (1980, 1, 1, 0, 0, 0)
-MODE = 0o644 << 16
 UV = "uv=="
 
 
@@ -82,8 +79,9 @@ def _info(name: str) -> str:
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    entry = zipfile.ZipInfo(name, DATE)
-    entry.external_attr, entry.compress_type = MODE, zipfile.ZIP_DEFLATED
+    # One of a wheel's files has no later date: two builds of one commit are equal, byte for byte.
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
     archive.writestr(entry, content)
 
 

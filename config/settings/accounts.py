@@ -9,7 +9,7 @@ from config.public_url import is_within_reach
 from config.settings.site import *
 from config.settings.table import read
 
-# Accounts: login (docs/security.md, decision 36)
+# Accounts: login (docs/security.md)
 
 AUTH_USER_MODEL = "intake.User"
 AUTH_PASSWORD_VALIDATORS = [

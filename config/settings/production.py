@@ -19,7 +19,9 @@ EMAIL_IS_REQUIRED = True
 TRUSTED_PROXIES = read("TRUSTED_PROXIES", 1)
 # Only a proxy that overwrites this header may be in front.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_SSL_REDIRECT = True
+# Below a path the host has other applications, and its subdomains are not this one's to bind.
+SECURE_HSTS_INCLUDE_SUBDOMAINS = not FORCE_SCRIPT_NAME
 SECURE_HSTS_SECONDS = 31_536_000
 # A domain is hard to remove from the browsers' built-in list, so a proxy that its owner sets up adds `preload`.
 SECURE_HSTS_PRELOAD = False

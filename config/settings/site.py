@@ -35,7 +35,7 @@ PUBLIC_URL = _OF_PUBLIC_URL["PUBLIC_URL"]
 ALLOWED_HOSTS = _OF_PUBLIC_URL["ALLOWED_HOSTS"]
 CSRF_TRUSTED_ORIGINS = _OF_PUBLIC_URL["CSRF_TRUSTED_ORIGINS"]
 FORCE_SCRIPT_NAME = _OF_PUBLIC_URL["FORCE_SCRIPT_NAME"]
-CSRF_FAILURE_VIEW = "intake.middleware.csrf_failure"
+CSRF_FAILURE_VIEW = "intake.failures.csrf_failure"
 # The scheme and host of links in emails and invitations. Empty: the name in the request, which ALLOWED_HOSTS checks,
 # with a port only if this server listens on it.
 SITE_ADDRESS = "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL)) if PUBLIC_URL else ""
@@ -74,7 +74,7 @@ MIDDLEWARE = [
     "intake.middleware.PrivacyMiddleware",
     "intake.middleware.LanguageMiddleware",
     "intake.middleware.LimitsMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "intake.middleware.KeptCookieMiddleware",
     "django.middleware.common.CommonMiddleware",
     # Before the check of the CSRF token, which a log-in in another tab changes.
     "intake.middleware.PagePersonMiddleware",

@@ -66,7 +66,7 @@ MODEL = (
         "LLM_THINKING",
         "str",
         "",
-        "The thinking level: `on`, `off`, `low`, `medium`, `high`. Empty: its server's default.",
+        "How LLM_MODEL thinks: `on`, `off`, `low`, `medium`, `high`. Empty: its server's default.",
     ),
     Setting(
         "LLM_CONTEXT_TOKENS",
@@ -275,7 +275,7 @@ TABLE = {
             "The mail server, or `none`: nobody gets an email, and staff make links for a new password. Empty, emails "
             "are printed; production refuses to start (intake.E003).",
         ),
-        Setting("EMAIL_PORT", "int", 587, "Its port. On 465 the connection is encrypted from the first byte."),
+        Setting("EMAIL_PORT", "int", 587, "The mail server's port. On 465 all is encrypted."),
         Setting("EMAIL_HOST_USER", "str", "", "The login at the mail server."),
         Setting("EMAIL_HOST_PASSWORD", "str", "", "Its password."),
         Setting(
@@ -333,8 +333,8 @@ TABLE = {
             "The turns of one user. Beyond it requests get 413; 0 is no quota. Without a value: as staff choose at "
             "/staff/settings/; none, until they do. Staff may set one person's too.",
         ),
-        Setting("QUOTA_BYTES", "int", None, "The same for bytes of text in UTF-8."),
-        Setting("QUOTA_FILE_BYTES", "int", None, "The same for bytes of attached files."),
+        Setting("QUOTA_BYTES", "int", None, "QUOTA_TURNS for bytes of text in UTF-8."),
+        Setting("QUOTA_FILE_BYTES", "int", None, "QUOTA_TURNS for bytes of attached files."),
         Setting(
             "QUOTA_VECTORS_WAITING",
             "int",

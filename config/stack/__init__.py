@@ -6,16 +6,13 @@ import sys
 
 def use_utf8() -> None:
     """Run the same command in Python's UTF-8 mode, unless text is UTF-8 already: files and sentences are."""
-    if not sys.flags.utf8_mode and (sys.stdout is None or sys.stdout.encoding.lower() != "utf-8" or _is_other_locale()):
+    import locale
+
+    used = (locale.getpreferredencoding(False), sys.stdout.encoding if sys.stdout else "")
+    if not sys.flags.utf8_mode and any(each.lower() != "utf-8" for each in used):
         os.environ["PYTHONUTF8"] = "1"
         os.environ.pop("PYTHONIOENCODING", None)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the same command
-
-
-def _is_other_locale() -> bool:
-    import locale
-
-    return locale.getpreferredencoding(False).lower() != "utf-8"
 
 
 class StackError(Exception):

@@ -17,9 +17,6 @@ from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
 from config.stack.supervisor import Address, RunPaths, Supervisor, ask_there, say
 
-# A supervisor starts or stops all its parts in less time.
-STOP_SECONDS = 20
-START_SECONDS = 200
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -119,7 +116,7 @@ def status() -> None:
 
 def _report_running(paths: RunPaths, lock: RunLock) -> None:
     """Wait until the supervisor that holds the lock has an address, and print it."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + 200
     is_announced = False
     while time.monotonic() < deadline and not lock.acquire():
         if paths.address.exists():
@@ -135,7 +132,8 @@ def _report_running(paths: RunPaths, lock: RunLock) -> None:
 def _end_holder(lock: RunLock) -> None:
     """End the supervisor that holds the lock: while it does, the number in the file is its own."""
     holder = lock.holder()
-    deadline = time.monotonic() + STOP_SECONDS
+    # A supervisor starts or stops all its parts in less time.
+    deadline = time.monotonic() + 20
     if holder:
         os.kill(holder, signal.SIGTERM)
     while not lock.acquire():

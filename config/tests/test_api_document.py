@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
 from config import urls
+from imports.models import ENTRY_KINDS
 
 SCHEMA = "/api/v1/schema/"
 
@@ -52,6 +53,15 @@ def test_a_client_that_has_it_is_told_so_and_a_cache_may_keep_it():
     assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
     other = Client().get(f"{SCHEMA}?format=yaml", headers={"if-none-match": first["ETag"]})
     assert other.status_code == 200
+
+
+@pytest.mark.medium
+def test_a_parameter_says_which_words_it_takes():
+    paths = json.loads(urls.document(urls.JSON)[0])["paths"]
+    asked = {
+        each["name"]: each["schema"] for each in paths["/api/v1/imports/{import_id}/preview/"]["get"]["parameters"]
+    }
+    assert set(asked["kind"]["enum"]) == {*ENTRY_KINDS} and "stored" in asked["status"]["enum"]
 
 
 def test_many_who_ask_at_once_have_it_built_once(monkeypatch):

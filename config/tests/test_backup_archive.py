@@ -121,7 +121,7 @@ def test_an_index_that_workers_have_packed_is_no_difference_and_a_lost_vector_is
     def described(**rows):
         return {name: {"rows": number, "hash": f"{name} {number}"} for name, number in rows.items()}
 
-    before = described(users=2, embeddings=5, embedding_blocks=1, pending_terms=9)
+    before = described(users=2, embeddings=5, term_blocks=1, pending_terms=9, embedding_blocks=0)
     monkeypatch.setattr(comparison.backup, "reading_everything", nullcontext)
     monkeypatch.setattr(comparison, "_changed_tables", lambda _: set())
     monkeypatch.setattr(comparison, "applied_migrations", lambda: None)
@@ -130,9 +130,9 @@ def test_an_index_that_workers_have_packed_is_no_difference_and_a_lost_vector_is
         monkeypatch.setattr(comparison, "tables", lambda: described(**rows))
         return [line.partition(":")[0] for line in comparison.differences({"tables": before})]
 
-    assert differences(users=2, embeddings=5, embedding_blocks=2, pending_terms=0) == []
-    assert differences(users=2, embeddings=4, embedding_blocks=2, pending_terms=0) == ["embeddings"]
-    assert differences(users=1, embeddings=5, embedding_blocks=1, pending_terms=9) == ["users"]
-    monkeypatch.setattr(comparison, "tables", lambda: described(users=2, embeddings=5, embedding_blocks=2))
+    assert differences(users=2, embeddings=5, term_blocks=2, pending_terms=0) == []
+    assert differences(users=2, embeddings=4, term_blocks=2, pending_terms=0) == ["embeddings"]
+    assert differences(users=1, embeddings=5, term_blocks=1, pending_terms=9) == ["users"]
+    monkeypatch.setattr(comparison, "tables", lambda: described(users=2, embeddings=5, term_blocks=2))
     just_restored = list(comparison.differences({"tables": before}, was_just_restored=True))
-    assert [line.partition(":")[0] for line in just_restored] == ["embedding_blocks", "pending_terms"]
+    assert [line.partition(":")[0] for line in just_restored] == ["embedding_blocks", "pending_terms", "term_blocks"]

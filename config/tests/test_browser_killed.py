@@ -42,7 +42,7 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
     expect(turn).to_have_attribute("data-status", "interrupted")
     kept = Turn.objects.get().assistant_message.strip()
     expect(prose).to_have_text(kept)
-    expect(turn.locator(".cut")).to_contain_text("The answer was interrupted.")
+    expect(turn.locator(".mark")).to_have_text("Stopped")
     turn.get_by_role("button", name="Continue").click()
     answered(page)
     expect(prose).to_have_text(f"{kept} And that is all.")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from intake.models import User, users
+from intake.models import User, installation
 
 pytestmark = [pytest.mark.extended, pytest.mark.medium, pytest.mark.django_db(transaction=True)]
 
@@ -12,9 +12,9 @@ PHONE = {"width": 360, "height": 740}
 
 @pytest.fixture
 def root():
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
     yield User.objects.create_superuser("root@example.com", "password")
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
 
 
 def test_staff_invite_from_the_menu_and_copy_the_link(open_page, root):
@@ -38,4 +38,4 @@ def test_a_language_that_is_not_offered_is_not_shown(open_page, root):
         page.get_by_label(language).uncheck()
     page.locator("#languages").get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Ajustes")).to_be_visible()
-    assert users.InstallationSetting.objects.get(name="languages").value == ["es"]
+    assert installation.InstallationSetting.objects.get(name="languages").value == ["es"]

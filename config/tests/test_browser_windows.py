@@ -69,7 +69,7 @@ def test_a_conversation_that_was_too_long_is_sent_again_by_half_or_to_another_mo
     small.follow(refused, Say(("By half.",)), refused)
     page = open_page(f"/c/{a_long_chat(person, 10).pk}/", user=person)
     say(page, "And now?")
-    expect(last_turn(page).locator(".trouble")).to_contain_text("longer than the model's window")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("too small here")
     expect(last_turn(page).get_by_role("button", name="Retry")).to_be_hidden()
     last_turn(page).get_by_role("button", name="Send only the newest part").click()
     answered(page)
@@ -95,7 +95,7 @@ def test_a_message_that_is_too_long_says_so_and_offers_another_model(open_page, 
     page.get_by_label("Message", exact=True).fill("a lighthouse " * 2_000)
     page.keyboard.press("Enter")
     trouble = last_turn(page).locator(".trouble")
-    expect(trouble).to_contain_text("This message is longer than the model's window.")
+    expect(trouble).to_contain_text("This model's window (4,096 tokens) is too small here.")
     expect(last_turn(page).get_by_role("button", name="Send only the newest part")).to_be_hidden()
     expect(last_turn(page).get_by_role("button", name="Choose another model")).to_be_visible()
     assert small_model[0].requests == []

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 
-from config.ops.endpoints import SHIPPED_FILES
-from config.static import ENTRIES, bundle, collect
+from config.bundling import bundle
+from config.ops.about import SHIPPED_FILES
+from config.static import ENTRIES, collect
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
 B = 'import { d } from "../other/d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'

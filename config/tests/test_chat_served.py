@@ -297,7 +297,7 @@ def test_a_server_that_is_stopped_closes_the_models_stream_and_keeps_what_was_wr
         web.end()
     assert wait_until(lambda: model.closed_at) - asked_at < SECONDS_AT_CTRL_C + 1
     turn = Turn.objects.get()
-    assert turn.status == "interrupted"
+    assert (turn.status, turn.error["detail"]) == ("interrupted", "Interrupted: the server was restarted.")
     assert turn.assistant_message.startswith("word0000 word0001 word0002 word0003 word0004 word0005")
 
 

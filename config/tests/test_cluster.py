@@ -29,8 +29,8 @@ from intake.chats.services import Progress, TurnRequest, create_turn, save_progr
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import index
-from memory.index import segments, vectors
-from memory.models import Embedding, IndexedText, VectorBlock
+from memory.index import segments
+from memory.models import Embedding, IndexedText
 from memory.search.history import HistoryRequest, search_history
 from testing.cluster import VARIABLE, cluster_urls, make_database
 from testing.emptying import empty
@@ -107,15 +107,13 @@ def test_policies_are_in_force_on_each_node_so_that_nobody_and_a_stranger_see_no
             assert node.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (1,)
 
 
-def test_what_people_say_on_different_nodes_is_indexed_packed_and_found_by_them_alone():
+def test_what_people_say_on_different_nodes_is_indexed_and_found_by_them_alone():
     people = [a_person(f"{number}@example.com") for number in range(6)]
     for person in people:
         say(person, *(f"The plumber comes on day {number} to {person.email}" for number in range(12)))
     with as_a_worker():
         segments.flush()
-        vectors.pack_all()
     assert not Embedding.objects.filter(vector=None).exists()
-    assert VectorBlock.objects.values("user_id").distinct().count() == len(people)
     for person in people:
         texts = found(person, "When does the plumber come?")
         assert texts

@@ -4,12 +4,14 @@ import sys
 from datetime import date
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from core.isolation.acting import acting_as
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents
+from memory.tests.test_embedders_openai import Endpoint
 from testing import held
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,4 +106,31 @@ def test_at_most_a_tenth_is_computed_with_a_connection(alice, browser, made):
     )
     assert seen.seconds > 0.8
     assert seen.with_connection <= seen.seconds / 10
+    assert seen.waits == []
+
+
+@pytest.fixture
+def far_model(settings, monkeypatch):
+    """The embedding model is at an endpoint. A connection goes back as to a pool, which the tests have none of."""
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", {})
+    endpoint = Endpoint()
+    endpoint.start()
+    options = {"base_url": endpoint.url, "model": "tiny", "dimensions": 16}
+    settings.EMBEDDER = {"BACKEND": "memory.backends.openai_compatible.OpenAICompatibleEmbedder", "OPTIONS": options}
+    yield endpoint
+    endpoint.stop()
+
+
+@pytest.mark.parametrize("path", ["/search/?q=", "/search/live/?q=", "/api/v1/tools/search_history/"])
+def test_a_search_waits_for_the_embedding_model_without_a_connection(alice, browser, far_model, path):
+    with acting_as(alice):
+        a_turn(alice, "The garden is in bloom")
+    words = "where is the garden in bloom"
+    with held.watched() as seen:
+        answer = (
+            browser.get(path + words)
+            if "?" in path
+            else browser.post(path, {"query": words}, content_type="application/json")
+        )
+    assert (answer.status_code, len(far_model.requests)) == (200, 1)
     assert seen.waits == []

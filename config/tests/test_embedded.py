@@ -13,9 +13,10 @@ import pytest
 import redis
 
 from config.stack import StackError
+from config.stack.broker import EmbeddedRedis
 from config.stack.paths import choose_account, make_private, socket_dir, temporary_servers_dir, write_secret
 from config.stack.processes import find_servers
-from config.stack.servers import EmbeddedPostgres, EmbeddedRedis
+from config.stack.servers import EmbeddedPostgres
 
 pytestmark = pytest.mark.extended
 

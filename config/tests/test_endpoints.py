@@ -22,8 +22,7 @@ from core.isolation.acting import acting_as
 from intake.models import Attachment, AttachmentPiece, Conversation, Turn, User
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn
-from memory.models import Embedding, PendingTerms, VectorBlock
-from memory.models.embeddings import SLOTS
+from memory.models import Embedding, PendingTerms
 from memory.tests.vectors import directions, fill
 from testing.examiner import as_a_worker, take_policies_away
 from testing.kept_rows import kept_rows
@@ -229,8 +228,8 @@ def is_over():
     return not Conversation.objects.exclude(expires_at=None).exists()
 
 
-def is_packed():
-    return VectorBlock.objects.exists()
+def has_bits():
+    return not Embedding.objects.filter(bits=None).exclude(vector=None).exists()
 
 
 @kept_rows
@@ -242,7 +241,7 @@ def work_for_every_task():
     a_file(alice, b"rumpelstiltskin", "rumpelstiltskin.txt")
     with acting_as(alice):
         a_temporary_turn(alice, "rumpelstiltskin")
-    fill(alice, directions(SLOTS, seed=1))
+    fill(alice, directions(2, seed=1), has_bits=False)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def work_for_every_task():
         ("memory.flush_terms", is_flushed),
         ("memory.sweep_pending", is_embedded),
         ("memory.close_abandoned_turns", is_closed),
-        ("memory.sweep_deleted", is_packed),
+        ("memory.sweep_deleted", has_bits),
         ("memory.remove_silent_visitors", is_removed),
         ("memory.remove_temporary_chats", is_over),
         ("memory.remove_forgotten_files", is_forgotten),

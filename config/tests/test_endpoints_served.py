@@ -11,7 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from agent_tools.tests.mcp_messages import post
-from chat.agent.tools import toolset
+from chat.agent.context import ChatDeps
+from chat.agent.tools import tools_of
 from config.tests.endpoints import house
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
 from config.tests.endpoints.registered import CALL, MCP, MCP_TOOLS, TOOLS
@@ -59,15 +60,13 @@ def over_mcp(homes, secret, tools):
 
 def in_chat(homes, caller, tools):
     """What the model is told by each tool when it works for this caller."""
-    given = toolset(caller).tools
-    elsewhere = SimpleNamespace(deps=SimpleNamespace(conversation_id=None))
+    elsewhere = SimpleNamespace(deps=ChatDeps(caller=caller, now=timezone.now()))
+    given = {tool.name: tool for tool in tools_of(elsewhere.deps)}
     assert tools.keys() - given.keys() <= {"get_context"}, "the chat has its notes in its prompt"
     offered = {name: probes for name, probes in tools.items() if name in given}
     for name, probe in ((name, probe) for name, probes in offered.items() for probe in probes):
         try:
-            result = str(
-                asyncio.run(given[name].function(elsewhere, **homes.alice.things.fill(probe.body))).return_value
-            )
+            result = asyncio.run(given[name].call(elsewhere, homes.alice.things.fill(probe.body))).return_value
         except Exception as error:
             result = f"{type(error).__name__}: {error}"
         yield f"the chat's {name} {probe.body}", SimpleNamespace(status_code=200, headers={}, text=result)

@@ -33,6 +33,8 @@ def test_a_replica_or_sentinels_are_an_error_with_the_way_out_and_nothing_starts
     assert f"A proxy's {'REDIS_URL' if name == 'REDIS_URL' else 'DATABASE_URL'} does both" in hint
     with pytest.raises(ImproperlyConfigured, match=f"core.E007: {name}"):
         asyncio.run(asgi.lifespan(None).__aenter__())
+    # Tasks that later tests run in this process have its one login.
+    monkeypatch.setattr("core.isolation.connecting._logins", {})
     with pytest.raises(SystemExit, match=f"The worker cannot start: core.E007: {name}"):
         refuse_unless_isolated_by_each_login()
 

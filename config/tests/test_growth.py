@@ -30,11 +30,11 @@ from imports.reading import envelopes, products
 from imports.reading.files import Files
 from imports.reading.items import UnreadableExport
 from intake.chats import deleting
-from intake.markdown import BlockStream, extensions, safety
+from intake.markdown import BlockStream, code_blocks, extensions
 from memory.chunking import note_lines
 from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
-from recollect_cli import importing
+from recollect_cli import packing
 
 pytestmark = pytest.mark.extended
 
@@ -245,9 +245,15 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     "memory.search.time_windows": lambda: [pattern for pattern, _, _ in RULES],
     "config.settings.table": lambda: [re.compile(f"LLM_{chosen}_MODEL") for chosen in ("[A-Z0-9_]+", "A")],
     "config.ops.doctor": lambda: [re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") for value in ("a", "a.b", "[[[")],
-    "recollect_cli.importing": lambda: [
-        re.compile(each, re.IGNORECASE) for each in (*importing.WANTED.values(), importing.ANY)
+    "recollect_cli.packing": lambda: [
+        re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)
     ],
+    "chat.agent.tools": lambda: [
+        re.compile(rf"(?<!\w)(?:{hidden})(?!\w)") for hidden in ("a", "a b|a", r"\[\[\[", "(?!)")
+    ],
+    "chat.agent.servers": lambda: [re.compile(rf"(?<!\w){each}(?!\w)", re.I) for each in ("a", r"a\ b\ a", r"\[\[")],
+    "memory.index.trigrams": lambda: [re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])") for word in ("-C", "--a-b")],
+    "memory.search.writing": lambda: [re.compile(each, re.IGNORECASE) for each in ("oak|work", r"a\.b|a", "(?!)")],
     "intake.markdown.later": lambda: [re.compile(rf"{'0a' * 16}-(\d+);")],
     "imports.reading.products": lambda: [re.compile(each.wordless) for each in products.readers()],
     "imports.reading.envelopes": lambda: [
@@ -260,7 +266,7 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     ],
     "intake.markdown.extensions": lambda: [*extensions._ENDS.values()],
     "intake.attachments.reading.html_text": lambda: [
-        re.compile(re.escape(each), re.IGNORECASE) for each in ("-->", "</script", "</a")
+        re.compile(each, re.IGNORECASE) for each in ("-->", "</script", "</a", r"<main\b")
     ],
     "config.settings.base": list,
     "config.asgi": list,
@@ -272,7 +278,7 @@ METHODS = {
     "config.settings.table": ("fullmatch",),
     # Handed to `imports.reading.sessions`.
     **{f"imports.reading.products.{name}": ("match",) for name in products.MODULES},
-    "recollect_cli.importing": ("fullmatch",),
+    "recollect_cli.packing": ("fullmatch",),
 }
 """How the expressions of these modules are used."""
 
@@ -479,9 +485,10 @@ LANGUAGES = ("python", "csharp", "c", "java", "shell-session", "typescript", "ht
 def test_colouring_ends_soon_however_a_lexer_grows(language):
     """Most lexers are quadratic, so a deadline between their tokens ends them."""
     for unit in ("a\n", "\n", " ", "//", "&", "<!--", "a.", "$$", "["):
-        text = (unit * safety.LONGEST_COLOURED)[: safety.LONGEST_COLOURED]
+        text = (unit * code_blocks.LONGEST_COLOURED)[: code_blocks.LONGEST_COLOURED]
         assert (
-            seconds_of(lambda text: safety.render_code(text, language), text, TRIES) < 2 * safety.COLOURING_SECONDS
+            seconds_of(lambda text: code_blocks.render_code(text, language), text, TRIES)
+            < 2 * code_blocks.COLOURING_SECONDS
         ), unit
 
 

@@ -19,20 +19,32 @@ from core.isolation import acting
 from core.isolation.acting import ActingAsAnother, Caller, acting_as, acting_as_staff, change_for_each
 from core.isolation.checks import personal_models
 from imports.tests.factories import an_import
-from intake.accounts import activity, registration
+from intake.accounts import activity, visitors
 from intake.chats import services
 from intake.chats.idempotency import once
 from intake.chats.services import Progress
 from intake.chats.tree import conversation_path
-from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Project, Turn, User
+from intake.models import (
+    Activity,
+    ActivityEntry,
+    ChatPreferences,
+    Conversation,
+    KnownAnswer,
+    PausedTurn,
+    Project,
+    ToolConsent,
+    ToolLogin,
+    ToolServer,
+    Turn,
+    User,
+)
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, index, proposals, records
 from memory.backends.embedders import get_embedder
 from memory.index import segments, vectors
-from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
+from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText
 from memory.models.documents import Scope
-from memory.models.embeddings import SLOTS
 from memory.tasks import close_abandoned_turns
 from memory.tests.indexed import words
 from memory.tests.overview.drawn import draw
@@ -60,9 +72,11 @@ def bob():
 
 def rows_everywhere(*users):
     """A row of each person in every personal table; returns a turn, the last one's, that holds the secret."""
+    turn_of = {}
     for user in users:
         turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
-        for number in range(SLOTS):
+        turn_of[user.pk] = turn.pk
+        for number in range(10):
             a_turn(user, f"Turn {number}")
     forgotten = [a_turn(user, "Forget this") for user in users]
     index.embed_pending()
@@ -79,6 +93,11 @@ def rows_everywhere(*users):
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
             proposals.propose(user=user, drafts=[{"content": f"Call them {SECRET}"}], now=NOW)
             ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
+            PausedTurn.objects.create(user=user, turn_id=turn_of[user.pk], calls={"a": SECRET}, state={}, until=NOW)
+            ToolServer.objects.create(user=user, name=SECRET, address=f"https://{SECRET}.example")
+            ToolConsent.objects.create(user=user, tool=SECRET, address="https://a.example", fingerprint=SECRET)
+            ToolLogin.objects.create(user=user, address=f"https://{SECRET}.example", sealed=SECRET)
+            KnownAnswer.objects.create(user=user, digest=SECRET, turn_id=1)
             Project.objects.create(user=user, name=SECRET)
         activity.note(user, Activity.LOGGED_IN)
         an_import(user, word=SECRET)
@@ -252,7 +271,7 @@ def test_a_person_who_was_a_visitor_a_moment_ago_takes_what_was_theirs_and_nothi
     mine, yours = a_visitor(), a_visitor()
     turns = [a_visitors_turn(visitor, f"Hello from {visitor}") for visitor in (mine, yours)]
     with as_the_application():
-        assert registration.move_to_account(visitor=mine, user=alice) == 1
+        assert visitors.move_to_account(visitor=mine, user=alice) == 1
     with acting_as(alice):
         assert list(Turn.objects.all()) == turns[:1]
     with acting_as(yours):
@@ -337,7 +356,7 @@ def test_staff_are_refused_every_table_that_holds_words(alice):
         with acting_as_staff(), refused("permission denied"), transaction.atomic():
             model.objects.exists()
 
-    assert of_every_table(check, [model for model in PERSONAL if model not in (Embedding, VectorBlock)]) == []
+    assert of_every_table(check, [model for model in PERSONAL if model is not Embedding]) == []
 
 
 @pytest.mark.medium
@@ -349,9 +368,6 @@ def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alic
         for change in ({"user": alice}, {"source_id": "0190c0de-0000-7000-8000-000000000000"}, {"length": 0}):
             with refused("permission denied"), transaction.atomic():
                 Embedding.objects.update(**change)
-        for change in ({"user": alice}, {"corpus": "record"}):
-            with refused("permission denied"), transaction.atomic():
-                VectorBlock.objects.update(**change)
         with refused("permission denied"), transaction.atomic():
             delete_past_signals(Embedding.objects.all())
 
@@ -513,13 +529,13 @@ def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     vector = np.ones(384, dtype=np.float32)
     row_by_row = Embedding.objects.nearest_sources(vector, limit=50)
 
-    def in_blocks():
+    def by_bits():
         scope = Scope(bob, (Corpus.CHAT,))
         return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, further=0.0)[0]
 
-    assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
+    assert len(row_by_row) == len(by_bits()) == 11
     with acting_as(alice):
-        assert list(row_by_row.all()) == in_blocks() == []
+        assert list(row_by_row.all()) == by_bits() == []
 
 
 # -- Keys ---------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from chat.pages import staff_models as staff_pages
 from config.ops import comparison, doctor
 from config.tests.endpoints.walking import routes
 from core.isolation.acting import Caller
-from intake.llm import language_models, model_servers
+from intake.llm import language_models, model_servers, windows
 from intake.llm.language_models import LanguageModel, is_recall_mode, offered
-from intake.models import InstallationSetting, User, users
+from intake.models import InstallationSetting, User, installation
 from intake.tests.factories import NOW, a_person
 from testing.examiner import as_the_application
 from testing.model_server import CallTool, Hang, Refuse, Say, ScriptedModel
@@ -32,12 +32,12 @@ SOMEBODY = Caller(user_id=1)
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """What a process remembers of another test's settings."""
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
     monkeypatch.setattr(language_models, "_lists", {})
-    monkeypatch.setattr(language_models, "_windows", {})
+    monkeypatch.setattr(windows, "_windows", {})
     monkeypatch.setattr(staff_pages, "find_servers", lambda **_: [])
     yield
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
 
 
 @pytest.fixture
@@ -121,13 +121,13 @@ def test_with_another_secret_key_the_page_says_what_to_enter_again(staff, settin
     former, person = settings.SECRET_KEY, User.objects.get()
     settings.SECRET_KEY = "another one"
     staff.force_login(person)
-    assert "SECRET_KEY has changed" in staff.get(MODELS).content.decode()
+    assert "own key has changed" in staff.get(MODELS).content.decode()
     assert offered(SOMEBODY)[0].api_key == ""
     with as_the_application():
         problems = [what for what, _ in doctor.examine(now=NOW).problems]
     assert "SECRET_KEY does not open 1 of the keys of language models that staff have entered." in problems
     settings.SECRET_KEY_FALLBACKS = [former]
-    assert "SECRET_KEY has changed" not in staff.get(MODELS).content.decode()
+    assert "own key has changed" not in staff.get(MODELS).content.decode()
     assert offered(SOMEBODY)[0].api_key == SECRET
     settings.SECRET_KEY_FALLBACKS = []
     staff.post(reverse("intake:staff_model", args=[key]), {"name": "fast", "id": "gpt-fast", "api_key": "sk-new"})
@@ -184,7 +184,7 @@ def test_what_is_no_model_is_refused_beside_its_field(staff, fields, sentence):
 def test_another_process_offers_a_model_after_a_moment(staff, settings, monkeypatch):
     add(staff)
     # As a process that has read nothing since.
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
     assert names() == []
     settings.KEPT_SETTINGS_SECONDS = 0
     assert names() == ["fast"]

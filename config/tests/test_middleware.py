@@ -58,3 +58,15 @@ def test_only_djangos_pages_for_developers_are_bound_by_no_policy(is_debugged, i
         response = Client().get("/missing")
     assert response.status_code == 404
     assert (POLICY in response) is is_bound
+
+
+def test_the_look_that_a_script_chose_is_kept_for_a_year_and_nothing_else_is_repeated():
+    """Safari keeps what scripts write for seven days."""
+    client = Client()
+    client.cookies.load({"theme": "dark", "projects": "0a1b.2c3d", "text": "<b>", "width": "", "other": "x"})
+    cookies = client.get("/").cookies
+    kept = {
+        name: (each.value, each["max-age"]) for name, each in cookies.items() if name not in ("csrftoken", "sessionid")
+    }
+    assert kept == {"theme": ("dark", 365 * 86_400), "projects": ("0a1b.2c3d", 365 * 86_400)}
+    assert "theme" not in client.get("/api/v1/models/").cookies

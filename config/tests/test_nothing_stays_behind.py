@@ -23,9 +23,8 @@ from memory.backends.embedders import get_embedder
 from memory.index import writer
 from memory.index.scoring import score
 from memory.index.segments import flush
-from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
+from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTerms, TermBlock, TermSegment
 from memory.models.documents import Scope
-from memory.models.embeddings import SLOTS
 from memory.tasks import SWEPT, sweep_deleted, sweep_lost
 from memory.tests.overview.drawn import draw
 from testing.examiner import as_a_worker
@@ -98,17 +97,14 @@ def test_a_deleted_conversation_leaves_nothing(alice):
 @pytest.mark.medium
 @pytest.mark.parametrize("table", ["intake_conversation_turns", "intake_conversations", "users"])
 def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within_a_day(alice, table):
-    for _ in range(SLOTS):
-        said(alice)
+    said(alice)
     a_turn(alice, "Not embedded yet")
-    assert VectorBlock.objects.exists()
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {table}")
     assert not any(model.objects.exists() for model in (IndexedText, PendingTerms, Embedding))
     assert not Turn.objects.exists()
     assert settings.SCHEDULE["memory.sweep_lost"] <= (60, 60)
     sweep()
-    assert not VectorBlock.objects.exists()
     assert not any(model.objects.exists() for model in (TermSegment, TermBlock, DeletedText))
     assert [trace for trace in traces_of(SECRET) if trace != "intake_conversations.title"] == []
 

@@ -23,11 +23,11 @@ from django.utils import timezone
 from psycopg_pool import PoolTimeout
 
 from config.urls import urlpatterns as all_urls
-from core import resilience
+from core import deadlines
+from core.deadlines import RequestDeadline
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
 from core.logs import LineFormatter, OneLine
-from core.resilience import RequestDeadline
 from intake.accounts.identity import LONGEST_STRANGERS_SESSION
 from intake.models import Session
 from memory.tasks import remove_expired_sessions
@@ -103,7 +103,7 @@ def test_a_request_ends_at_its_deadline_and_so_does_its_thread(own_views, monkey
 
 def test_a_deadline_is_lifted_for_what_a_request_leaves_behind(person):
     limit = RequestDeadline(0.0)
-    token = resilience.deadline.set(limit)
+    token = deadlines.deadline.set(limit)
     try:
         with pytest.raises(Unavailable), acting_as(person):
             pass
@@ -111,7 +111,7 @@ def test_a_deadline_is_lifted_for_what_a_request_leaves_behind(person):
         with acting_as(person):
             assert person.pk
     finally:
-        resilience.deadline.reset(token)
+        deadlines.deadline.reset(token)
 
 
 def test_the_roles_bound_every_transaction():

@@ -15,12 +15,12 @@ from oauth2_provider.models import get_application_model
 from agent_tools.oauth import clients as oauth
 from chat.answers import hub as answers
 from config.celery import app
-from core import resilience
+from core import rounds
 from core.isolation.acting import Caller, acting_as
-from core.resilience import for_each
-from intake.accounts import activity, registration
+from core.rounds import for_each
+from intake.accounts import activity, visitors
 from intake.attachments import services as attachments
-from intake.chats import arranging, deleting, services
+from intake.chats import retention, services, temporary
 from intake.models import Activity, Attachment, Conversation, Session, Turn, User
 from intake.models.activity import ActivityEntry
 from intake.tests.attached import a_file
@@ -28,8 +28,7 @@ from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_vi
 from memory import ended_chats, index
 from memory.index import attachments as read_files
 from memory.index import segments
-from memory.models import DeletedText, Embedding, IndexedText, VectorBlock
-from memory.models.embeddings import SLOTS
+from memory.models import DeletedText, Embedding, IndexedText
 from memory.overview import drawing
 from memory.tasks import SWEPT
 from memory.tests.attached import attach
@@ -70,8 +69,8 @@ def sweep_pending(monkeypatch):
 
 
 def sweep_deleted(monkeypatch):
-    fill(a_person(), directions(SLOTS, seed=1))
-    return Failing(monkeypatch, segments, "purge"), VectorBlock.objects.exists, None
+    fill(a_person(), directions(2, seed=1), has_bits=False)
+    return Failing(monkeypatch, segments, "purge"), lambda: not Embedding.objects.filter(bits=None).exists(), None
 
 
 def sweep_lost(monkeypatch):
@@ -114,7 +113,7 @@ def remove_old_turns(monkeypatch):
         a_turn(user, "long ago", said_at=LONG_AGO)
     User.objects.filter(pk=alice.pk).update(retention_due_at=LONG_AGO)
     User.objects.filter(pk=bob.pk).update(retention_due_at=NOW)
-    failing = Failing(monkeypatch, deleting, "_remove_some_of", lambda user_id, _: user_id == alice.pk)
+    failing = Failing(monkeypatch, retention, "_remove_some_of", lambda user_id, _: user_id == alice.pk)
 
     def is_second_done():
         alice.refresh_from_db()
@@ -128,7 +127,7 @@ def remove_old_turns(monkeypatch):
 def remove_silent_visitors(monkeypatch):
     visitor = a_visitor()
     User.objects.filter(pk=visitor.pk).update(joined_at=LONG_AGO)
-    failing = Failing(monkeypatch, registration, "remove_silent")
+    failing = Failing(monkeypatch, visitors, "remove_silent")
     return failing, None, lambda: not User.objects.exists()
 
 
@@ -137,7 +136,7 @@ def remove_temporary_chats(monkeypatch):
     with acting_as(alice):
         a_temporary_turn(alice, "secret")
     Conversation.objects.update(expires_at=LONG_AGO)
-    return Failing(monkeypatch, arranging, "remove_expired"), None, lambda: not Turn.objects.exists()
+    return Failing(monkeypatch, temporary, "remove_expired"), None, lambda: not Turn.objects.exists()
 
 
 def remove_forgotten_files(monkeypatch):
@@ -265,7 +264,7 @@ AS_THE_WEB_ROLE = [
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
-    monkeypatch.setattr(resilience, "_known", {})
+    monkeypatch.setattr(rounds, "_known", {})
 
 
 def test_every_task_of_the_schedule_has_a_case_here():

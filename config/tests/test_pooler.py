@@ -17,7 +17,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from agent_tools.tools import registry
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
 from config.stack.servers import EmbeddedPostgres
-from core.isolation.checks import parameters
+from core.isolation.connecting import parameters
 from intake.tests.factories import a_person, a_turn
 
 pytestmark = pytest.mark.extended

@@ -16,7 +16,8 @@ from config.stack.paths import temporary_servers_dir
 from config.stack.preflight import addresses, as_worker, migrations_apart, roles_named
 from config.stack.servers import EmbeddedPostgres
 from config.tests.keep_data import run_all
-from core.isolation.checks import parameters, problems
+from core.isolation.checks import problems
+from core.isolation.connecting import parameters
 from core.isolation.roles import Roles, make_roles
 from testing.plugin import NAMES
 

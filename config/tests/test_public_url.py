@@ -30,7 +30,7 @@ from config.stack import StackError
 from config.stack.preflight import check_public_url, names_of
 from config.tests.test_behind_nginx import NGINX, nginx
 from config.tests.test_headers import in_production
-from imports import rest
+from imports import events
 from imports.models import Import
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
@@ -303,7 +303,7 @@ def test_a_person_registers_below_a_path_and_is_answered_piece_by_piece(proxied,
 
 # The read time-out of nginx, HAProxy's examples and AWS's load balancers; others wait longer.
 SHORTEST_TIME_OUT = 60
-STREAMS = (reader, chat, rest)
+STREAMS = (reader, chat, events)
 # In heartbeats of half a second, against 2 s.
 LONGER_THAN_NGINX_WAITS = 6
 BRIEF = WHOLE.replace("; }}", "; proxy_read_timeout 2s; }}")

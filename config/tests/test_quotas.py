@@ -16,7 +16,7 @@ from core.errors import QuotaExceeded, RateLimited, Unavailable
 from core.isolation.acting import Caller, acting_as
 from intake.chats import deleting, services
 from intake.models import Turn
-from intake.models.users import read_kept_settings
+from intake.models.installation import read_kept_settings
 from intake.tests.attached import a_file
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor
 from memory import documents, quotas, records

@@ -1,113 +1,128 @@
-"""Pastes the blocks of the README, in order, as a newcomer does: each one works as it stands."""
+"""Pastes each fenced block of the README, of install and of the API's page, in order, as a newcomer does on a fresh product."""
 
-import json
-import os
 import re
-import stat
+import signal
 import subprocess
 import sys
-from pathlib import Path
+import time
 
-import environ
-import httpx2
 import pytest
-from django.conf import settings
-from django.db import connection
 
-from intake.tests.factories import a_person, a_turn
-from memory import index
+from config.stack.paths import BASE_DIR, servers_dir
+from config.tests.test_up import begin_with, environment, free_port, stack
 
 pytestmark = pytest.mark.extended
 
-README = (Path(settings.BASE_DIR) / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PAGES = ("README.md", "docs/install.md", "docs/api.md")
 ADDRESS = "http://127.0.0.1:8000"
-# Stands in for Claude Code, which no package registry of ours has: keeps the arguments of its call.
-CLAUDE = f"#!{sys.executable}\nimport json, sys\njson.dump(sys.argv[1:], open(__file__ + '.json', 'w'))\n"
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "pasted", "version": "1"}},
+# What a machine has and this one may not. `make` is asked what it would run: the product was started by that.
+SHELL = """
+make() { command make --dry-run "$@" > /dev/null; }
+pipx() { [ "$1" = install ] && [ -f "$2/pyproject.toml" ]; }
+recollect() {
+    if [ "$1" = login ]; then set -- "$@" --token -; echo "$TOKEN" | "$PYTHON" -m recollect_cli "$@"
+    else "$PYTHON" -m recollect_cli "$@" < /dev/null; fi
 }
+"""
 
 
-def blocks(kind):
-    return [text for name, text in BLOCKS if name == kind]
+def blocks(page, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", (BASE_DIR / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def command_of(target):
+    """The line with which `make` starts the product, by the Python of these tests."""
+    lines = subprocess.run(["make", "--dry-run", *target], cwd=BASE_DIR, capture_output=True, text=True, check=True)
+    (line,) = [line for line in lines.stdout.splitlines() if "config.stack up" in line]
+    return line.replace("exec .venv/bin/python", sys.executable).split()
+
+
+@pytest.fixture(scope="module")
+def product(begin_migrated, tmp_path_factory):
+    """The address of `make up DEMO=1`, and the environment of a shell beside it."""
+    folder = tmp_path_factory.mktemp("readme")
+    var, port = folder / "var", free_port()
+    begin_with(begin_migrated, servers_dir(var))
+    settings = environment(var, HOME=str(folder))
+    with (folder / "output").open("w") as output:
+        command = [word.strip('"') for word in command_of(["up", "DEMO=1", f"PORT={port}"])]
+        process = subprocess.Popen(command, cwd=BASE_DIR, env=settings, stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + 180
+        while "at http" not in (folder / "output").read_text():
+            assert process.poll() is None and time.monotonic() < until, (folder / "output").read_text()
+            time.sleep(0.2)
+        (var / "backups").mkdir(exist_ok=True)
+        # `manage.py` reads this file by itself, but not in a test, where `.env` of a developer would be read too.
+        own = dict(line.split("=", 1) for line in (var / "env").read_text().splitlines())
+        yield f"http://127.0.0.1:{port}", settings | own
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        stack("down", var=var)
 
 
 @pytest.fixture
-def paste(server, tmp_path):
-    """Runs blocks in one shell; the server has another port here, and `.venv` may be another environment."""
-    claude = tmp_path / "claude"
-    claude.write_text(CLAUDE)
-    claude.chmod(claude.stat().st_mode | stat.S_IXUSR)
-    database = connection.settings_dict["NAME"]
-    inherited = {name: value.replace("/recollect?", f"/{database}?") for name, value in os.environ.items()}
-    added = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DJANGO_SETTINGS_MODULE": "config.settings.test"}
+def paste(product, tmp_path):
+    """Runs the blocks in one shell, which stops at the first command that fails. Only addresses and folders are others."""
+    address, settings = product
+    manage = [sys.executable, "manage.py", "create_token", "demo@example.com", "--scopes", "search", "write", "import"]
+    made = subprocess.run(manage, cwd=BASE_DIR, env=settings, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    own = {
+        ADDRESS: address,
+        ".venv/bin/python": sys.executable,
+        "recollect.backup": f"{tmp_path}/recollect.backup",
+        "/mnt/usb/recollect": str(tmp_path),
+        " var/": f" {settings['RECOLLECT_VAR']}/",
+    }
 
     def run(*pasted):
-        script = "\n".join(pasted).replace(ADDRESS, server).replace(".venv/bin/python", sys.executable)
+        script = "\n".join(pasted)
+        for written, here in own.items():
+            script = script.replace(written, here)
         return subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=settings.BASE_DIR,
-            env=inherited | added,
+            ["bash", "-euo", "pipefail", "-c", SHELL + script],
+            cwd=BASE_DIR,
+            env=settings | {"TOKEN": made.stdout.strip(), "PYTHON": sys.executable},
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=200,
         )
 
     return run
 
 
-def test_each_kind_of_block_is_tried_here():
-    assert {name for name, _ in BLOCKS} == {"sh", "ini", "json"}
-    assert (len(blocks("ini")), len(blocks("json"))) == (1, 1)
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_work_one_after_the_other(paste, page):
+    programs = "\n".join(blocks(page, "python"))
+    python = [f"\"$PYTHON\" - <<'END'\n{programs}\nEND\n"] if programs else []
+    pasted = paste(*blocks(page, "sh"), *python)
+    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
+    expected = {
+        "README.md": "We take the oak worktop, 40 mm thick.",
+        "docs/install.md": "Nothing is wrong.",
+        "docs/api.md": "The boiler is serviced each October.",
+    }
+    assert expected[page] in pasted.stdout
 
 
-def test_the_two_commands_are_there():
-    first, *_ = blocks("sh")
-    for command in [*first.splitlines(), "make up DEMO=1", "make up PORT=8001", "make down"]:
-        assert subprocess.run(["make", "--dry-run", *command.split("#")[0].split()[1:]], check=False).returncode == 0
+def test_a_command_that_is_broken_fails_its_page(paste):
+    page = blocks("README.md", "sh")
+    assert "recollect search" in page[1]
+    assert paste(page[0].replace("make up", "make uup")).returncode != 0
+    assert paste(page[1].replace("recollect search", "recollect serach")).returncode != 0
 
 
-def test_the_lines_for_env_are_what_the_settings_read(tmp_path, monkeypatch):
-    (tmp_path / ".env").write_text(blocks("ini")[0])
-    for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
-        # Set first, so that it is as it was afterwards.
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    environ.Env.read_env(tmp_path / ".env")
-    read = environ.Env()
-    assert read.str("LLM_MODEL") == "llama3.2"
-    assert httpx2.URL(read.str("LLM_BASE_URL")).port == 11434
-    assert read.str("LLM_API_KEY").isascii()
+def test_the_only_administrator_changes_a_forgotten_password_on_the_machine(paste):
+    line = ".venv/bin/python manage.py changepassword you@example.com"
+    assert f"`{line}`" in (BASE_DIR / "docs/operations.md").read_text()
+    typed = "printf 'A-long-new-passphrase-7\\nA-long-new-passphrase-7\\n' | "
+    done = paste(typed + line.replace("you@", "demo@"))
+    assert "Password changed successfully" in done.stdout, done.stderr
 
 
-def test_the_blocks_for_a_shell_work_one_after_the_other(paste, tmp_path):
-    demo = a_person("demo@example.com")
-    a_turn(demo, "I'm planning a trip to Lisbon; where do I want to go in spring?")
-    index.embed_pending()
-    _, *rest = blocks("sh")
-    pasted = paste(*rest)
-    assert pasted.returncode == 0, pasted.stderr
-    assert "We take the oak worktop, 40 mm thick." in pasted.stdout
-    answer = json.loads(pasted.stdout[pasted.stdout.rindex('{"results"') :])
-    example = json.loads(blocks("json")[0])
-    assert answer.keys() == example.keys()
-    assert answer["results"][0].keys() == example["results"][0].keys()
-    *_, address, _, header = json.loads((tmp_path / "claude.json").read_text())
-    assert_speaks_mcp(address, header)
-
-
-def assert_speaks_mcp(address, header):
-    name, value = header.split(": ")
-    accepted = {"Accept": "application/json, text/event-stream"}
-    response = httpx2.post(address, json=INITIALIZE, headers=accepted | {name: value}, timeout=20)
-    assert response.status_code == 200, response.text
-
-
-def test_what_the_readme_links_to_is_there():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (Path(settings.BASE_DIR) / target).exists(), target
+def test_each_kind_of_block_that_begins_with_a_command_is_pasted():
+    kinds = {kind for page in PAGES for kind in re.findall(r"^```(\w+)$", (BASE_DIR / page).read_text(), re.MULTILINE)}
+    assert kinds == {"sh", "python", "caddyfile", "nginx", "yaml"}

@@ -10,7 +10,7 @@ from django.urls import reverse
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from intake.accounts import activity
-from intake.chats import deleting
+from intake.chats import deleting, retention
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index
@@ -79,11 +79,11 @@ def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_la
     index.embed_pending()
     User.objects.update(retention_due_at=NOW)
     with as_the_application():
-        deleting.remove_old_turns(now=NOW)
+        retention.remove_old_turns(now=NOW)
     assert Turn.objects.count() == 5, "everything is kept unless the setting says otherwise"
     settings.RETENTION_DAYS = 30
     with as_the_application():
-        assert not deleting.remove_old_turns(now=NOW), "nobody is due any more"
+        assert not retention.remove_old_turns(now=NOW), "nobody is due any more"
     assert not Conversation.objects.filter(pk=gone.pk).exists()
     left = Turn.objects.order_by("turn_number").values_list("turn_number", "parent_number")
     assert list(left) == [(3, None), (4, 3)]
@@ -98,7 +98,7 @@ def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_la
 
 def test_the_retention_takes_a_share_of_each_at_a_time_and_goes_on_where_it_stopped(alice, settings, monkeypatch):
     settings.RETENTION_DAYS = 30
-    monkeypatch.setattr(deleting, "CONVERSATIONS_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "CONVERSATIONS_AT_ONCE", 2)
     bob, carol = a_person("bob@example.com"), a_person("carol@example.com")
     for user, chats in ((alice, 5), (bob, 1)):
         for number in range(chats):
@@ -108,13 +108,13 @@ def test_the_retention_takes_a_share_of_each_at_a_time_and_goes_on_where_it_stop
     left = []
     for minutes in range(4):
         with as_the_application():
-            is_more = deleting.remove_old_turns(now=NOW + timedelta(minutes=minutes))
+            is_more = retention.remove_old_turns(now=NOW + timedelta(minutes=minutes))
         left.append((is_more, Turn.objects.filter(user=alice).count(), Turn.objects.filter(user=bob).count()))
     assert left == [(True, 3, 1), (True, 1, 1), (False, 0, 1), (False, 0, 1)]
     due = dict(User.objects.values_list("pk", "retention_due_at"))
     assert due[carol.pk] == NOW + timedelta(days=1)
     assert due[bob.pk] == NOW + timedelta(hours=4), "when the oldest that is left is too old"
 
-    monkeypatch.setattr(deleting, "STEP_SECONDS", 0)
+    monkeypatch.setattr(retention, "STEP_SECONDS", 0)
     with as_the_application():
-        assert deleting.remove_old_turns(now=NOW + timedelta(days=2)), "no step lasts longer than its time"
+        assert retention.remove_old_turns(now=NOW + timedelta(days=2)), "no step lasts longer than its time"

@@ -78,8 +78,10 @@ STREAMS = {
 # Here or elsewhere: these answer at once, or have tests beside their own protocol.
 ELSEWHERE = {
     "/api/v1/intake/turns/<str:turn_id>/stop": "answers at once",
+    "/api/v1/intake/turns/<str:turn_id>/approvals/<str:call_id>": "answers at once",
     "/api/v1/intake/answering": "answers at once",
     "/api/v1/intake/turns/<str:turn_id>/events": "test_a_second_reader_of_an_answer_is_out_too",
+    **{address: "chat/endpoint/tests" for address in STREAMING if address.startswith("/v1/")},
     MCP: "agent_tools/tests/test_mcp_http.py, agent_tools/tests/test_mcp_stdio.py",
 }
 

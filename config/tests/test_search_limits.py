@@ -166,7 +166,7 @@ def test_no_tool_embeds_its_query_in_a_transaction(tool, monkeypatch):
         tool.call(asked, user=alice)
         assert seen == [False]
         seen.clear()
-        _call(tool, asked, Caller(user_id=alice.pk))
+        _call(tool, asked, Caller(user_id=alice.pk), frozenset())
         assert seen == [False]
 
 

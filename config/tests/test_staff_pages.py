@@ -17,14 +17,14 @@ from django.utils import timezone
 from agent_tools.models import AccessToken
 from agent_tools.tests.callers import client_of
 from chat.agent.context import ChatDeps, deps_for
-from chat.agent.prompt import introduction
-from chat.pages import people
+from chat.agent.prompt import instructions
+from chat.pages import people, person, usage
 from chat.pages import staff_models as staff_pages
 from config.ops import endpoints
 from core.errors import InvalidInput, QuotaExceeded
 from core.isolation.acting import acting_as
 from intake.llm import language_models
-from intake.models import Activity, ActivityEntry, Conversation, Invitation, Session, User, users
+from intake.models import Activity, ActivityEntry, Conversation, Invitation, Session, User, installation
 from intake.tests.factories import a_person, a_turn, caller_for
 from memory import quotas
 from memory.models import Embedding
@@ -40,10 +40,10 @@ SECRET = "rumpelstiltskin"
 @pytest.fixture(autouse=True)
 def as_the_web_process():
     """With the rights that a web process has, so that a right that is missing fails here."""
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
     with as_the_application():
         yield
-    users.forget_kept_settings()
+    installation.forget_kept_settings()
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_quota_of_one_person_wins_over_everybodys(staff, bob, settings):
     with pytest.raises(QuotaExceeded):
         quotas.take(bob.pk, size=2_000_000)
     assert "1.0 MB" in [most for _name, _used, most in quotas.lines_of(bob.pk)][1].replace("\xa0", " ")
-    assert users.quota_for(bob.pk, "file_bytes") == 0
+    assert installation.quota_for(bob.pk, "file_bytes") == 0
     act(staff, bob, "quotas", text_megabytes="", file_megabytes="")
     with pytest.raises(QuotaExceeded):
         quotas.take(bob.pk, size=1_000)
@@ -234,9 +234,9 @@ def test_of_two_who_remove_each_other_at_once_one_stays(root):
 
 
 def test_the_last_administrator_is_not_removed(root, bob):
-    people._refuse_for_the_last(bob)
+    person._refuse_for_the_last(bob)
     with pytest.raises(InvalidInput, match="last administrator"):
-        people._refuse_for_the_last(root)
+        person._refuse_for_the_last(root)
 
 
 def test_staff_without_all_rights_take_over_no_account(client, bob, root):
@@ -261,7 +261,7 @@ def test_a_person_who_does_not_exist_has_no_page(staff):
 
 def test_the_languages_that_staff_choose_are_offered(staff, bob):
     staff.post(SETTINGS, {"part": "languages", "languages": ["de", "es"]})
-    assert users.languages_offered() == [("de", "Deutsch"), ("es", "Español")]
+    assert installation.languages_offered() == [("de", "Deutsch"), ("es", "Español")]
     staff.force_login(bob)
     page = staff.get("/settings/account/", headers={"accept-language": "en"}).content.decode()
     assert '<html lang="de"' in page and ">English<" not in page
@@ -269,31 +269,31 @@ def test_the_languages_that_staff_choose_are_offered(staff, bob):
 
 def test_no_language_at_all_is_refused(staff):
     assert "at least one language" in staff.post(SETTINGS, {"part": "languages"}).content.decode()
-    assert len(users.languages_offered()) == 3
+    assert len(installation.languages_offered()) == 3
 
 
 def test_a_shorter_retention_asks_whether_one_is_sure(staff, settings):
     form = {"part": "retention", "retention_days": "30"}
     assert "Confirm that older messages" in staff.post(SETTINGS, form).content.decode()
-    assert users.retention_days() == 0
+    assert installation.retention_days() == 0
     staff.post(SETTINGS, {**form, "is_sure": "on"})
-    assert users.retention_days() == 30
+    assert installation.retention_days() == 30
     staff.post(SETTINGS, {"part": "retention", "retention_days": "60"})
-    assert users.retention_days() == 60
+    assert installation.retention_days() == 60
     settings.RETENTION_DAYS = 7
-    assert "RETENTION_DAYS in the environment" in staff.get(SETTINGS).content.decode()
+    assert "Set in the environment." in staff.get(SETTINGS).content.decode()
     staff.post(SETTINGS, {"part": "retention", "retention_days": "90"})
-    assert users.retention_days() == 7
+    assert installation.retention_days() == 7
 
 
 def test_quotas_of_everybody_apply_and_wrong_ones_are_refused(staff, bob):
     staff.post(SETTINGS, {"part": "quotas", "turns": "2", "text_megabytes": "", "file_megabytes": "3"})
-    assert [users.quota_for(bob.pk, name) for name in ("turns", "bytes", "file_bytes")] == [2, 0, 3 * 1024**2]
+    assert [installation.quota_for(bob.pk, name) for name in ("turns", "bytes", "file_bytes")] == [2, 0, 3 * 1024**2]
     with pytest.raises(QuotaExceeded):
         quotas.take(bob.pk, turns=3)
     page = staff.post(SETTINGS, {"part": "quotas", "turns": "many"}).content.decode()
     assert "Enter a whole number." in page
-    assert users.quota_for(bob.pk, "turns") == 2
+    assert installation.quota_for(bob.pk, "turns") == 2
 
 
 def test_the_instructions_of_staff_come_before_a_persons_own(staff, bob):
@@ -301,8 +301,10 @@ def test_the_instructions_of_staff_come_before_a_persons_own(staff, bob):
     turn = a_turn(bob, "Hello")
     with acting_as(bob):
         deps = deps_for(caller_for(bob), turn.conversation, now=timezone.now())
-    assert "Answer in verse." in introduction(deps)
-    assert "for everybody" not in introduction(ChatDeps(caller=caller_for(bob), now=timezone.now()))
+    assert "Answer in verse." in instructions(deps, may_use_tools=True)[0]
+    assert (
+        "for everybody" not in instructions(ChatDeps(caller=caller_for(bob), now=timezone.now()), may_use_tools=True)[0]
+    )
 
 
 # --- The index ---
@@ -352,7 +354,7 @@ def test_usage_counts_by_day_and_person_and_names_what_staff_did(staff, bob):
 
 
 def test_usage_says_of_how_many_people_it_is(staff, bob, monkeypatch):
-    monkeypatch.setattr(people, "MOST_COUNTED", 1)
+    monkeypatch.setattr(usage, "MOST_COUNTED", 1)
     page = staff.get(USAGE).content.decode()
     assert "of 1 person" in page and "Of 2 in all" in page
 
@@ -366,6 +368,9 @@ OLLAMA = ("Ollama", "http://127.0.0.1:11434/v1", ["llama", "qwen"])
 def test_a_new_installation_offers_a_found_server_by_one_click(staff, bob, monkeypatch):
     monkeypatch.setattr(staff_pages, "find_servers", lambda **_: [OLLAMA])
     monkeypatch.setattr(staff_pages, "_nearby", [(-1.0e9, [])])
+    # Who may register is asked first.
+    assert "Ollama runs here." not in staff.get("/").content.decode()
+    staff.post(SETTINGS, {"registration": "invite", "from_home": "1"})
     page = staff.get("/").content.decode()
     assert "Ollama runs here." in page
     form = {"do": "adopt", "address": OLLAMA[1], "from_home": "1"}
@@ -386,14 +391,12 @@ def test_nobody_but_staff_makes_the_server_look_for_models(client, bob, monkeypa
 # --- About this installation ---
 
 
-def test_everybody_who_is_logged_in_reads_the_version_what_is_new_and_the_licences(client, bob):
+def test_everybody_who_is_logged_in_reads_what_it_is_the_version_and_the_licences(client, bob):
     assert client.get("/about/").status_code == 302
     client.force_login(bob)
     page = client.get("/about/").content.decode()
     assert endpoints.VERSION in page and "Django" in page and "BSD" in page
-    (heading, entries), *_rest = endpoints._news()
-    assert heading == "Security" and entries[0] in page.replace("&#x27;", "'")
-    assert "](" not in page
+    assert page.count("<li>") >= 9 and "Recollect is a chat whose memory belongs to you." in page
     assert '/about/"' in client.get("/").content.decode()
 
 

@@ -116,11 +116,16 @@ KEEP_ALIVES = {
 }
 
 
-@pytest.mark.parametrize("keep_alive", KEEP_ALIVES.values(), ids=KEEP_ALIVES)
-def test_what_keeps_a_connection_open_ends_no_answer(visitor, language_model, keep_alive):
-    count = 1_000
-    words = keep_alive.join(event({"content": f"{number} "}) for number in range(count))
-    language_model(Recorded(keep_alive + words + keep_alive + END))
+@pytest.mark.parametrize(
+    ("kinds", "count"),
+    [
+        *(pytest.param([each], 100, id=name) for name, each in KEEP_ALIVES.items()),
+        pytest.param([*KEEP_ALIVES.values()], 20_000, id="each kind in turn", marks=pytest.mark.extended),
+    ],
+)
+def test_what_keeps_a_connection_open_ends_no_answer(visitor, language_model, kinds, count):
+    pieces = (kinds[number % len(kinds)] + event({"content": f"{number} "}) for number in range(count))
+    language_model(Recorded("".join(pieces) + kinds[0] + END))
     events = visitor.events("Count.")
     assert events[-1].name == "done", events[-1]
     assert Turn.objects.get().assistant_message.split() == [str(number) for number in range(count)]
@@ -197,4 +202,4 @@ def test_another_error_with_status_200_is_told_as_that(visitor, language_model):
         *[Recorded(json.dumps({"error": {"message": "model runner stopped"}}), content_type="application/json")] * 2
     )
     error = visitor.events("Hello")[-1].data
-    assert error["code"] == "unavailable" and "about" not in error
+    assert (error["code"], error["about"]) == ("unavailable", "model")

@@ -16,7 +16,7 @@ from chat.agent.tools import described
 from core.isolation.acting import Caller
 from core.text import UntrustedData
 from intake.llm.language_models import LanguageModel
-from intake.llm.models import cut_middle, tokens_of
+from intake.llm.tokens import cut_middle, tokens_of
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW
 from memory.backends.e5 import E5Embedder
@@ -158,9 +158,13 @@ def deps_of(tokens, **fields):
 def sent(asked):
     """All that reaches the model's server, as one text."""
     deps = asked.deps
-    parts = [prompt.introduction(deps), prompt.circumstances(deps, may_use_tools=True), deps.tools]
+    parts = [instructions(deps), deps.tools]
     parts += [str(part.content) for message in asked.history for part in message.parts]
     return "\n".join([*parts, asked.message])
+
+
+def instructions(deps):
+    return "".join(prompt.instructions(deps, may_use_tools=True))
 
 
 def said_in(asked):
@@ -189,9 +193,8 @@ def test_over_200_random_conversations_no_prompt_exceeds_the_window(path, count)
         ratio = count(sent(asked)) / asked.tokens
         path.turns[-1].usage = {"token_ratio": ratio, "model": "small-2026"}
         for fitted in (asked, prompt.asked(question, deps)):
-            beginning = path.turns[0].user_message[:300]
-            passages = [a_text(dice, 500) for _ in range(8)]
-            whole = prompt.with_left_out(fitted, turn=question, beginning=beginning, passages=passages)
+            about = {"turn": question, "count": len(fitted.left_out), "first": path.turns[0]}
+            whole = prompt.with_left_out(fitted, **about, passages=[("", a_text(dice, 500)) for _ in range(8)])
             tokens = count(sent(whole))
             assert tokens <= window, (window, tokens, whole.tokens)
             fullness += [tokens / window] if whole.left_out else []
@@ -207,9 +210,11 @@ def test_what_fits_goes_whole_and_the_newest_first(path):
     assert len(said_in(asked)) == 600 and not asked.left_out
     asked = prompt.asked(a_turn_of("And now?"), deps_of(12_000))
     said = said_in(asked)
-    assert asked.sent == len(said) // 2 and asked.sent + len(asked.left_out) == 300
-    assert said == [text for turn in path.turns[-asked.sent :] for text in (turn.user_message, turn.assistant_message)]
-    assert asked.left_out[0] == (HERE, 300 - asked.sent) and asked.left_out[-1] == (HERE, 1)
+    assert asked.made.sent == len(said) // 2 and asked.made.sent + len(asked.left_out) == 300
+    assert said == [
+        text for turn in path.turns[-asked.made.sent :] for text in (turn.user_message, turn.assistant_message)
+    ]
+    assert asked.left_out[0] == (HERE, 300 - asked.made.sent) and asked.left_out[-1] == (HERE, 1)
 
 
 def test_the_turn_before_the_question_is_there_and_cut_in_its_middle_if_it_must_be(path):
@@ -237,7 +242,7 @@ def test_a_continued_answer_comes_after_its_message_and_keeps_its_end(path):
     user, answer = said_in(asked)
     assert (user, asked.message) == ("Tell me all", prompt.GO_ON)
     assert answer.startswith("BEGIN") and answer.endswith("END")
-    assert (asked.sent, asked.left_out) == (0, ((HERE, 1),))
+    assert (asked.made.sent, asked.left_out) == (0, ((HERE, 1),))
 
 
 def test_a_message_is_refused_only_if_the_window_is_certain(path):
@@ -265,9 +270,9 @@ def test_a_figure_of_another_model_or_of_a_cut_prompt_is_not_believed(path):
 def test_tools_are_left_out_of_a_window_that_they_would_fill(path):
     small, large = (prompt.asked(a_turn_of("Hello"), deps_of(tokens)).deps for tokens in (4_096, 9_000))
     assert (small.has_tools, large.has_tools) == (False, True)
-    assert "too small for the tools" in prompt.circumstances(small, may_use_tools=True)
-    assert "too small" not in prompt.circumstances(large, may_use_tools=True)
-    assert large.tools == described(CALLER, uses_memory=True, may_save=True)
+    assert "too small for the tools" in instructions(small)
+    assert "too small" not in instructions(large)
+    assert large.tools == described(large)
 
 
 def test_a_long_message_goes_without_the_tools_rather_than_not_at_all(path):

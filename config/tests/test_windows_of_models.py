@@ -8,8 +8,8 @@ from chat.agent import prompt
 from chat.agent.context import ChatDeps
 from core.isolation.acting import acting_as
 from intake.chats import versions
-from intake.llm import language_models
-from intake.llm.language_models import LanguageModel, learn_window, note_on_window, window_of
+from intake.llm.language_models import LanguageModel, named_models
+from intake.llm.windows import learn_window, note_on_window, window_of
 from intake.models import Turn
 from intake.tests.factories import NOW, a_turn, caller_for
 from memory import index
@@ -137,7 +137,7 @@ def test_a_message_that_alone_exceeds_the_window_is_told_as_that_and_not_sent(vi
     model = serve(reading(4_096, spans, others=ollama(4_096)))
     error = visitor.events("word " * 5_000)[-1]
     assert (error.name, error.data["code"], error.data["about"]) == ("error", "too_large", "message")
-    assert error.data["detail"] == "This message is longer than the model's window."
+    assert error.data["detail"] == "This model's window (4,096 tokens) is too small here."
     assert model.requests == []
     # What follows still has both ends of it.
     here = {"conversation_id": str(Turn.objects.get().conversation_id)}
@@ -198,7 +198,7 @@ def test_a_prompt_that_fits_reads_the_conversation_in_one_statement(person, djan
         turn = the_last_turn(conversation)
         with django_assert_num_queries(1):
             asked = prompt.asked(turn, deps_of(person, 32_000))
-    assert (asked.sent, asked.left_out) == (10, ())
+    assert (asked.made.sent, asked.left_out) == (10, ())
 
 
 def test_what_a_branch_leaves_out_is_in_the_chat_that_it_came_from(person):
@@ -212,7 +212,7 @@ def test_what_a_branch_leaves_out_is_in_the_chat_that_it_came_from(person):
     a_turn(person, "And here", conversation=branch)
     with acting_as(person):
         asked = prompt.asked(the_last_turn(branch), deps_of(person, 4_096))
-    assert asked.sent + len(asked.left_out) == 26
+    assert asked.made.sent + len(asked.left_out) == 26
     assert asked.left_out == tuple((origin.pk, number) for number in range(len(asked.left_out), 0, -1))
 
 
@@ -269,7 +269,7 @@ def test_a_setting_comes_before_what_a_server_says(settings):
     settings.LLM_MODEL, settings.LLM_CONTEXT_TOKENS = "gpt-4o", 50_000
     settings.LLM_MODELS = {"mine": {"MODEL": "m", "BASE_URL": "http://127.0.0.1:9/v1", "API_KEY": "", "THINKING": "",
                                     "CONTEXT_TOKENS": "60_000"}}  # fmt: skip
-    first, second = language_models.named_models()
+    first, second = named_models()
     assert (window_of(first).tokens, window_of(second).tokens) == (50_000, 60_000)
 
 

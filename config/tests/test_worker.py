@@ -16,7 +16,7 @@ from django.db.utils import ProgrammingError
 from config import schedule
 from config.celery import WakeUp, app
 from core import resilience
-from core.isolation.checks import WEB, WORKER, add_logins_of_a_worker, use_login
+from core.isolation.connecting import WEB, WORKER, add_logins_of_a_worker, use_login
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory.models import Embedding
@@ -78,7 +78,7 @@ def test_every_task_has_a_thread_and_takes_no_arguments():
 @pytest.fixture
 def two_logins(monkeypatch):
     """Runs a function in a thread of a worker, by one of its logins."""
-    monkeypatch.setattr("core.isolation.checks._logins", {})
+    monkeypatch.setattr("core.isolation.connecting._logins", {})
     add_logins_of_a_worker()
 
     def by(login, look):

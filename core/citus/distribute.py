@@ -30,8 +30,6 @@ from core.citus.routing import nodes, placed_tables
 from core.isolation.acting import is_cluster
 from core.isolation.checks import personal_models
 
-# --- Plans the distribution of tables on a cluster: personal tables by their user, all others on every node ---
-
 OWNER_COLUMN = "user_id"
 
 _REFERENCES = """
@@ -67,8 +65,6 @@ def plan_tables() -> TablePlan:
     return TablePlan(tuple(sorted(personal)), tuple(sorted(existing - personal)))
 
 
-# --- Finds everything that prevents the distribution of the schema, each with a sentence that says how to fix it ---
-
 # Unique indexes that cannot be enforced over several nodes. Primary keys are excepted: `distribute` adds the column to
 # them.
 _UNIQUE_WITHOUT_OWNER = """
@@ -101,7 +97,9 @@ def obstacles(plan: TablePlan) -> list[str]:
     """Run as the owner of the tables. Returns an empty list if the schema can be distributed."""
     if not is_cluster(connection):
         return ["This database has no extension citus: `distribute` is for the coordinator of a Citus cluster."]
-    return list(_of_cluster()) or [*_of_nodes(), *_of_schema(plan), *_of_rows(plan)]
+    # A node is queried as the role that queries the coordinator: each must admit every role, and have pgvector.
+    of_nodes = (fault for role in (None, *settings.DATABASE_ROLES.all) for fault in _of_nodes_as(role))
+    return list(_of_cluster()) or [*of_nodes, *_of_schema(plan), *_of_rows(plan)]
 
 
 def _of_cluster() -> Iterator[str]:
@@ -112,14 +110,6 @@ def _of_cluster() -> Iterator[str]:
         yield "This is a node of the cluster: put the coordinator's address into DATABASE_OWNER_URL."
     elif not any(node.has_shards for node in nodes(connection)):
         yield "The coordinator knows no node that takes rows: add some by `SELECT citus_add_node('host', port)`."
-
-
-def _of_nodes() -> Iterator[str]:
-    """Every node must have pgvector and admit each of the roles: a node is queried as the role that queries the
-    coordinator.
-    """
-    for role in (None, *settings.DATABASE_ROLES.all):
-        yield from _of_nodes_as(role)
 
 
 def _of_nodes_as(role: str | None) -> Iterator[str]:
@@ -190,7 +180,6 @@ def _of_rows(plan: TablePlan) -> Iterator[str]:
         transaction.set_rollback(True)
 
 
-# --- Distributes the migrated schema over a Citus cluster, in one transaction: all of it is placed or nothing changes
 # 1. Look for obstacles, and change nothing where there is one (`core.citus.distribute`).
 # 2. Take away the foreign keys: Citus makes none between a table that it has placed and one that it has not.
 # 3. Make every table without an owner a reference table, a copy of which is on each node.
@@ -203,13 +192,12 @@ def _of_rows(plan: TablePlan) -> Iterator[str]:
 Log = Callable[[str], None]
 Cursor = CursorWrapper
 
-# The longest wait for a table that is in use; meanwhile all other transactions wait for this one.
-LOCK_SECONDS = 30
 
 # In the order in which Citus likes to place tables: one foreign key after another, on every shard.
-_SETTINGS = f"""
+# The longest wait for a table that is in use; meanwhile all other transactions wait for this one.
+_SETTINGS = """
 SET LOCAL citus.multi_shard_modify_mode = 'sequential';
-SET LOCAL lock_timeout = '{LOCK_SECONDS}s'
+SET LOCAL lock_timeout = '30s'
 """
 _FOREIGN_KEYS = """
 SELECT conrelid::regclass::text, quote_ident(conname), pg_get_constraintdef(oid), confrelid::regclass::text
@@ -325,7 +313,6 @@ def _count(cursor: Cursor, table: str) -> int:
     return int(row[0])
 
 
-# --- Checks that a cluster's schema is distributed: otherwise everything runs on the coordinator alone ---
 # Part of `manage.py check --database default`. It reads only catalogues, so it works with the application's role.
 
 

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, QuerySet
+from django.db.models import Field
 
 from core.isolation.acting import OWN_ROLE, is_cluster
 from core.isolation.checks import personal_models
 
 # No user has this number. A caller without a user sees no row on any node, so one node is enough to query or lock.
 NOBODY = 0
-
-AnyRows = TypeVar("AnyRows", bound="QuerySet[Any, Any]")
 
 
 @contextmanager
@@ -46,27 +44,11 @@ def routed_to(connection: BaseDatabaseWrapper) -> int | None:
     return user_id if user_id is not None and is_cluster(connection) else None
 
 
-def by_owner(rows: AnyRows) -> Iterator[AnyRows]:
-    """Return the rows unchanged; on a cluster, where rows of several users are possible, user by user.
-
-    A lock is taken on one node, so a caller that locks rows of many users starts here.
-    """
-    if not is_cluster(connections[rows.db]) or routed_to(connections[rows.db]) is not None:
-        yield rows
-        return
-    owners = rows.order_by("user_id").values_list("user_id", flat=True).distinct()
-    for user_id in list(owners):
-        with about(user_id):
-            yield rows.filter(user_id=user_id)
-
-
 @cache
 def owner_fields() -> dict[str, "Field[Any, Any]"]:
     """For each personal model, by table: the field that names the owner."""
     return {model._meta.db_table: model._meta.get_field("user") for model in personal_models()}  # type: ignore[misc]
 
-
-# --- Reads the cluster's metadata: its nodes, and the distributed tables ---
 
 _NODES = (
     "SELECT nodename, nodeport, groupid, shouldhaveshards FROM pg_dist_node WHERE isactive AND noderole = 'primary'"

@@ -76,7 +76,6 @@ def _revoke(table: str, roles: Roles) -> str:
     return f"REVOKE ALL ON {table} FROM {', '.join(roles.all)}"
 
 
-# --- The rows of a caller who is bound to a project: a role of its own, with its own policies ---
 # A table that is not named here shows such a caller nothing. Everybody else acts as the web role, whose policies stay
 # one equality: they cost nothing more. `manage.py migrate` applies these, on servers that have the role. A Citus
 # cluster allows no subquery in a policy, so it has none.
@@ -85,6 +84,7 @@ PROJECT = "nullif(current_setting('app.project', true), '')"
 _MINE = f"user_id = {USER}"
 _CHATS = f"SELECT id FROM intake_conversations WHERE {_MINE} AND project = {PROJECT}"  # noqa: S608 - only constants
 # The policies of these tables leave in them what is of the project.
+_TURNS = f"SELECT id FROM intake_conversation_turns WHERE {_MINE}"  # noqa: S608 - only constants
 _FILES = f"SELECT id FROM attachments WHERE {_MINE}"  # noqa: S608 - only constants
 _CONTENTS = f"SELECT sha256 FROM attachments WHERE {_MINE}"  # noqa: S608 - only constants
 _DOCUMENTS = f"SELECT id FROM memory_documents WHERE {_MINE}"  # noqa: S608 - only constants
@@ -110,18 +110,19 @@ BOUND: dict[str, tuple[str, Rights]] = {
     # The key of a bound caller's request begins so: `intake.chats.idempotency`.
     "intake_idempotent_answers": (f"{_MINE} AND starts_with(key, 'bound ' || md5({PROJECT}) || ' ')", EVERYTHING),
     "intake_activity": (_MINE, _ADD),
+    # Digests with the token in them: another token finds none.
+    "intake_known_answers": (_MINE, _ADD),
+    # A message into a chat of the project closes a turn that waits there.
+    "intake_paused_turns": (f"{_MINE} AND turn_id IN ({_TURNS})", ("SELECT", "DELETE")),
     # What says that a session's turn is here: ids and digests, which no endpoint shows a bound caller.
     "imports": (_MINE, EVERYTHING),
     "import_entries": (f"{_MINE} AND conversation_id IN ({_CHATS})", _WRITE),
     "imported_items": (_MINE, EVERYTHING),
-    "imported_changes": (_MINE, EVERYTHING),
     "indexed_texts": (f"{_MINE} AND source_id IN ({_SOURCES})", EVERYTHING),
     "embeddings": (f"{_MINE} AND source_id IN ({_SOURCES})", EVERYTHING),
     # Stems and numbers without a source: what they lead to is one of the two tables above. How rare a word is counts
     # over all of the user's texts.
-    **dict.fromkeys(
-        ("pending_terms", "term_segments", "term_blocks", "deleted_texts", "embedding_blocks"), (_MINE, EVERYTHING)
-    ),
+    **dict.fromkeys(("pending_terms", "term_segments", "term_blocks", "deleted_texts"), (_MINE, EVERYTHING)),
     "memory_maps": (_MINE, _WRITE),
     # A writer locks the user's row, which takes the right to change a column.
     "users": (f"id = {USER}", ("SELECT", "UPDATE (retention_due_at)")),

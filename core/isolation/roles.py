@@ -21,7 +21,6 @@ ServerConnection = psycopg.Connection[Any]
 DEFAULT_PREFIX = "recollect"
 # Another process may create the same roles at this moment, in another database of the server.
 LOST_RACES = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation, psycopg.errors.InternalError_)
-TRIES = 5
 
 # The longest transaction of a role, also of a process that has lost its way: requests end theirs far earlier
 # (core/resilience.py). An import's or a deletion's batch takes seconds.
@@ -92,7 +91,8 @@ def _make_roles(server: ServerConnection, roles: Roles, passwords: Mapping[str, 
     for name in (roles.web, roles.worker):
         _until_won(partial(_bound, server, name))
     for name, password in passwords.items():
-        _until_won(partial(_set_password, server, name, password))
+        statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(name), sql.Literal(password))
+        _until_won(partial(server.execute, statement))
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def existing(server: ServerConnection, roles: Roles) -> set[str]:
     return {str(name) for (name,) in found}
 
 
-def _until_won(step: Callable[[], None]) -> None:
-    for _ in range(TRIES - 1):
+def _until_won(step: Callable[[], object]) -> object:
+    for _ in range(4):
         try:
             return step()
         except LOST_RACES:
@@ -155,10 +155,6 @@ def _let_become(server: ServerConnection, member: str, role: str) -> None:
     )
     if not known.fetchone():
         server.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member)))
-
-
-def _set_password(server: ServerConnection, name: str, password: str) -> None:
-    server.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)))
 
 
 def _refuse_mighty(server: ServerConnection, name: str) -> None:

@@ -14,7 +14,8 @@ Handler = Callable[..., Response]
 
 
 class ActsAsCaller(APIView):
-    """A handler returns plain data, because the response is rendered after the transaction has ended."""
+    # A comment, because the OpenAPI document would show a docstring as that of every endpoint. A handler returns plain
+    # data: the response is rendered after the transaction has ended.
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authentication, permissions and limits come first; then the handler gets access to the caller's rows."""

@@ -1,5 +1,6 @@
 """Network endpoints: never called inside a transaction, and left alone after time-outs in a row."""
 
+import asyncio
 import logging
 
 import pytest
@@ -36,6 +37,15 @@ def test_outside_tests_a_call_in_a_transaction_is_logged_and_made(settings, capl
     (record,) = (one for one in caplog.records if one.levelno == logging.ERROR)
     assert "The model is called inside a database transaction" in record.message
     assert record.stack_info
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_loop_calls_an_endpoint_though_django_gives_it_no_connection():
+    async def call():
+        with Endpoint("A server of tools").call(TimeoutError):
+            return "answered"
+
+    assert asyncio.run(call()) == "answered"
 
 
 def time_out(endpoint):

@@ -8,13 +8,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from core.isolation.checks import (
-    connected_as,
-    connected_as_owner,
-    personal_models,
-    problems,
-    refuse_unless_isolated,
-)
+from core.isolation.checks import personal_models, problems, refuse_unless_isolated
+from core.isolation.connecting import connected_as, connected_as_owner
 from core.isolation.policies import BOUND, apply_bound_policies, isolate
 from core.isolation.roles import Roles
 from testing.cluster import cluster_urls

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from core.errors import NotFound
-from core.validation import Position, position_in_address
+from core.paging import Position, position_in_address
 from intake.tests.factories import NOW
 
 ID = UUID(int=7)

@@ -3,34 +3,35 @@
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from core.isolation import checks
-from core.isolation.checks import connected_as_owner
+from core.isolation import fitting
+from core.isolation.connecting import connected_as_owner
 
 
 def test_no_recorded_migration_has_changed_and_every_one_is_recorded():
     """If this fails for a new file, run `manage.py record_migrations`; undo any change to another file."""
-    assert checks.migration_hashes() == checks.recorded_hashes()
+    assert fitting.migration_hashes() == fitting.recorded_hashes()
 
 
 def test_only_the_hashes_of_new_migrations_are_recorded(tmp_path, monkeypatch, settings):
     settings.BASE_DIR = tmp_path
-    monkeypatch.setattr(checks, "RECORDED", tmp_path / "hashes")
+    monkeypatch.setattr(fitting, "RECORDED", tmp_path / "hashes")
     folder = tmp_path / "notes" / "migrations"
     folder.mkdir(parents=True)
     (folder / "0001_notes.py").write_text("first")
-    assert checks.record_new_migrations() == ["notes/migrations/0001_notes.py"]
-    before = checks.recorded_hashes()
+    assert fitting.record_new_migrations() == ["notes/migrations/0001_notes.py"]
+    before = fitting.recorded_hashes()
     (folder / "0001_notes.py").write_text("edited")
     (folder / "0002_titles.py").write_text("second")
-    assert checks.record_new_migrations() == ["notes/migrations/0002_titles.py"]
-    assert checks.recorded_hashes()["notes/migrations/0001_notes.py"] == before["notes/migrations/0001_notes.py"]
-    assert checks.recorded_hashes() != checks.migration_hashes()
+    assert fitting.record_new_migrations() == ["notes/migrations/0002_titles.py"]
+    assert fitting.recorded_hashes()["notes/migrations/0001_notes.py"] == before["notes/migrations/0001_notes.py"]
+    assert fitting.recorded_hashes() != fitting.migration_hashes()
 
 
 @pytest.mark.django_db
 def test_the_tables_of_this_version_fit_its_models():
-    assert checks.differences() == []
+    assert fitting.differences() == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -61,12 +62,12 @@ def test_the_tables_of_this_version_fit_its_models():
     ],
 )
 def test_each_kind_of_difference_is_refused_in_one_sentence(change, undo, said):
-    length = checks.tables_expected()["users"]["language"].type.partition("(")[2].rstrip(")")
+    length = fitting.tables_expected()["users"]["language"].type.partition("(")[2].rstrip(")")
     with connected_as_owner(), connection.cursor() as cursor:
         cursor.execute(change)
     try:
         with pytest.raises(CommandError, match="does not fit this version") as refusal:
-            checks.refuse_unless_fitting()
+            fitting.refuse_unless_fitting()
         assert said in str(refusal.value)
         assert len(str(refusal.value).splitlines()) == 1
         with pytest.raises(CommandError, match="does not fit this version"):
@@ -87,3 +88,13 @@ def test_health_reads_what_a_login_reads(client):
     finally:
         with connected_as_owner(), connection.cursor() as cursor:
             cursor.execute("ALTER TABLE users RENAME tongue TO language")
+
+
+@pytest.mark.django_db
+def test_health_asks_a_database_that_is_away_no_second_question(client, monkeypatch):
+    """Each waits for the pool as long as it may, and the supervisor starts a process again that answers too late."""
+    monkeypatch.setattr("config.ops.endpoints.reads_a_login", lambda: False)
+    with CaptureQueriesContext(connection) as queries:
+        answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()["database"], answer.json()["embedder"]) == (503, False, False)
+    assert not [query for query in queries.captured_queries if "FROM" in query["sql"]]

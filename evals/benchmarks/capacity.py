@@ -39,9 +39,6 @@ from memory.index import segments
 from memory.models import Embedding
 
 TURNS_AT_A_TIME = 50
-VECTOR_TABLES = ("embeddings", "embedding_blocks")
-# A search scans these; of the other tables it reads the rows of its few results.
-HOT_TABLES = ("embedding_blocks", "term_blocks", "term_segments")
 PEOPLE = (10**4, 10**5, 10**6, 10**7)
 SEARCHED_PEOPLE = 2
 WARM_UP = 20
@@ -88,7 +85,7 @@ def people_counts(written: str) -> list[float]:
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
-    """`embedding_ms…`: what a worker did, waiting not counted, from a pending row to its vector in a block."""
+    """`embedding_ms…`: what a worker did, waiting not counted, from a pending row to its stored vector."""
     count = options["turns"]
     with scratch_database() as database:
         empty = _sizes()
@@ -107,7 +104,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         populations = _populations(options, grown, embedding, database, report) if options["samples"] else {}
     text = sum(len((turn.user_message + turn.assistant_message).encode()) for turn in turns)
     thousands = sum(len(turn.user_message + turn.assistant_message) for turn in turns) / 1_000
-    vectors = sum(grown[table] for table in VECTOR_TABLES) * count
+    vectors = grown["embeddings"] * count
     by_table = {table: round(size) for table, size in sorted(grown.items(), key=lambda item: -item[1]) if size > 0}
     return {
         "turns": count,
@@ -128,7 +125,10 @@ def _populations(
 ) -> Figures:
     population = Population(**{name: options[name] for name in Population.__dataclass_fields__})
     node = NodeSize(cores=options["node_cores"], memory_gb=options["node_memory"], disk_gb=options["node_disk"])
-    hot = sum(grown[table] for table in HOT_TABLES)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_relation_size('idx_embeddings_bits')")
+        # A search scans these; of the tables it reads the rows of its candidates.
+        hot = cursor.fetchone()[0] / options["turns"] + grown["term_blocks"] + grown["term_segments"]
     save = _save(options["samples"])
     search = _search(max(1, round(population.history)), options["samples"], database, report)
     costs = TurnCosts(sum(grown.values()), hot, search=search, save=save, embedding=embedding)

@@ -33,7 +33,7 @@ class ProcessorTime:
 
 @dataclass(frozen=True, slots=True)
 class TurnCosts:
-    """`hot_bytes_per_turn`: of the vector blocks and terms, which every search of its person reads.
+    """`hot_bytes_per_turn`: of the index of bits and of the terms, which every search of its person reads.
 
     `search` is one search among a history of average length, `save` both saves of a turn, `embedding` a worker's part.
     """
@@ -76,7 +76,7 @@ class Population:
             f"How much people say follows Zipf's law: the person of rank k says k^-{self.zipf:g} as much as the first.",
             f"The busiest hour has {PEAK_HOUR:.0%} of a day's turns and searches, and all of its turns are embedded "
             "within the hour.",
-            "The vector blocks and terms of those who come on a day stay in memory; they are a fair sample of all.",
+            "The bits and terms of those who come on a day stay in memory; they are a fair sample of all.",
             f"A node has {node.cores:g} cores, {node.memory_gb:g} GB of memory and {node.disk_gb:g} GB of disk, and "
             f"is filled to {FULL:.0%}; so is the core of a web process or worker, which have machines of their own.",
             "Texts are as long as the synthetic ones, and a core is as quick as one of the machine that measured. Not "

@@ -6,6 +6,7 @@ A life is a data set with documents and records beside the turns, whose question
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -88,7 +89,8 @@ class PriorExchange(Row):
 
 
 class LifeQuery(PersonsRow):
-    """A line of a life's `queries.jsonl`. Any of `gold` is right; none: it was never answered.
+    """A line of a life's `queries.jsonl`. Any of `gold` is right, but an answer `needs_all` in a data set of turns
+    alone; none: it was never answered.
 
     `stale`: earlier statements, which the right one should stand above. `best`: those of a time's turns that answer in
     substance. `context`: what was said just before, and is stored nowhere.
@@ -104,6 +106,13 @@ class LifeQuery(PersonsRow):
     stale: list[Gold] = []
     best: list[Gold] = []
     context: list[PriorExchange] = []
+    needs_all: bool = False
+
+    @property
+    def needed(self) -> str:
+        """How many turns an answer needs: 1, 2, or 3+."""
+        count = len({each.key for each in self.gold}) if self.needs_all else 1
+        return str(count) if count < 3 else "3+"
 
 
 AnyDatasetRow = TypeVar("AnyDatasetRow", bound=BaseModel)
@@ -119,7 +128,7 @@ class Dataset:
     queries: list[QueryRow]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Life:
     """`name`: the folder's. All rows are of people who have turns."""
 
@@ -128,6 +137,11 @@ class Life:
     documents: list[DocumentRow]
     records: list[RecordRow]
     queries: list[LifeQuery]
+
+    @cached_property
+    def turns_by_name(self) -> dict[tuple[str, str | None], TurnRow]:
+        """By their person and the name that a question's gold has for them."""
+        return {(turn.user, f"{turn.conversation}#{turn.turn}"): turn for turn in self.turns}
 
 
 def read_dataset(folder: Path) -> Dataset:
@@ -162,6 +176,7 @@ def _life_of_turns(dataset: Dataset) -> Life:
             timezone="UTC",
             sources=["turns"],
             gold=[Gold(turn=f"{conversation}#{turn}") for conversation, turn in query.gold],
+            needs_all=True,
         )
         for query in dataset.queries
     ]

@@ -312,7 +312,7 @@ def work(week: Week, machine: Machine, session: int, *, has_hooks: bool) -> None
 
 def tokens_of(text: str) -> int:
     """As the server counts, with a margin."""
-    from intake.llm.models import tokens_of as counted
+    from intake.llm.tokens import tokens_of as counted
 
     return round(counted(text))
 

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from core.isolation.checks import parameters
+from core.isolation.connecting import parameters
 from evals import scratch
 from evals.benchmarks.search import histories
 from evals.reliability import product

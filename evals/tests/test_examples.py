@@ -28,9 +28,7 @@ FINDS = {
     "where did I want to go in spring?": "Lisbon in May",
     "the restaurant for the anniversary": "Which restaurant would you take",
     "anniversary": "Our anniversary is on Saturday",
-    "restaurant": "Georgian restaurant",
     "which worktop did we choose": "oak worktop",
-    "which database did we choose?": "PostgreSQL",
     "kitchen": "kitchen",
     "why did the buzzing stop": "drip tray",
 }
@@ -98,13 +96,6 @@ def test_every_example_of_a_search_finds_on_the_demo_what_it_is_about(demo_by_me
             missed[place, tool, asked["query"]] = answer
     assert not missed
     assert {asked["query"] for _, _, asked in examples()} == set(FINDS)
-    printed = json.loads(
-        re.search(r"^```json\n(.*?)^```", (Path(settings.BASE_DIR) / "README.md").read_text(), re.M | re.S)[1]
-    )
-    answer = search_chat_history(user=demo_by_meaning, query=printed["query"], limit=printed["totalFound"])
-    # The scores are those of the larger model.
-    assert printed["results"][0]["snippet"] == answer.matches[0].snippet
-    assert len(printed["results"]) == len(answer.matches)
 
 
 def test_a_decision_is_before_the_list_that_ticks_it_off_and_the_one_just_saved_is_first(demo_by_meaning):

@@ -2,13 +2,14 @@
 
 import json
 from contextlib import nullcontext
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.datasets.reading import Gold, LifeQuery, read_life
+from evals.datasets.reading import Gold, Life, LifeQuery, TurnRow, read_life
 from evals.management.commands import run_evals
-from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data, table
+from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data, cover, table
 from evals.tests.conftest import turn
 
 NOW = "2026-03-01T12:00:00+00:00"
@@ -75,6 +76,7 @@ def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contra
         "search_chat_history_hybrid",
         "search_history",
         "search_memory",
+        "get_context",
         "recall",
     ]
     for surface in data["surfaces"].values():
@@ -123,6 +125,31 @@ def test_the_newest_is_first_if_every_earlier_statement_stands_below_it_or_nowhe
     assert answered([(new, "")], **more).is_newest_first
     assert not answered([(old, ""), (new, "")], **more).is_newest_first
     assert not answered([(old, "")], **more).is_newest_first
+
+
+def test_a_text_covers_a_question_if_it_has_every_needed_fact_within_the_budget():
+    first, second = UUID("01890a5d-ac96-774b-bcce-b3021111abcd"), UUID("01890a5d-ac96-774b-bcce-b3022111abcd")
+    names = {(first, 1): ("turn", "c#1"), (second, 2): ("turn", "d#2")}
+    said = ["The roof leaks above the old stairs", "A man came to mend it on Monday"]
+    turns = [
+        TurnRow.model_validate(turn("ines", name, number, text))
+        for name, number, text in zip("cd", (1, 2), said, strict=True)
+    ]
+    life = Life("x", turns, [], [], [])
+    asked = question("latest", "?", {"turn": "c#1"}, {"turn": "d#2"})
+    one, both = (LifeQuery.model_validate({**asked, "needs_all": needs_all}) for needs_all in (False, True))
+    text = f"{said[0]} today\nid: 1111abcd/1\nid: 2111abcd/2"
+    covered = {query.needed: cover(query, text, 1500, life, names) for query in (one, both)}
+    assert {name: (each.listed, each.shown) for name, each in covered.items()} == {"1": (1, 1), "2": (1, 0)}
+    assert not cover(one, text, 5, life, names).listed
+    assert cover(one, f"(/chats/{first}/?turn=1)", 1500, life, names).listed
+    data = as_data([AskedOf(query, Reply([], False), {1500: covered[query.needed]}) for query in (one, both)])
+    assert data["coverage"]["1500"] == {
+        "listed": 1,
+        "shown": 0.5,
+        "tokens": covered["1"].tokens,
+        "by_turns": {"1": {"listed": 1, "shown": 1, "n": 1}, "2": {"listed": 1, "shown": 0, "n": 1}},
+    }
 
 
 def test_false_answers_and_refusals_are_shares_of_different_questions():
@@ -185,5 +212,6 @@ def test_gold_names_one_thing():
         "search_chat_history_semantic",
         "search_chat_history_hybrid",
         "search_history",
+        "get_context",
         "recall",
     ]

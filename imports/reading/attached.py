@@ -18,12 +18,13 @@ from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Notice
-from imports.reading.json_streams import json_lines, line_of, name_of_block, object_of, objects_of, parse_time, text_of
+from imports.reading.json_lines import json_lines
+from imports.reading.times import parse_time
+from imports.reading.values import line_of, name_of_block, object_of, objects_of, text_of
 
 # A pasted text of more characters is a file, as the chat's page makes one of it. A shorter one stays in its message.
 LONG = 4_000
 PASTED = "Pasted text.txt"
-_BLANK_END = 2
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]{1,60}/[\w.+-]{1,60})?(?:;[\w=.+-]{1,60}){0,3};base64,", re.ASCII)
 # `file-3TVkok7WrcJCknU4GyHGhD-photo.png`, `file_00000000abcd.dat`; a UUID, as Claude's.
 _ID = re.compile(r"(?P<id>file[-_][0-9A-Za-z]{6,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9A-Za-z])")
@@ -39,7 +40,8 @@ _ENDINGS = {
 }  # fmt: skip
 _ENDING = re.compile(r"[a-z0-9]{1,8}", re.ASCII)
 
-MISSING = _("Files that the export names and does not have: %(count)s. Their names are kept with their messages.")
+MISSING = _("%(count)s attached files are missing from the export; their names are kept.")
+ONE_MISSING = _("An attached file is missing from the export; its name is kept.")
 
 
 @dataclass
@@ -77,7 +79,8 @@ class ExportFiles:
 
     def notice(self) -> Iterator[Notice]:
         if self.missing:
-            yield Notice(text=Sentence(MISSING, count=len(self.missing)))
+            count = len(self.missing)
+            yield Notice(text=Sentence(MISSING, count=count) if count > 1 else ONE_MISSING)
 
 
 def shown_name(entry: str) -> str:
@@ -155,18 +158,16 @@ def _end_of_block(text: str, at: int, mark: re.Match[str], after: str) -> int | 
     """Where the block ends that begins here and is as long as its mark says."""
     if mark["characters"]:
         end = at + int(mark["characters"])
-        return end if text.startswith(after, end) else _end_at_the_end(text, at, end)
+        if text.startswith(after, end):
+            return end
+        # Blank lines at the end of a message are dropped.
+        return len(text) if at < len(text) <= end <= len(text) + 2 else None
     end = text.find(after, at) if after else len(text.rstrip())
     lines = int(mark["lines"] or 0)
     # The words after the block may stand in it too: the first place where the lines agree.
     while end >= 0 and after and text.count("\n", at, end) < lines:
         end = text.find(after, end + 1)
     return end if end >= 0 and abs(text.count("\n", at, end) - lines) <= 1 else None
-
-
-def _end_at_the_end(text: str, at: int, end: int) -> int | None:
-    """Blank lines at the end of a message are dropped."""
-    return len(text) if at < len(text) <= end <= len(text) + _BLANK_END else None
 
 
 # How many minutes a prompt may be written before its message is logged, or after it.

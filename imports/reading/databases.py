@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from imports.reading.files import Budget, Files
-from imports.reading.json_streams import LONGEST_LINE
+from imports.reading.files import Files
+from imports.reading.json_lines import LONGEST_LINE
+from imports.reading.limits import Budget
 
 _MAGIC = b"SQLite format 3\0"
 

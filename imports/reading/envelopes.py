@@ -20,11 +20,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from imports.reading.json_streams import line_of
+from imports.reading.values import line_of
 
 Action = Literal["hide", "cut", "unwrap", "attach", "command"]
-# Envelopes in an envelope: a channel's text in a queued prompt.
-_DEEPEST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,13 +308,12 @@ def title_without(title: str, product: str) -> str:
         return ""
     first = table.finds.match(title)
     words = opened([title], product).text
-    if first and words == title and first.lastgroup and _is_known(table, first):
+    is_known = first and (
+        first["tag"] is None or table.of_tag(first["tag"].casefold(), first["attributes"]) is not None
+    )
+    if first and words == title and first.lastgroup and is_known:
         return ""
     return line_of(words)
-
-
-def _is_known(table: _EnvelopeTable, found: re.Match[str]) -> bool:
-    return found["tag"] is None or table.of_tag(found["tag"].casefold(), found["attributes"]) is not None
 
 
 class _Opening:
@@ -417,7 +414,8 @@ class _Opening:
         if envelope.keeps:
             words = words.partition(f"<{envelope.keeps}>")[2].partition(f"</{envelope.keeps}>")[0]
         words = words.strip()
-        if words and depth < _DEEPEST:
+        # Envelopes in an envelope: a channel's text in a queued prompt.
+        if words and depth < 3:
             inner = _Opening(self._table)
             inner.read(words, depth + 1)
             words = inner.found.text.strip()

@@ -4,14 +4,15 @@ The export may have been edited or forged, so every field is checked.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import wraps
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.text import Sentence, pg_value, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
+from imports.reading.drafts import NO_WORDS
 from imports.reading.items import (
     ExportedConversation,
     ExportedTurn,
@@ -32,23 +34,19 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
-from imports.reading.json_streams import line_of, list_of, objects_of, text_of
-from imports.reading.trees import NO_WORDS
+from imports.reading.values import line_of, list_of, objects_of, text_of
 
+T = TypeVar("T")
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
 # Django.
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100, "project": 200}
 LONGEST |= {"model": 200, "instructions": 4_000, "name": 200, "colour": 8}
-MOST_LABELS = 100
 HOTTEST = 2.0
-LONGEST_RECORD = 32_000
 LONGEST_PROPOSAL = 1_000
-LONGEST_DOCUMENT = 500_000
-LONGEST_TITLE_OF_A_NOTE = 300
-MOST_TAGS = 50
 LAST_NUMBER = 2**31 - 1
-_STATUSES = {"complete": "complete", "interrupted": "interrupted", "failed": "failed", "streaming": "interrupted"}
+_STATUSES = {each: each for each in ("complete", "interrupted", "failed")}
+_STATUSES |= dict.fromkeys(("streaming", "waiting"), "interrupted")
 _CONVERSATION = {field.name for field in fields_of(ExportedConversation)} | {"title"}
 _TURN = {field.name for field in fields_of(ExportedTurn)}
 _TITLES = {"memory": "MEMORY", "about": "USER"}
@@ -60,7 +58,6 @@ MOST_AHEAD = timedelta(days=1)
 LONGEST_SUMMARY = 4_000
 LONGEST_THOUGHTS = 100_000
 LONGEST_INPUT = 150_000
-MOST_CALLS = 500
 LARGEST_COUNT = 2**53
 
 
@@ -107,33 +104,46 @@ class _Unusable(Exception):
     """An invalid field, with the sentence for the report."""
 
 
+def _reported(read: Callable[..., T]) -> Callable[..., T | Skipped]:
+    """A reader of which an invalid field leaves a line of the report."""
+
+    @wraps(read)
+    def reading(fields: Mapping[str, Any], where: str, **about: Any) -> T | Skipped:
+        try:
+            return read(fields, where, **about)
+        except _Unusable as error:
+            return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+
+    return reading
+
+
+@_reported
 def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) -> ImportedConversation | Skipped:
     """The conversation with all readable turns; it lists the others. `beside`: the attached files of a zip."""
     turns, skipped = _turns(objects_of(fields.get("turns")), beside)
-    try:
-        title = _short(fields, "title")
-        exported = ExportedConversation(
-            id=_uuid(fields, "id"),
-            source=_short(fields, "source") or "chat",
-            external_id=_short(fields, "external_id"),
-            project=_short(fields, "project"),
-            started_at=_time(fields, "started_at"),
-            last_active_at=_time(fields, "last_active_at"),
-            titled_by=text_of(fields.get("titled_by")),
-            pinned_at=_time(fields, "pinned_at") if fields.get("pinned_at") else None,
-            archived_at=_time(fields, "archived_at") if fields.get("archived_at") else None,
-            current_number=_number_among(turns, fields.get("current_number")),
-            turns=turns,
-            **_branch(fields),
-            model=_short(fields, "model"),
-            instructions=_short(fields, "instructions"),
-            temperature=_temperature(plain(fields.get("temperature"))),
-            proof=text_of(fields.get("proof"))[:200],
-            uses_memory=fields.get("uses_memory") is not False,
-            others=_others(fields, _CONVERSATION),
-        )
-    except _Unusable as error:
-        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+    current, heat = fields.get("current_number"), plain(fields.get("temperature"))
+    is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
+    title = _short(fields, "title")
+    exported = ExportedConversation(
+        id=_uuid(fields, "id"),
+        source=_short(fields, "source") or "chat",
+        external_id=_short(fields, "external_id"),
+        project=_short(fields, "project"),
+        started_at=_time(fields, "started_at"),
+        last_active_at=_time(fields, "last_active_at"),
+        titled_by=text_of(fields.get("titled_by")),
+        pinned_at=_time(fields, "pinned_at") if fields.get("pinned_at") else None,
+        archived_at=_time(fields, "archived_at") if fields.get("archived_at") else None,
+        current_number=next((each.turn_number for each in turns if each.turn_number == current), None),
+        turns=turns,
+        **_branch(fields),
+        model=_short(fields, "model"),
+        instructions=_short(fields, "instructions"),
+        temperature=float(heat) if is_number and 0 <= heat <= HOTTEST else None,
+        proof=text_of(fields.get("proof"))[:200],
+        uses_memory=fields.get("uses_memory") is not False,
+        others=_others(fields, _CONVERSATION),
+    )
     if not turns and not skipped:
         return Skipped(where=where, reason=NO_WORDS, external_id=str(exported.id))
     if not turns:
@@ -154,71 +164,65 @@ def conversation_of(fields: Mapping[str, Any], where: str, beside: ExportFiles) 
     )
 
 
-def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Skipped:
-    try:
-        kind, day = text_of(fields.get("kind")), _day(fields)
-        if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
-            raise _Unusable(_("this is neither MEMORY.md nor USER.md nor the log of a day nor a note"))
-        key = _uuid(fields, "id") if kind == "note" else None
-        updated_at = _time(fields, "updated_at") if "updated_at" in fields else None
-        title = _text(fields, "title", at_most=LONGEST_TITLE_OF_A_NOTE) if key else str(day or _TITLES[kind])
-        project = _short(fields, "project") if kind != "about" else ""
-        path = f"memory/{title}.md" if day else f"{title}.md"
-        return ImportedDocument(
-            product=PRODUCT,
-            id=key,
-            external_id=str(key) if key else f"projects/{project}/{path}" if project else path,
-            title=f"{title} · {project}" if project and not key else title,
-            project=project,
-            text=_text(fields, "content", at_most=LONGEST_DOCUMENT),
-            at=updated_at if key else day,
-            kind=kind,  # type: ignore[arg-type]  # one of the four above
-            created_at=_time(fields, "created_at") if "created_at" in fields else None,
-            updated_at=updated_at,
-        )
-    except _Unusable as error:
-        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+@_reported
+def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument:
+    kind, day = text_of(fields.get("kind")), _day(fields)
+    if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
+        raise _Unusable(_("this is neither MEMORY.md nor USER.md nor the log of a day nor a note"))
+    key = _uuid(fields, "id") if kind == "note" else None
+    updated_at = _time(fields, "updated_at") if "updated_at" in fields else None
+    title = _text(fields, "title", at_most=300) if key else str(day or _TITLES[kind])
+    project = _short(fields, "project") if kind != "about" else ""
+    path = f"memory/{title}.md" if day else f"{title}.md"
+    return ImportedDocument(
+        product=PRODUCT,
+        id=key,
+        external_id=str(key) if key else f"projects/{project}/{path}" if project else path,
+        title=f"{title} · {project}" if project and not key else title,
+        project=project,
+        text=_text(fields, "content", at_most=500_000),
+        at=updated_at if key else day,
+        kind=kind,  # type: ignore[arg-type]  # one of the four above
+        created_at=_time(fields, "created_at") if "created_at" in fields else None,
+        updated_at=updated_at,
+    )
 
 
-def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = False) -> ImportedRecord | Skipped:
-    try:
-        content = _text(fields, "content", at_most=LONGEST_PROPOSAL if is_proposed else LONGEST_RECORD)
-        if not content.strip():
-            raise _Unusable(_("this record is empty"))
-        return ImportedRecord(
-            product=PRODUCT,
-            id=_uuid(fields, "id"),
-            content=content,
-            type=_short(fields, "type") or "note",
-            project_id=_short(fields, "project_id"),
-            tags=_labels(fields, "tags", at_most=MOST_TAGS, longest=LONGEST["tag"]),
-            created_at=_time(fields, "created_at"),
-            is_proposed=is_proposed,
-            quote=_text(fields, "quote", at_most=LONGEST_PROPOSAL) if is_proposed else "",
-            **_facts(fields),
-        )
-    except _Unusable as error:
-        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+@_reported
+def record_of(fields: Mapping[str, Any], where: str, *, is_proposed: bool = False) -> ImportedRecord:
+    content = _text(fields, "content", at_most=LONGEST_PROPOSAL if is_proposed else 32_000)
+    if not content.strip():
+        raise _Unusable(_("this record is empty"))
+    return ImportedRecord(
+        product=PRODUCT,
+        id=_uuid(fields, "id"),
+        content=content,
+        type=_short(fields, "type") or "note",
+        project_id=_short(fields, "project_id"),
+        tags=_labels(fields, "tags", at_most=50, longest=LONGEST["tag"]),
+        created_at=_time(fields, "created_at"),
+        is_proposed=is_proposed,
+        quote=_text(fields, "quote", at_most=LONGEST_PROPOSAL) if is_proposed else "",
+        **_facts(fields),
+    )
 
 
-def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject | Skipped:
-    try:
-        name = " ".join(_short(fields, "name").split())
-        if not name:
-            raise _Unusable(_("this project has no name"))
-        return ImportedProject(
-            product=PRODUCT,
-            id=_uuid(fields, "id"),
-            name=name,
-            colour=_short(fields, "colour"),
-            instructions=_short(fields, "instructions"),
-            is_closed=fields.get("is_closed") is True,
-            labels=tuple(filter(None, _labels(fields, "labels", at_most=MOST_LABELS, longest=LONGEST["project"]))),
-            created_at=_time(fields, "created_at"),
-            proof=text_of(fields.get("proof"))[:200],
-        )
-    except _Unusable as error:
-        return Skipped(where=where, reason=sentence_of(error), external_id=text_of(fields.get("id")) or None)
+@_reported
+def project_of(fields: Mapping[str, Any], where: str) -> ImportedProject:
+    name = " ".join(_short(fields, "name").split())
+    if not name:
+        raise _Unusable(_("this project has no name"))
+    return ImportedProject(
+        product=PRODUCT,
+        id=_uuid(fields, "id"),
+        name=name,
+        colour=_short(fields, "colour"),
+        instructions=_short(fields, "instructions"),
+        is_closed=fields.get("is_closed") is True,
+        labels=tuple(filter(None, _labels(fields, "labels", at_most=100, longest=LONGEST["project"]))),
+        created_at=_time(fields, "created_at"),
+        proof=text_of(fields.get("proof"))[:200],
+    )
 
 
 def _facts(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,6 +298,9 @@ def _attachments(fields: Mapping[str, Any], beside: ExportFiles) -> Iterator[Imp
         if found is None:
             continue
         found = replace(found, name=line_of(each.get("name")) or found.name, kind=text_of(each.get("kind")))
+        if (address := line_of(each.get("address"))).startswith(("http://", "https://")):
+            # A page shows it as a link.
+            found = replace(found, address=address)
         # What was edited by hand comes in as a new file.
         with suppress(_Unusable):
             id_, created_at = _uuid(each, "id"), _time(each, "created_at")
@@ -305,7 +312,7 @@ def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The calls that can be shown; a number for each without an id, and each id once."""
     calls: list[dict[str, Any]] = []
     taken: set[str] = set()
-    for number, found in enumerate(list_of(fields.get("tool_calls"))[:MOST_CALLS], start=1):
+    for number, found in enumerate(list_of(fields.get("tool_calls"))[:500], start=1):
         entry = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
         call = _stored(StoredCall, entry)
         if call and call["id"] not in taken and len(json.dumps(call.get("input"))) <= LONGEST_INPUT:
@@ -354,16 +361,6 @@ def _parent(fields: dict[str, Any], number: int) -> int | None:
     if isinstance(parent, bool) or not isinstance(parent, int) or not 0 < parent < number:
         raise _Unusable(_("it follows no earlier turn"))
     return parent
-
-
-def _number_among(turns: Iterable[ExportedTurn], number: Any) -> int | None:
-    return number if isinstance(number, int) and any(turn.turn_number == number for turn in turns) else None
-
-
-def _temperature(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= HOTTEST else None
 
 
 def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:

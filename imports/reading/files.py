@@ -7,15 +7,14 @@ import codecs
 import io
 import os
 import re
-import shutil
 import stat
 import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -23,96 +22,21 @@ from typing import IO, Any
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.items import Skipped, UnreadableExport
+from imports.reading.limits import TOO_MANY, Budget, Limits
 
-# --- Limits the unpacked size of an export: counted over all levels of nested zips, before anything is unpacked ---
+_CHUNK = 65536
 
-_MEGABYTE = 1024 * 1024
-_TOO_MANY = _("This export has more than %(count)s files, more than can be read.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The largest export that is read. Chat JSON has a compression ratio of 5 to 20, very repetitive text of 60."""
-
-    unpacked_bytes: int = 50 * 1024 * _MEGABYTE
-    entries: int = 200_000
-    ratio: int = 200
-    # A small file may have any compression ratio.
-    ratio_from_bytes: int = 32 * _MEGABYTE
-    # A zip, zips in it, and zips in those.
-    depth: int = 3
-    # Copies of zips in a zip: their folder (the system's by default), the space that stays free there, and how many
-    # bytes they may have in all: a zip packed once more is no smaller, so hardly more than the file itself.
-    temporary: Path | None = None
-    free_bytes: int = 256 * _MEGABYTE
-    copies_ratio: float = 2.0
-    copies_from_bytes: int = 8 * _MEGABYTE
-
-
-class Budget:
-    """Counts the claimed sizes of one export, at every level, against the limits."""
-
-    def __init__(self, limits: Limits, *, packed: int) -> None:
-        self.limits = limits
-        self._packed = packed
-        self._bytes = 0
-        self._entries = 0
-        self._copied = 0
-
-    def claim(self, size: int, packed: int | None = None) -> None:
-        """Counts one entry of `size` bytes unpacked; `packed` is its size in the zip. Raises `UnreadableExport`."""
-        self._entries += 1
-        self._bytes += size
-        if self._entries > self.limits.entries:
-            raise UnreadableExport(Sentence(_TOO_MANY, count=self.limits.entries))
-        if self._bytes > self.limits.unpacked_bytes:
-            gigabytes = round(self.limits.unpacked_bytes / (1024 * _MEGABYTE))
-            message = _("This export unpacks to more than %(count)s GB, more than can be read.")
-            raise UnreadableExport(Sentence(message, count=gigabytes))
-        if self._is_bomb(size, packed) or self._is_bomb(self._bytes, self._packed or None):
-            message = _(
-                "This zip unpacks to more than %(count)s times its size, as no export does: it is not read. "
-                "Download the export again."
-            )
-            raise UnreadableExport(Sentence(message, count=self.limits.ratio))
-
-    def claim_copy(self, size: int) -> None:
-        """Counts the copy of a zip in a zip, before it is made. Raises `UnreadableExport`."""
-        self._copied += size
-        limits = self.limits
-        if self._copied > limits.copies_from_bytes and self._copied > limits.copies_ratio * self._packed:
-            raise UnreadableExport(
-                _(
-                    "The zips in this zip are much larger than the file, as in no export: they are not read. "
-                    "Unpack the file, and bring in what was in it."
-                )
-            )
-
-    def check_free(self) -> None:
-        """Raises `UnreadableExport` when the copies would fill the disk."""
-        folder = self.limits.temporary or Path(tempfile.gettempdir())
-        if shutil.disk_usage(folder).free < self.limits.free_bytes:
-            raise UnreadableExport(_("The server's disk has no room for this file. Ask the server's administrator."))
-
-    def _is_bomb(self, size: int, packed: int | None) -> bool:
-        return packed is not None and size > self.limits.ratio_from_bytes and size > self.limits.ratio * packed
-
-
-# --- Opens a zip, with the zips in it, as files: checks the directory before unpacking, and never uses names as paths
 
 _DIRECTORY_END = b"PK\x05\x06"
 _DIRECTORY_END_64 = b"PK\x06\x06"
 _DIRECTORY_ENTRY = b"PK\x01\x02"
 _BEGINNINGS = (b"PK\x03\x04", _DIRECTORY_END)
-_END_RECORD_AND_COMMENT = 22 + 65535
-_DIRECTORY_BYTES_PER_ENTRY = 400
-_SPOOL_BYTES = 8 * 1024 * 1024
-_COPIED_AT_ONCE = 1024 * 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 # What messages have attached, in Recollect's export and in ChatGPT's: a zip among it is a file like any other.
 _ATTACHED = re.compile(r"(?:^|/)(?:attachments/[0-9a-f]{12} [^/]+|file[-_][0-9A-Za-z]{6,64}(?![0-9A-Za-z])[^/]*)\Z")
 # macOS adds these to every zip it makes.
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
+EMPTY = _("This file is empty.")
 _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, and wait for the whole file.")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, ValueError, OSError)
 
@@ -131,125 +55,6 @@ def is_zip(stream: IO[bytes]) -> bool:
     beginning = stream.read(4)
     stream.seek(0)
     return beginning in _BEGINNINGS
-
-
-class ZipEntries:
-    """The readable entries of a zip. Entries of a zip in it are named `inner.zip/name`.
-
-    `opened` owns the temporary copies that zips in a zip are read from.
-    """
-
-    def __init__(self, stream: IO[bytes], budget: Budget, opened: ExitStack, depth: int = 1) -> None:
-        _check_directory(stream, budget)
-        try:
-            self._zip = opened.enter_context(zipfile.ZipFile(stream))
-        except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(_INCOMPLETE) from error
-        self._refused: list[Skipped] = []
-        self._entries: dict[str, zipfile.ZipInfo] = {}
-        self._inner: dict[str, ZipEntries] = {}
-        self._claim(stream, budget)
-        self._unpack_inner(budget, opened, depth)
-
-    def _claim(self, stream: IO[bytes], budget: Budget) -> None:
-        packed = 0
-        for entry in self._zip.infolist():
-            budget.claim(entry.file_size, entry.compress_size)
-            packed += entry.compress_size
-            self._sort(entry)
-        # Entries that share their bytes add up to more than the file has.
-        if packed > stream.seek(0, io.SEEK_END):
-            raise UnreadableExport(_("The entries of this zip overlap, as in no export: it is not read."))
-
-    def _sort(self, entry: zipfile.ZipInfo) -> None:
-        # Some programs of Windows write its separator.
-        name = entry.filename.replace("\\", "/")
-        if name.endswith("/") or _CLUTTER.search(name):
-            return
-        if entry.flag_bits & 1:
-            raise UnreadableExport(
-                _(
-                    "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a "
-                    "password."
-                )
-            )
-        if reason := _reason_to_refuse(entry):
-            self._refused.append(Skipped(where=entry.orig_filename[:1_000], reason=reason))
-        elif name in self._entries:
-            self._refused.append(Skipped(where=name, reason=_("a second entry of the same name")))
-        else:
-            self._entries[name] = entry
-
-    def _unpack_inner(self, budget: Budget, opened: ExitStack, depth: int) -> None:
-        zips = [name for name in self._entries if name.lower().endswith(".zip") and not is_attached(name)]
-        for name in zips:
-            with self.open(name) as beginning:
-                if beginning.read(4) not in _BEGINNINGS:
-                    continue
-            if depth == budget.limits.depth:
-                raise UnreadableExport(
-                    _("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
-                )
-            copy = self._copied(name, budget)
-            opened.callback(copy.close)
-            self._inner[name] = ZipEntries(copy, budget, opened, depth + 1)
-            del self._entries[name]
-
-    def _copied(self, name: str, budget: Budget) -> IO[bytes]:
-        """A copy that can be read from any position: of a packed zip nothing else can. Counted before it is written."""
-        budget.claim_copy(self._entries[name].file_size)
-        folder = None if budget.limits.temporary is None else str(budget.limits.temporary)
-        copy: Any = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115 - `opened` closes it
-        try:
-            with self.open(name) as packed:
-                while chunk := packed.read(_COPIED_AT_ONCE):
-                    budget.check_free()
-                    copy.write(chunk)
-        except BaseException:
-            copy.close()
-            raise
-        copy.seek(0)
-        found: IO[bytes] = copy
-        return found
-
-    def names(self) -> list[str]:
-        return [*self._entries, *_names_within(self._inner)]
-
-    def size(self, name: str) -> int:
-        if name in self._entries:
-            return self._entries[name].file_size
-        entries, inner_name = _locate(self._inner, name)
-        return entries.size(inner_name)
-
-    def open(self, name: str) -> IO[bytes]:
-        if name not in self._entries:
-            entries, inner_name = _locate(self._inner, name)
-            return entries.open(inner_name)
-        try:
-            return io.BufferedReader(PiecesReader(_unpacked(self._zip.open(self._entries[name]), name)), _CHUNK)
-        except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
-
-    def refused(self) -> Iterable[Skipped]:
-        yield from self._refused
-        yield from _refused_within(self._inner)
-
-
-def _names_within(zips: Mapping[str, ZipEntries]) -> Iterator[str]:
-    return (f"{outer}/{name}" for outer, entries in zips.items() for name in entries.names())
-
-
-def _refused_within(zips: Mapping[str, ZipEntries]) -> Iterator[Skipped]:
-    for outer, entries in zips.items():
-        for skipped in entries.refused():
-            yield Skipped(where=f"{outer}/{skipped.where}", reason=skipped.reason)
-
-
-def _locate(zips: Mapping[str, ZipEntries], name: str) -> tuple[ZipEntries, str]:
-    for outer, entries in zips.items():
-        if name.startswith(f"{outer}/"):
-            return entries, name[len(outer) + 1 :]
-    raise KeyError(name)
 
 
 class PiecesReader(io.RawIOBase):
@@ -298,7 +103,8 @@ def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
 def _check_directory(stream: IO[bytes], budget: Budget) -> None:
     """Counts the directory's entries before `zipfile` creates an object for each."""
     end = stream.seek(0, io.SEEK_END)
-    tail_at = stream.seek(max(0, end - _END_RECORD_AND_COMMENT - 76))
+    # The longest record at the end with its comment, and what a large zip has before it.
+    tail_at = stream.seek(max(0, end - 65_557 - 76))
     tail = stream.read()
     at = tail.rfind(_DIRECTORY_END)
     if at < 0 or len(tail) < at + 22:
@@ -309,95 +115,32 @@ def _check_directory(stream: IO[bytes], budget: Budget) -> None:
         size = struct.unpack_from("<Q", tail, at_64 + 40)[0]
         at = at_64
     limits = budget.limits
-    if size > limits.entries * _DIRECTORY_BYTES_PER_ENTRY:
-        raise UnreadableExport(Sentence(_TOO_MANY, count=limits.entries))
+    if size > limits.entries * 400:
+        raise UnreadableExport(Sentence(TOO_MANY, count=limits.entries))
     stream.seek(max(0, tail_at + at - size))
     if stream.read(size).count(_DIRECTORY_ENTRY) > limits.entries:
-        raise UnreadableExport(Sentence(_TOO_MANY, count=limits.entries))
+        raise UnreadableExport(Sentence(TOO_MANY, count=limits.entries))
     stream.seek(0)
 
 
-# --- Opens the files of an export ---
-
-_CHUNK = 65536
 _BEGINNING = 4
-
-
-class PlainFiles:
-    """The regular files beneath a folder, whose links are listed and not followed; or one file that is no zip, under
-    its own name or that of the uploaded file.
-    """
-
-    def __init__(self, path: Path, limits: Limits, opened: ExitStack, name: str = "") -> None:
-        self._root = path
-        self._refused: list[Skipped] = []
-        self._sizes: dict[str, int] = {}
-        self._is_folder = path.is_dir()
-        self._inner: dict[str, ZipEntries] = {}
-        budget = Budget(limits, packed=0)
-        if not self._is_folder:
-            self._claim(name.replace("\\", "/").rpartition("/")[2] or path.name, path.stat().st_size, budget)
-            return
-        for each in self._walk():
-            kind = each.lstat()
-            place = each.relative_to(path).as_posix()
-            if stat.S_ISLNK(kind.st_mode):
-                self._refused.append(Skipped(where=place, reason=_("symbolic link")))
-            elif stat.S_ISREG(kind.st_mode):
-                self._claim(place, kind.st_size, budget)
-        for place in [name for name in self._sizes if name.lower().endswith(".zip") and not is_attached(name)]:
-            stream = opened.enter_context(self.open(place))
-            try:
-                if is_zip(stream):
-                    self._inner[place] = ZipEntries(stream, Budget(limits, packed=self._sizes[place]), opened)
-                    del self._sizes[place]
-            except UnreadableExport as error:
-                self._refused.append(Skipped(where=place, reason=sentence_of(error)))
-                del self._sizes[place]
-
-    def _claim(self, name: str, size: int, budget: Budget) -> None:
-        budget.claim(size)
-        self._sizes[name] = size
-
-    def _walk(self) -> Iterator[Path]:
-        for folder, folders, files in os.walk(self._root):
-            folders.sort()
-            here = Path(folder)
-            links = [name for name in folders if (here / name).is_symlink()]
-            yield from (here / name for name in sorted([*files, *links]))
-
-    def names(self) -> list[str]:
-        return [*sorted(self._sizes), *_names_within(self._inner)]
-
-    def size(self, name: str) -> int:
-        if name in self._sizes:
-            return self._sizes[name]
-        entries, inner_name = _locate(self._inner, name)
-        return entries.size(inner_name)
-
-    def open(self, name: str) -> IO[bytes]:
-        if name not in self._sizes:
-            entries, inner_name = _locate(self._inner, name)
-            return entries.open(inner_name)
-        try:
-            return (self._root / name if self._is_folder else self._root).open("rb")
-        except OSError as error:
-            raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
-
-    def refused(self) -> Iterable[Skipped]:
-        return [*self._refused, *_refused_within(self._inner)]
 
 
 class Files:
     """The files of an export beneath one root, and the bytes that stand in their texts.
 
-    A name is relative, with `/`; a single file has its own name. The bytes lie in a temporary file: a conversation may
-    have hundreds of pictures, and memory has room for few. One thread may take more of them while another reads.
+    A name is relative, with `/`; a single file has its own name, and an entry of a zip in an export `inner.zip/name`.
+    The bytes lie in a temporary file: a conversation may have hundreds of pictures, and memory has room for few. One
+    thread may take more of them while another reads.
     """
 
-    def __init__(self, files: ZipEntries | PlainFiles, limits: Limits) -> None:
-        self._files = files
+    def __init__(self, limits: Limits, opened: ExitStack) -> None:
         self.limits = limits
+        # It owns the files that zips are read from.
+        self._opened = opened
+        # By name: the size, unpacked, and what opens it.
+        self._entries: dict[str, tuple[int, Callable[[], IO[bytes]]]] = {}
+        self._refused: list[Skipped] = []
         self._kept: IO[bytes] | None = None
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
@@ -406,29 +149,127 @@ class Files:
         # The keys at the beginning of its JSON files (`json_streams.shape`), for which every reader asks.
         self.shapes: dict[str, set[str]] = {}
 
+    def add_folder(self, root: Path) -> None:
+        """Its regular files, sorted; links are listed and not followed. A zip among them is read as one."""
+        budget = Budget(self.limits, packed=0)
+        found: dict[str, tuple[Path, int]] = {}
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            here = Path(folder)
+            for path in (here / name for name in sorted([*names, *folders])):
+                kind, place = path.lstat(), path.relative_to(root).as_posix()
+                if stat.S_ISLNK(kind.st_mode):
+                    self._refused.append(Skipped(where=place, reason=_("symbolic link")))
+                elif stat.S_ISREG(kind.st_mode):
+                    budget.claim(kind.st_size)
+                    found[place] = path, kind.st_size
+        for place, (path, size) in sorted(found.items()):
+            self._entries[place] = size, partial(_opened_file, path, place)
+        for place, (path, size) in sorted(found.items()):
+            if not _is_named_as_zip(place):
+                continue
+            stream = self._opened.enter_context(_opened_file(path, place))
+            try:
+                if is_zip(stream):
+                    del self._entries[place]
+                    self.add_zip(stream, Budget(self.limits, packed=size), within=f"{place}/")
+            except UnreadableExport as error:
+                # Nothing of it is read.
+                self._entries = {name: each for name, each in self._entries.items() if not name.startswith(f"{place}/")}
+                self._refused.append(Skipped(where=place, reason=sentence_of(error)))
+
+    def add_file(self, path: Path, name: str) -> None:
+        size = path.stat().st_size
+        Budget(self.limits, packed=0).claim(size)
+        self._entries[name] = size, partial(_opened_file, path, name)
+
+    def add_zip(self, stream: IO[bytes], budget: Budget, *, within: str = "", is_inner: bool = False) -> None:
+        """The readable entries of a zip, and of the zips in it. Raises `UnreadableExport`."""
+        _check_directory(stream, budget)
+        try:
+            packed_zip = self._opened.enter_context(zipfile.ZipFile(stream))
+        except (*_DAMAGED, RuntimeError) as error:
+            raise UnreadableExport(_INCOMPLETE) from error
+        found: dict[str, zipfile.ZipInfo] = {}
+        packed = 0
+        for entry in packed_zip.infolist():
+            budget.claim(entry.file_size, entry.compress_size)
+            packed += entry.compress_size
+            # Some programs of Windows write its separator.
+            name = entry.filename.replace("\\", "/")
+            if name.endswith("/") or _CLUTTER.search(name):
+                continue
+            if entry.flag_bits & 1:
+                raise UnreadableExport(
+                    _(
+                        "This zip is protected with a password. Unpack it, and bring in the folder or a zip without a "
+                        "password."
+                    )
+                )
+            if reason := _reason_to_refuse(entry):
+                self._refused.append(Skipped(where=within + entry.orig_filename[:1_000], reason=reason))
+            elif name in found:
+                self._refused.append(Skipped(where=within + name, reason=_("a second entry of the same name")))
+            else:
+                found[name] = entry
+        # Entries that share their bytes add up to more than the file has.
+        if packed > stream.seek(0, io.SEEK_END):
+            raise UnreadableExport(_("The entries of this zip overlap, as in no export: it is not read."))
+        for name, entry in found.items():
+            opens = partial(_opened_entry, packed_zip, entry, within + name)
+            self._entries[within + name] = entry.file_size, opens
+        for name in filter(_is_named_as_zip, found):
+            with self.look(within + name) as beginning:
+                if beginning.read(4) not in _BEGINNINGS:
+                    continue
+            if is_inner:
+                raise UnreadableExport(
+                    _("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
+                )
+            copy = self._opened.enter_context(self._copied(within + name, budget))
+            del self._entries[within + name]
+            self.add_zip(copy, budget, within=f"{within}{name}/", is_inner=True)
+
+    def _copied(self, name: str, budget: Budget) -> IO[bytes]:
+        """A copy that can be read from any position: of a packed zip nothing else can. Counted before it is written."""
+        budget.claim_copy(self.size(name))
+        folder = None if budget.limits.temporary is None else str(budget.limits.temporary)
+        copy: Any = tempfile.SpooledTemporaryFile(8 * 1024 * 1024, dir=folder)  # noqa: SIM115 - its caller closes it
+        try:
+            with self.look(name) as packed:
+                while chunk := packed.read(1024 * 1024):
+                    budget.check_free()
+                    copy.write(chunk)
+        except BaseException:
+            copy.close()
+            raise
+        copy.seek(0)
+        found: IO[bytes] = copy
+        return found
+
     def names(self) -> list[str]:
         """All readable names, in the order of the source for a zip, sorted for a folder."""
-        return self._files.names()
+        return [*self._entries]
 
     def refused(self) -> Iterable[Skipped]:
         """Entries that are not read, each with its reason: unsafe names, symbolic links."""
-        return self._files.refused()
+        return self._refused
 
     def size(self, name: str) -> int:
         """Bytes, unpacked."""
-        return self._places[name][1] if name in self._places else self._files.size(name)
+        return self._places[name][1] if name in self._places else self._entries[name][0]
 
     def open(self, name: str) -> IO[bytes]:
         """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
         if name not in self._places or self._kept is None:
             self.opened.add(name)
-            return self._files.open(name)
+            return self.look(name)
         start, size = self._places[name]
         return io.BytesIO(os.pread(self._kept.fileno(), size, start))
 
     def look(self, name: str) -> IO[bytes]:
         """The same to see what a file is, which does not count as reading it."""
-        return self._files.open(name)
+        return self._entries[name][1]()
 
     def keep(self, data: bytes) -> str:
         """Takes bytes that stand in a text of the export, such as a picture in base64, under a name for `open`."""
@@ -447,6 +288,24 @@ class Files:
     def close(self) -> None:
         if self._kept is not None:
             self._kept.close()
+
+
+def _is_named_as_zip(name: str) -> bool:
+    return name.lower().endswith(".zip") and not is_attached(name)
+
+
+def _opened_file(path: Path, name: str) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
+
+
+def _opened_entry(packed_zip: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[bytes]:
+    try:
+        return io.BufferedReader(PiecesReader(_unpacked(packed_zip.open(entry), name)), _CHUNK)
+    except (*_DAMAGED, RuntimeError) as error:
+        raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
 
 
 def _recoded(stream: IO[bytes], encoding: str, beginning: bytes) -> Iterator[bytes]:
@@ -489,24 +348,21 @@ def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> I
     except OSError as error:
         raise UnreadableExport("There is no such file or folder.") from error
     with ExitStack() as opened:
-        files = Files(_files_at(path, kind, limits, opened, name), limits)
+        files = Files(limits, opened)
         opened.callback(files.close)
+        if stat.S_ISDIR(kind.st_mode):
+            files.add_folder(path)
+        elif not stat.S_ISREG(kind.st_mode):
+            raise UnreadableExport("This is neither a file nor a folder.")
+        elif kind.st_size == 0:
+            raise UnreadableExport(EMPTY)
+        else:
+            try:
+                stream = opened.enter_context(path.open("rb"))
+            except OSError as error:
+                raise UnreadableExport(_("The file cannot be opened.")) from error
+            if is_zip(stream):
+                files.add_zip(stream, Budget(limits, packed=kind.st_size))
+            else:
+                files.add_file(path, name.replace("\\", "/").rpartition("/")[2] or path.name)
         yield files
-
-
-def _files_at(
-    path: Path, kind: os.stat_result, limits: Limits, opened: ExitStack, name: str
-) -> ZipEntries | PlainFiles:
-    if stat.S_ISDIR(kind.st_mode):
-        return PlainFiles(path, limits, opened)
-    if not stat.S_ISREG(kind.st_mode):
-        raise UnreadableExport("This is neither a file nor a folder.")
-    if kind.st_size == 0:
-        raise UnreadableExport(_("The file is empty. Download the export again and take the whole file."))
-    try:
-        stream = opened.enter_context(path.open("rb"))
-    except OSError as error:
-        raise UnreadableExport(_("The file cannot be opened.")) from error
-    if is_zip(stream):
-        return ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
-    return PlainFiles(path, limits, opened, name)

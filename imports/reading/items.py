@@ -35,6 +35,8 @@ class ImportedFile:
     id: UUID | None = None
     proof: str = ""
     kind: str = ""
+    # Of a page that was read.
+    address: str = ""
     created_at: datetime | None = None
 
 
@@ -142,7 +144,7 @@ class ImportedConversation:
     created_at: datetime | None
     last_at: datetime | None
     is_archived: bool = False
-    # It was deleted in its product, which kept a copy: listed, and not chosen by itself.
+    # It was deleted, or all of it taken back, in its product, which kept a copy: listed, and not chosen by itself.
     is_deleted: bool = False
     project: str | None = None
     messages: tuple[ImportedMessage, ...]

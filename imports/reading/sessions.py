@@ -5,15 +5,15 @@ A log is recognised by its content: in a product's folder, in a part of it, in a
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.exported import LONGEST_SUMMARY
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Skipped
-from imports.reading.json_streams import LOOKED_AT, first_lines
+from imports.reading.json_lines import first_lines
+from imports.reading.json_streams import LOOKED_AT
 
 # Also packed, reset or deleted ones, whose time follows the name.
 _LOG = re.compile(r"\.jsonl(?:\.[^/]*)?\Z", re.IGNORECASE)
@@ -39,36 +39,34 @@ def stem(name: str) -> str:
     return re.split(r"\.jsonl?\b", name.rpartition("/")[2], maxsplit=1, flags=re.IGNORECASE)[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildSession:
-    """The work of a subagent, or a review: the program's words, kept folded below its parent and never searched."""
+class Children:
+    """The work of subagents and reviews: the program's words, kept folded below their parents and never searched."""
 
-    name: str
-    messages: Sequence[ImportedMessage]
+    def __init__(self) -> None:
+        # By the session for which they worked, and by their own place: their name and messages.
+        self._of: dict[str, dict[str, tuple[str, list[ImportedMessage]]]] = {}
 
-    @property
-    def ended_at(self) -> datetime | None:
-        return max((message.at for message in self.messages if message.at), default=None)
+    def add(self, parent: str, where: str, messages: Sequence[ImportedMessage], *, name: str = "subagent") -> None:
+        self._of.setdefault(parent, {}).setdefault(where, (name, []))[1].extend(messages)
 
+    def folded(self, messages: tuple[ImportedMessage, ...], *sessions: str) -> tuple[ImportedMessage, ...]:
+        """Each child among the calls of the first answer after its end, or else of the last message."""
+        found = list(messages)
+        children = [child for session in sessions for child in self._of.pop(session, {}).values()]
+        for name, said in children if found else ():
+            answers = [place for place, message in enumerate(found) if message.role == "assistant"]
+            end = max((message.at for message in said if message.at), default=None)
+            after = (place for place in answers if end and (at := found[place].at) and at >= end)
+            place = next(after, answers[-1] if answers else len(found) - 1)
+            text = "\n\n".join(f"> {each.text}" if each.role == "user" else each.text for each in said)
+            if len(text) > LONGEST_SUMMARY:
+                # It ends with its report.
+                text = f"{text[: LONGEST_SUMMARY // 4]}\n\n…\n\n{text[10 - LONGEST_SUMMARY * 3 // 4 :]}"
+            call = {"name": name, "summary": text}
+            found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
+        return tuple(found)
 
-def with_children(
-    messages: tuple[ImportedMessage, ...], children: Sequence[ChildSession]
-) -> tuple[ImportedMessage, ...]:
-    """Each child among the calls of the first answer after its end, or else of the last message."""
-    found = list(messages)
-    for child in children if found else ():
-        answers = [place for place, message in enumerate(found) if message.role == "assistant"]
-        end = child.ended_at
-        after = (place for place in answers if end and (at := found[place].at) and at >= end)
-        place = next(after, answers[-1] if answers else len(found) - 1)
-        text = "\n\n".join(f"> {each.text}" if each.role == "user" else each.text for each in child.messages)
-        if len(text) > LONGEST_SUMMARY:
-            # It ends with its report.
-            text = f"{text[: LONGEST_SUMMARY // 4]}\n\n…\n\n{text[10 - LONGEST_SUMMARY * 3 // 4 :]}"
-        call = {"name": child.name, "summary": text}
-        found[place] = replace(found[place], tool_calls=(*found[place].tool_calls, call))
-    return tuple(found)
-
-
-def without_parent(name: str, session: str) -> Skipped:
-    return Skipped(where=name, reason=NO_PARENT, external_id=session)
+    def without_parent(self) -> Iterator[Skipped]:
+        """The work of subagents, whose sessions are not in the export."""
+        for session, children in self._of.items():
+            yield from (Skipped(where=where, reason=NO_PARENT, external_id=session) for where in children)

@@ -24,26 +24,16 @@ from core.validation import Input, Output, PlainText, WrittenTime, refuse_nul, v
 from imports.models import MAX_PRODUCT, MAX_TITLE, Import, ImportedItem, ImportEntry, ItemKind
 from imports.reading.envelopes import opened
 from imports.reading.items import ImportedConversation, ImportedMessage
-from imports.reading.json_streams import parse_time
-from imports.reading.trees import message_of
-from imports.storing.contents import (
-    LONGEST_ID,
-    GatheredTurn,
-    PlannedTurn,
-    first_words,
-    key_of,
-    planned_turn,
-)
+from imports.reading.session_tree import message_of
+from imports.reading.times import parse_time
+from imports.storing.contents import LONGEST_ID, key_of
 from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
+from imports.storing.turns import GatheredTurn, PlannedTurn, first_words, planned_turn
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import label_of
 from memory import quotas
 
-MOST_TURNS = 100
 LONGEST_TEXT = 400_000
-LONGEST_PATH = 4_096
-MOST_TOOLS = 500
-LONGEST_TOOL = 100
 # The chats of this server, and the copies of an account: neither is a session of an agent.
 _NO_PRODUCTS = ("chat", "recollect")
 NO_TIME = _("A time from 2015 until now.")
@@ -69,8 +59,8 @@ class AppendedTurn(Input):
     answer: Annotated[str, Field(max_length=LONGEST_TEXT, description="The answer's text, without calls.")] = ""
     model: Annotated[PlainText, Field(max_length=LONGEST_ID)] = ""
     tools: Annotated[
-        list[Annotated[PlainText, Field(max_length=LONGEST_TOOL)]],
-        Field(max_length=MOST_TOOLS, description="The names of the tools that were called: no input, no result."),
+        list[Annotated[PlainText, Field(max_length=100)]],
+        Field(max_length=500, description="The names of the tools that were called: no input, no result."),
     ] = []
 
 
@@ -92,8 +82,8 @@ class AppendedSession(Input):
         ),
     ] = ""
     branch: Annotated[PlainText, Field(max_length=LONGEST_ID, description="Accepted, and not stored.")] = ""
-    cwd: Annotated[PlainText, Field(max_length=LONGEST_PATH, description="Its folder.")] = ""
-    turns: Annotated[list[AppendedTurn], Field(min_length=1, max_length=MOST_TURNS)]
+    cwd: Annotated[PlainText, Field(max_length=4_096, description="Its folder.")] = ""
+    turns: Annotated[list[AppendedTurn], Field(min_length=1, max_length=100)]
 
 
 class AppendOutput(Output):
@@ -171,7 +161,7 @@ def _append(wanted: AppendedSession, user: User, project: str, now: datetime) ->
     session = _session(wanted, user, project)
     turns = _planned(session, user)
     left_out = len(wanted.turns) - len(turns)
-    stretch = TurnStretch(conversation=session.conversation, key=session.key, turns=turns)
+    stretch = TurnStretch(conversation=session.conversation, turns=turns)
     stretch.turns = _changing(stretch, session, user)
     outcome = BatchOutcome()
     if stretch.turns:
@@ -411,14 +401,9 @@ def _count(batch: Import, stretch: TurnStretch, outcome: BatchOutcome, user: Use
     entry.versions += outcome.versions
     entry.last_at = max(times)
     entry.save()
-    new = {"conversations": outcome.conversations, "turns": turns, "versions": outcome.versions}
-    batch.stored = _sums(batch.stored, new)
-    batch.found = _sums(batch.found, {"conversations": int(is_new), "turns": turns})
+    batch.count("stored", conversations=outcome.conversations, turns=turns, versions=outcome.versions)
+    batch.count("found", conversations=int(is_new), turns=turns)
     batch.first_at = min([*times, *filter(None, [batch.first_at])])
     batch.last_at = max([*times, *filter(None, [batch.last_at])])
     batch.updated_at = batch.finished_at = now
     batch.save(update_fields=["stored", "found", "first_at", "last_at", "updated_at", "finished_at"])
-
-
-def _sums(earlier: Mapping[str, int], added: Mapping[str, int]) -> dict[str, int]:
-    return {**earlier, **{name: earlier.get(name, 0) + number for name, number in added.items()}}

@@ -11,6 +11,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -18,33 +19,19 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 
 from core.ids import uuid7
-from core.isolation.acting import Caller, insert_many
+from core.isolation.acting import Caller
+from core.isolation.inserting import insert_many
 from core.text import cut, pg_text, stored_label
 from core.text import gettext_noop as _
-from imports.models import Import, ImportedChange, ImportedItem, ItemKind
+from imports.models import Import, ImportedItem, ItemKind
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.files import Files
 from imports.reading.items import ExportedConversation, ImportedConversation
-from imports.storing import contents
-from imports.storing.contents import (
-    BETWEEN_ANSWERS,
-    PlannedTurn,
-    TurnAccount,
-    TurnPlace,
-    conversation_key,
-    first_words,
-    hash_of,
-    key_of,
-    nearest_number,
-    other_keys,
-    planned_turns,
-    short_id,
-)
+from imports.storing.contents import hash_of, key_of, short_id
 from imports.storing.files import attach_files, place_of, size_of
-from intake.attachments.services import attachments_of
-from intake.chats import changes as history
-from intake.chats import exporting
-from intake.chats.deleting import delete_attachment, delete_turn
+from imports.storing.turns import BETWEEN_ANSWERS, PlannedTurn, TurnPlace, first_words, nearest_number, planned_turns
+from intake.chats import exporting, history
+from intake.chats.deleting import delete_turn
 from intake.chats.services import title_from, without_markup
 from intake.chats.tree import leads_to
 from intake.chats.usage import Usage
@@ -54,13 +41,7 @@ from intake.models.conversations import TITLE_LENGTH, TitledBy
 BATCH_TURNS = 400
 # Of files, in one transaction.
 BATCH_BYTES = 64 * 1024 * 1024
-# Older programs that edit JSON keep milliseconds.
-SAME_TIME = timedelta(milliseconds=1)
 NO_ORIGIN = _("it continues a conversation that is not here, so it was imported as one of its own")
-
-# In the state of a turn before it was changed: the ids of the files that it had.
-FILES = "files"
-_QUESTION = ("conversation_id", "said_at", "user_message")
 
 ItemsByKey = dict[bytes, ImportedItem]
 
@@ -70,10 +51,20 @@ class TurnStretch:
     """A conversation, or the next turns of a long one."""
 
     conversation: ImportedConversation
-    key: bytes
     turns: list[PlannedTurn]
     # Of their files, in bytes.
     size: int = 0
+    # Of a conversation that is not stored, where its turns are instead.
+    passed_over: TurnPlace | None = None
+
+    @cached_property
+    def key(self) -> bytes:
+        return key_of(self.conversation.product, "conversation", self.conversation.external_id)
+
+    @cached_property
+    def other_keys(self) -> list[bytes]:
+        """The keys of the other sessions that it continues."""
+        return [key_of(self.conversation.product, "conversation", other) for other in self.conversation.also_ids]
 
 
 @dataclass(kw_only=True)
@@ -86,55 +77,43 @@ class BatchOutcome:
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
     # What is reported as skipped: the place, the reason, and the external id of its conversation.
     refused: list[tuple[str, str, str]] = field(default_factory=list)
-    account: TurnAccount = field(default_factory=TurnAccount)
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
     """`otherwise`: the time of items without one."""
-    key = conversation_key(conversation)
-    turns: list[PlannedTurn] = []
-    size = 0
+    stretch = TurnStretch(conversation=conversation, turns=[])
     for turn in planned_turns(conversation, otherwise=otherwise):
-        of_files = sum(map(size_of, turn.files))
-        if len(turns) >= BATCH_TURNS or (turns and size + of_files > BATCH_BYTES):
-            yield TurnStretch(conversation=conversation, key=key, turns=turns, size=size)
-            turns, size = [], 0
-        turns.append(turn)
-        size += of_files
-    if turns:
-        yield TurnStretch(conversation=conversation, key=key, turns=turns, size=size)
+        size = sum(map(size_of, turn.files))
+        if len(stretch.turns) >= BATCH_TURNS or (stretch.turns and stretch.size + size > BATCH_BYTES):
+            yield stretch
+            stretch = TurnStretch(conversation=conversation, turns=[])
+        stretch.turns.append(turn)
+        stretch.size += size
+    if stretch.turns:
+        yield stretch
 
 
 def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
     """The items of the batch that were imported before."""
-    keys = {stretch.key for stretch in batch}
-    keys |= {key for stretch in batch for key in other_keys(stretch.conversation)}
-    keys |= {
-        key
-        for stretch in batch
-        for turn in stretch.turns
-        for key in (turn.key, turn.key_unanswered, *turn.keys_elsewhere)
-    }
-    known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
-    return known | _with_answers_since(user, batch, known)
-
-
-def _with_answers_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
-    """Questions without an answer in an older export, whose turn here has one, which is part of its key."""
-    asked: dict[tuple[UUID, datetime, str], bytes] = {}
+    turns = [turn for stretch in batch for turn in stretch.turns]
+    keys = {key for stretch in batch for key in (stretch.key, *stretch.other_keys)}
+    keys |= {key for turn in turns for key in (turn.key, turn.key_unanswered, *turn.keys_elsewhere)}
+    items = ImportedItem.objects.for_user(user)
+    known = {bytes(item.key): item for item in items.filter(key__in=list(keys))}
+    # Questions without an answer in an older export, whose turn here has one, which is part of its key.
+    asked: dict[tuple[Any, ...], bytes] = {}
     for stretch in batch:
         here = known[stretch.key].conversation_id if stretch.key in known else None
-        if here is None:
-            continue
-        for turn in stretch.turns:
+        for turn in stretch.turns if here else ():
             if turn.key == turn.key_unanswered and turn.key not in known:
                 asked[here, turn.said_at, turn.user_message] = turn.key
     if not asked:
-        return {}
+        return known
     ids, times = {pk for pk, _, _ in asked}, {at for _, at, _ in asked}
-    turns = Turn.objects.for_user(user).filter(conversation__in=ids, said_at__in=times)
-    found = {pk: key for pk, *question in turns.values_list("pk", *_QUESTION) if (key := asked.get(tuple(question)))}
-    return {found[item.turn_id]: item for item in ImportedItem.objects.for_user(user).filter(turn_id__in=found)}
+    mine = Turn.objects.for_user(user).filter(conversation__in=ids, said_at__in=times)
+    questions = mine.values_list("pk", "conversation_id", "said_at", "user_message")
+    found = {pk: key for pk, *question in questions if (key := asked.get(tuple(question)))}
+    return known | {found[item.turn_id]: item for item in items.filter(turn_id__in=found) if item.turn_id}
 
 
 def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
@@ -149,7 +128,7 @@ def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
         return False
     pairs = ((turn.user_message, planned.user_message), (turn.assistant_message, planned.assistant_message))
     is_older = all(here.startswith(there) for here, there in pairs) and not _is_mended(planned, turn)
-    return not is_older and not contents.was_so_before(item, planned.content_hash)
+    return not is_older and not item.was_before(planned.content_hash)
 
 
 def _is_mended(planned: PlannedTurn, turn: Turn) -> bool:
@@ -192,17 +171,21 @@ class _Batch:
         self._import = brought_by
         self._known = known_items(user, batch)
         self._here = self._conversations()
-        self._turns_here = self._turns()
+        ids = [item.turn_id for item in self._known.values() if item.turn_id]
+        self._turns_here = dict(Turn.objects.for_user(user).filter(pk__in=ids).values_list("pk", "turn_number"))
         # Once for all: a user's projects may have thousands of labels.
         named = Project.objects.for_user(user).values_list("name", "labels")
         self._project_of = {label: name for name, labels in named for label in labels}
-        self._numbers_here = self._numbers()
+        # The numbers of the turns of our own export's conversations that are here, with their times.
+        own = {self._here[each.key].pk for each in batch if each.key in self._here and each.conversation.exported}
+        mine = Turn.objects.for_user(user).filter(conversation__in=own) if own else Turn.objects.none()
+        rows = mine.values_list("conversation_id", "turn_number", "said_at")
+        self._numbers_here = {(pk, number): at for pk, number, at in rows}
         self._made: list[Conversation] = []
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
         # Turns that take the place behind one which comes in now: their item, and their number until now.
         self._moved: list[tuple[ImportedItem, Turn, int]] = []
-        self._continued: set[UUID] | None = None
         # Also turns that were here before.
         self._with_files: list[tuple[TurnStretch, PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
@@ -213,12 +196,11 @@ class _Batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:
                 self._add_turns(stretch, conversation)
-            else:
-                for planned in stretch.turns:
-                    self._outcome.account.add("deleted", planned)
         turns = [*(turn for _, turn in self._new_turns), *(turn for _, turn, _ in self._moved)]
         history.save(made=self._made, changed=list(self._changed.values()), turns=turns)
-        self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
+        for planned, turn in self._new_turns:
+            fields = {"kind": ItemKind.TURN, "content_hash": planned.content_hash, "turn_id": turn.pk}
+            self._note(planned.key, turn.conversation_id, **fields)
         insert_many(self._new_items)
         for item, turn, number in self._moved:
             item.turn_id = turn.pk
@@ -226,87 +208,57 @@ class _Batch:
             caller, conversation_id = Caller(user_id=self._user.pk), turn.conversation_id
             delete_turn(caller=caller, conversation_id=conversation_id, turn_number=number, is_noted=False)
         for stretch, planned, turn in self._with_files:
-            self._attach(stretch, planned, turn)
+            title, external_id = self._here[stretch.key].title, stretch.conversation.external_id
+            for file, why in attach_files(turn, planned.files, user=self._user, export=self._export):
+                self._outcome.refused.append((place_of(file, title, turn.said_at), why, external_id))
         return self._outcome
-
-    def _attach(self, stretch: TurnStretch, planned: PlannedTurn, turn: Turn) -> None:
-        title, external_id = self._here[stretch.key].title, stretch.conversation.external_id
-        for file, why in attach_files(turn, planned.files, user=self._user, export=self._export):
-            self._outcome.refused.append((place_of(file, title, turn.said_at), why, external_id))
 
     def _conversations(self) -> dict[bytes, Conversation]:
         """By the key of each that is here: the one it became, or one that has its name already."""
         items = {stretch.key: self._known[stretch.key] for stretch in self._batch if stretch.key in self._known}
         ids = {key: item.conversation_id for key, item in items.items() if item.conversation_id}
-        unknown = {stretch.key: _name_of(stretch.conversation) for stretch in self._batch if stretch.key not in items}
-        unknown = {key: name for key, name in unknown.items() if name[1]}
-        ids |= self._ids_by_name(unknown)
-        ids |= exported_here(self._user, [stretch for stretch in self._batch if stretch.key not in items])
+        unknown = [stretch for stretch in self._batch if stretch.key not in items]
+        names = {stretch.key: name for stretch in unknown if (name := _name_of(stretch.conversation))[1]}
+        mine = Conversation.objects.for_user(self._user)
+        found = mine.filter(external_id__in=[name for _, name in names.values()])
+        by_name = {(source, name): pk for pk, source, name in found.values_list("pk", "source", "external_id")}
+        ids |= {key: by_name[name] for key, name in names.items() if name in by_name}
+        ids |= exported_here(self._user, unknown)
         locked = history.lock(user=self._user, ids=set(ids.values()))
         return {key: locked[pk] for key, pk in ids.items() if pk in locked}
 
-    def _ids_by_name(self, names: dict[bytes, tuple[str, str]]) -> dict[bytes, UUID]:
-        found = Conversation.objects.for_user(self._user).filter(external_id__in=[name for _, name in names.values()])
-        by_name = {(source, name): pk for pk, source, name in found.values_list("pk", "source", "external_id")}
-        return {key: by_name[name] for key, name in names.items() if name in by_name}
-
-    def _turns(self) -> dict[int, int]:
-        """The numbers of turns that were imported before and are still here."""
-        ids = [item.turn_id for item in self._known.values() if item.turn_id]
-        mine = Turn.objects.for_user(self._user).filter(pk__in=ids)
-        return dict(mine.values_list("pk", "turn_number"))
-
-    def _numbers(self) -> dict[tuple[UUID, int], datetime]:
-        """Of conversations of Recollect's own export that are here: the numbers of their turns, with their times."""
-        ids = {self._here[each.key].pk for each in self._batch if each.key in self._here and each.conversation.exported}
-        mine = Turn.objects.for_user(self._user).filter(conversation__in=ids) if ids else Turn.objects.none()
-        return {(pk, number): at for pk, number, at in mine.values_list("conversation_id", "turn_number", "said_at")}
-
     def _conversation_of(self, stretch: TurnStretch) -> Conversation | None:
         """None for one that was deleted here."""
-        if stretch.key in self._here:
-            if stretch.key not in self._known:
-                self._note(stretch.key, self._here[stretch.key])
-            self._note_others(stretch, self._here[stretch.key])
-            self._label(stretch, self._here[stretch.key])
-            return self._here[stretch.key]
-        if stretch.key in self._known:
+        conversation = self._here.get(stretch.key)
+        if conversation is None and stretch.key in self._known:
             return None
-        conversation = self._new_conversation(stretch)
-        if stretch.conversation.exported is None:
-            self._made.append(conversation)
-        self._here[stretch.key] = conversation
-        self._note(stretch.key, conversation)
-        self._note_others(stretch, conversation)
-        self._outcome.conversations += 1
-        return conversation
-
-    def _note_others(self, stretch: TurnStretch, conversation: Conversation) -> None:
-        """What is appended to a session that this one continues comes here too."""
-        for key in other_keys(stretch.conversation):
+        if conversation is None:
+            conversation = self._here[stretch.key] = self._new_conversation(stretch)
+            if stretch.conversation.exported is None:
+                self._made.append(conversation)
+            self._outcome.conversations += 1
+        elif (
+            # From before there were projects.
+            not conversation.project
+            and conversation not in self._made
+            and (project := self._project(stretch.conversation.project))
+        ):
+            conversation.project = project
+            self._changed[conversation.pk] = conversation
+        # What is appended to a session that this one continues comes here too.
+        for key in (stretch.key, *stretch.other_keys):
             if key not in self._known:
-                self._note(key, conversation)
+                self._note(key, conversation.pk)
+        return conversation
 
     def _project(self, label: str | None) -> str:
         stored = stored_label(label or "")
         return self._project_of.get(stored, stored)
 
-    def _label(self, stretch: TurnStretch, conversation: Conversation) -> None:
-        """Conversations from before there were projects get theirs from the next export."""
-        project = self._project(stretch.conversation.project)
-        if project and not conversation.project and conversation not in self._made:
-            conversation.project = project
-            self._changed[conversation.pk] = conversation
-
-    def _note(self, key: bytes, conversation: Conversation) -> None:
-        item = ImportedItem(
-            user=self._user,
-            batch=self._import,
-            kind=ItemKind.CONVERSATION,
-            key=key,
-            content_hash=hash_of(),
-            conversation_id=conversation.pk,
-        )
+    def _note(self, key: bytes, conversation_id: UUID, **fields: Any) -> None:
+        """A conversation's item; a turn's with the fields that make it one."""
+        fields = {"kind": ItemKind.CONVERSATION, "content_hash": hash_of(), **fields}
+        item = ImportedItem(user=self._user, batch=self._import, key=key, conversation_id=conversation_id, **fields)
         self._known[key] = item
         self._new_items.append(item)
 
@@ -317,12 +269,21 @@ class _Batch:
             exported = conversation.exported
             made = _as_exported(conversation, exported, self._user, project=self._project(exported.project))
             self._check_origin(made, stretch)
-            return _saved(made)
+            try:
+                with transaction.atomic():
+                    made.save(force_insert=True)
+            except IntegrityError:
+                # The user deleted it, and another account imported it meanwhile.
+                made.id = uuid7()
+                made.save(force_insert=True)
+            return made
         first = stretch.turns[0].said_at
         started_at = min(conversation.created_at or first, first)
+        # The export's title in plain text, because models make most titles; but the first words as they stand.
+        title, words = title_from(pg_text(conversation.title or "").strip()), title_from(first_words(stretch.turns))
         return Conversation(
             user=self._user,
-            title=_title_of(stretch),
+            title=words if title == words else without_markup(title) or words,
             source=source,
             external_id=external_id,
             project=self._project(conversation.project),
@@ -366,10 +327,11 @@ class _Batch:
             number = planned.exported.turn_number if planned.exported else None
             if number is not None and number <= conversation.turn_count:
                 said_at = self._numbers_here.get((conversation.pk, number))
-                if said_at is None or abs(said_at - planned.said_at) < SAME_TIME:
+                # Older programs that edit JSON keep milliseconds.
+                if said_at is None or abs(said_at - planned.said_at) < timedelta(milliseconds=1):
                     # Already here without an import, or deleted here.
                     planned.number = number if said_at else None
-                    self._outcome.account.add("here" if said_at else "deleted", planned)
+                    planned.place = "here" if said_at else "deleted"
                     continue
                 # Written here since: this one comes after it.
                 number = None
@@ -377,16 +339,17 @@ class _Batch:
                 follows=parent,
                 said_at=planned.said_at,
                 number=number,
-                **{"status": Turn.Status.COMPLETE, **_fields_of(planned)},
+                **_fields_of(planned),
             )
-            planned.number = turn.turn_number
+            planned.number, planned.place = turn.turn_number, "stored"
             # The chosen path continues with the new turns, unless the user continued it here.
-            if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
+            exported = stretch.conversation.exported
+            has_path = exported is None or exported.current_number is not None
+            if planned.is_current and conversation.current_number == parent and has_path:
                 conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
             if planned.files:
                 self._with_files.append((stretch, planned, turn))
-            self._outcome.account.add("stored", planned)
             self._outcome.versions += not planned.is_current
             added += 1
         if added and conversation not in self._made:
@@ -399,54 +362,55 @@ class _Batch:
     def _take_known(
         self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
     ) -> bool:
-        """Whether a turn that came in before is longer now."""
+        """Whether a turn that came in before has more text now, or the same without a program's words."""
+        number = self._turns_here.get(item.turn_id or 0)
+        # A worker that takes over finds the turns of the one before it.
+        planned.place = "deleted" if number is None else "stored" if item.batch_id == self._import.pk else "here"
         if item.conversation_id != conversation.pk:
             # Appended to a session of its own before: it stays there, and nothing here follows it.
-            self._outcome.account.add("here" if item.turn_id in self._turns_here else "deleted", planned)
+            planned.place = "deleted" if number is None else "here"
             return False
-        planned.number = self._turns_here.get(item.turn_id or 0)
-        is_changed = self._bring_up_to_date(planned, item, stretch, conversation)
+        planned.number = number
+        if number is None:
+            return False
+        is_changed = False
+        if bytes(item.content_hash) != planned.content_hash:
+            turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
+            is_changed = says_more(planned, item, turn)
+            if is_changed:
+                self._lengthen(planned, item, turn, stretch, conversation)
+                planned.place = "changed"
+        elif planned.key != planned.key_unanswered and bytes(item.key) == planned.key_unanswered:
+            # An appended turn has the key of its question alone, which other answers to it would take for theirs, and
+            # of its calls the names.
+            self._name(item, planned)
+            Turn.objects.for_user(self._user).filter(pk=item.turn_id or 0).update(tool_calls=planned.tool_calls)
         self._move_behind_parent(planned, item, stretch, conversation)
-        self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
         return is_changed
 
-    def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> TurnPlace:
-        if planned.number is None:
-            return "deleted"
-        if is_changed:
-            return "changed"
-        # A worker that takes over finds the turns of the one before it.
-        return "stored" if item.batch_id == self._import.pk else "here"
-
-    def _bring_up_to_date(
-        self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
-    ) -> bool:
-        """Whether the turn was as imported, and has more text now, or the same without a program's words."""
-        if planned.number is None:
-            return False
-        if bytes(item.content_hash) == planned.content_hash:
-            self._name_by_answer(planned, item)
-            return False
-        turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
-        if not says_more(planned, item, turn):
-            return False
-        fields = _fields_of(planned)
-        self._mend_title(planned, turn, conversation)
-        files = [str(each.pk) for each in attachments_of([turn])[turn.pk]]
-        before = {name: getattr(turn, name) for name in fields} | {FILES: files}
-        contents.note(item, brought_by=self._import, before=before)
-        if planned.files:
-            self._with_files.append((stretch, planned, turn))
-        for name, value in fields.items():
-            setattr(turn, name, value)
-        # Which indexes it again.
-        turn.save()
-        # Another answer to the same question is now a version.
+    def _name(self, item: ImportedItem, planned: PlannedTurn) -> None:
+        """Another answer to the same question is now a version."""
         self._known.pop(bytes(item.key), None)
         item.key, item.content_hash = planned.key, planned.content_hash
         self._known[planned.key] = item
-        item.save(update_fields=["key", "content_hash"])
-        return True
+        item.save()
+
+    def _lengthen(
+        self, planned: PlannedTurn, item: ImportedItem, turn: Turn, stretch: TurnStretch, conversation: Conversation
+    ) -> None:
+        # A title that was made of the first words is made of the new ones.
+        is_of_line = conversation.titled_by == TitledBy.LINE
+        if is_of_line and conversation.title == title_from((turn.user_message or turn.assistant_message).strip()):
+            conversation.title = title_from((planned.user_message or planned.assistant_message).strip())
+            Conversation.objects.for_user(self._user).filter(pk=conversation.pk).update(title=conversation.title)
+        if planned.files:
+            self._with_files.append((stretch, planned, turn))
+        for name, value in _fields_of(planned).items():
+            setattr(turn, name, value)
+        # Which indexes it again.
+        turn.save()
+        item.note_lengthened(by=self._import)
+        self._name(item, planned)
 
     def _move_behind_parent(
         self, planned: PlannedTurn, item: ImportedItem, stretch: TurnStretch, conversation: Conversation
@@ -455,15 +419,14 @@ class _Batch:
         gets another number, unless it was changed or continued here.
         """
         before, parent = planned.number, nearest_number(planned.parent)
-        if before is None or parent is None or parent < before or conversation.pk in self._continued_here():
+        if before is None or parent is None or parent < before or conversation.pk in self._continued_here:
             return
         here = Turn.objects.for_user(self._user).get(pk=item.turn_id or 0)
         hashes = {bytes(item.content_hash), planned.content_hash, hash_of(here.user_message, here.assistant_message)}
         # A file that this export does not have would be lost with its turn.
         if len(hashes) > 1 or here.attachment_count > len(planned.files):
             return
-        fields = {"status": Turn.Status.COMPLETE, **_fields_of(planned)}
-        turn = conversation.next_turn(follows=parent, said_at=planned.said_at, **fields)
+        turn = conversation.next_turn(follows=parent, said_at=planned.said_at, **_fields_of(planned))
         planned.number = turn.turn_number
         if conversation.current_number == before:
             conversation.current_number = turn.turn_number
@@ -473,57 +436,12 @@ class _Batch:
         if planned.files:
             self._with_files.append((stretch, planned, turn))
 
+    @cached_property
     def _continued_here(self) -> set[UUID]:
         """The conversations of the batch with turns that no import brought."""
-        if self._continued is None:
-            turns = Turn.objects.for_user(self._user).filter(conversation__in=[each.pk for each in self._here.values()])
-            imported = ImportedItem.objects.for_user(self._user).filter(turn_id=OuterRef("pk"))
-            own = turns.filter(~Exists(imported)).values_list("conversation_id", flat=True)
-            self._continued = set(own.distinct())
-        return self._continued
-
-    def _name_by_answer(self, planned: PlannedTurn, item: ImportedItem) -> None:
-        """An appended turn has the key of its question alone, which other answers to it would take for theirs."""
-        if planned.key != planned.key_unanswered and bytes(item.key) == planned.key_unanswered:
-            self._known.pop(planned.key_unanswered, None)
-            item.key = planned.key
-            self._known[planned.key] = item
-            item.save(update_fields=["key"])
-
-    def _mend_title(self, planned: PlannedTurn, turn: Turn, conversation: Conversation) -> None:
-        """A title that was made of the first words is made of the new ones."""
-        is_of_line = conversation.titled_by == TitledBy.LINE
-        if is_of_line and conversation.title == title_from((turn.user_message or turn.assistant_message).strip()):
-            conversation.title = title_from((planned.user_message or planned.assistant_message).strip())
-            Conversation.objects.for_user(self._user).filter(pk=conversation.pk).update(title=conversation.title)
-
-    def _turn_item(self, planned: PlannedTurn, turn: Turn) -> ImportedItem:
-        return ImportedItem(
-            user=self._user,
-            batch=self._import,
-            kind=ItemKind.TURN,
-            key=planned.key,
-            content_hash=planned.content_hash,
-            conversation_id=turn.conversation_id,
-            turn_id=turn.pk,
-        )
-
-
-def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
-    """Restore a turn's earlier text, from before an import made it longer, unless it has been changed here."""
-    turn = Turn.objects.for_user(user).select_for_update().filter(pk=item.turn_id or 0).first()
-    if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
-        return
-    for name, value in change.before.items():
-        if name != FILES:
-            setattr(turn, name, value)
-    turn.save()
-    for file in attachments_of([turn])[turn.pk]:
-        # A change of an earlier version of Recollect brought no files.
-        if str(file.pk) not in change.before.get(FILES, [str(file.pk)]):
-            delete_attachment(caller=Caller(user_id=user.pk), attachment_id=str(file.pk))
-    item.key, item.content_hash = change.key, change.content_hash
-    item.save(update_fields=["key", "content_hash"])
+        turns = Turn.objects.for_user(self._user).filter(conversation__in=[each.pk for each in self._here.values()])
+        imported = ImportedItem.objects.for_user(self._user).filter(turn_id=OuterRef("pk"))
+        return set(turns.filter(~Exists(imported)).values_list("conversation_id", flat=True).distinct())
 
 
 def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
@@ -532,6 +450,7 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
         "assistant_message": planned.assistant_message,
         "tool_calls": planned.tool_calls,
         "usage": Usage(model=planned.model).as_data() if planned.model else None,
+        "status": Turn.Status.COMPLETE,
     }
     if planned.exported is not None:
         exported = planned.exported
@@ -583,30 +502,8 @@ def id_here(user: User, exported_id: UUID) -> UUID:
     return UUID(bytes=key_of("recollect", "id", str(user.pk), str(exported_id)), version=5)
 
 
-def _saved(conversation: Conversation) -> Conversation:
-    """One that the user deleted, and that another account imported meanwhile, gets a new id."""
-    try:
-        with transaction.atomic():
-            conversation.save(force_insert=True)
-    except IntegrityError:
-        conversation.id = uuid7()
-        conversation.save(force_insert=True)
-    return conversation
-
-
-def _has_no_path(stretch: TurnStretch) -> bool:
-    exported = stretch.conversation.exported
-    return exported is not None and exported.current_number is None
-
-
 def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
     """The source and the external id of the conversation here; one that was started here has no external id."""
     if conversation.exported is not None:
         return conversation.exported.source, conversation.exported.external_id
     return conversation.product, short_id(conversation.external_id)
-
-
-def _title_of(stretch: TurnStretch) -> str:
-    """The export's title in plain text, because models make most titles; but the first words as they stand."""
-    title, words = title_from(pg_text(stretch.conversation.title or "").strip()), title_from(first_words(stretch.turns))
-    return words if title == words else without_markup(title) or words

@@ -16,9 +16,8 @@ from django.utils import timezone
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.text import Sentence, pg_text, project_label, sentence_of, stored_label
 from core.text import gettext_noop as _
-from imports.models import Import, ImportedChange, ImportedItem, ImportEntry, ItemKind
+from imports.models import Import, ImportedItem, ImportEntry, ItemKind
 from imports.reading.items import ImportedDocument, ImportedProject, ImportedRecord
-from imports.storing import contents
 from imports.storing.contents import hash_of, id_of, key_of
 from intake.chats import exporting
 from intake.models import Project, Turn, User
@@ -71,10 +70,8 @@ def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Statu
     """The status of each, compared with the data here: as `keep_all` would find it."""
     known = known_kept(user, items)
     ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
-    notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
-    here = notes_here | set(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
-    here |= set(Proposal.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
-    here |= set(Project.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    kinds: tuple[Any, ...] = (MemoryDocument, MemoryRecord, Proposal, Project)
+    here = {pk for kind in kinds for (pk,) in kind.objects.for_user(user).filter(pk__in=ids).values_list("pk")}
     return [_status(item, known.get(_key(item)), here, user) for item in items]
 
 
@@ -95,7 +92,7 @@ def _status(item: KeptItem, came_in: ImportedItem | None, here: Collection[UUID]
 def _is_another(item: KeptItem, came_in: ImportedItem) -> bool:
     """Whether its text is neither what came in last, nor what that has replaced."""
     content_hash = _hash(item)
-    return bytes(came_in.content_hash) != content_hash and not contents.was_so_before(came_in, content_hash)
+    return bytes(came_in.content_hash) != content_hash and not came_in.was_before(content_hash)
 
 
 def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tuple[list[KeptItem], dict[str, str]]:
@@ -113,7 +110,6 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
         entry = came_in or ImportedItem(
             user=user, batch=brought_by, kind=ItemKind.DOCUMENT, key=_key(item), content_hash=b""
         )
-        before = None if came_in is None else _before(came_in, user)
         try:
             is_new = _keep(item, entry, user)
         except TooLarge as error:
@@ -124,11 +120,15 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
                 (each for found in (error.errors or {}).values() for each in found), error.detail
             )
             continue
-        if is_new and isinstance(item, ImportedProject) and (left := _labels_left_out(item, user)):
-            refused[id_of(item)] = Sentence(LABELS_IN_USE, labels=", ".join(left))
+        if is_new and isinstance(item, ImportedProject):
+            named = Project.objects.for_user(user).filter(name=_name(item)).values_list("labels", flat=True)
+            there = named.first() or []
+            left = [label for label in map(project_label, item.labels) if label not in there]
+            if left:
+                refused[id_of(item)] = Sentence(LABELS_IN_USE, labels=", ".join(left))
         if is_new:
-            if came_in is not None and before is not None:
-                contents.note(came_in, brought_by=brought_by, before=before)
+            if came_in is not None:
+                entry.note_lengthened(by=brought_by)
             entry.key, entry.content_hash = _key(item), _hash(item)
             entry.save()
             known[_key(item)] = entry
@@ -137,7 +137,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
 
 
 def undo_document(item: ImportedItem, user: User) -> None:
-    """Undo: the imported lines are removed, other lines stay."""
+    """Undo: the imported lines are removed, other lines stay, and so does what was changed here."""
     if item.kind == ItemKind.RECORD:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
             record.delete()
@@ -145,62 +145,25 @@ def undo_document(item: ImportedItem, user: User) -> None:
         Proposal.objects.for_user(user).filter(pk=item.row_id or NO_ROW, state=WAITING).delete()
         return
     if item.kind == ItemKind.PROJECT:
-        _undo_project(item, user)
+        project = Project.objects.for_user(user).filter(pk=item.row_id or NO_ROW).first()
+        if project is not None and _state_of(project) == item.lines:
+            project.delete()
         return
     try:
         if item.lines:
             documents.take_back(user=user, **_named(item.place, user), text=item.lines, at=None, now=timezone.now())
-        elif item.row_id is not None:
+        elif item.row_id is not None and _is_as_it_came(item, user):
             documents.delete_note(user=user, note_id=item.row_id, is_noted=False)
     except (Conflict, NotFound):
         # Changed or deleted here: the rest belongs to the user.
         return
 
 
-def _undo_project(item: ImportedItem, user: User) -> None:
-    """One that was changed here stays."""
-    project = Project.objects.for_user(user).filter(pk=item.row_id or NO_ROW).first()
-    if project is not None and _state_of(project) == item.lines:
-        project.delete()
-
-
-def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
-    """The state of a document before a later import changes it: the whole note, or the lines of other documents."""
-    if item.row_id is None:
-        return {"lines": item.lines}
-    note = MemoryDocument.objects.for_user(user).notes().filter(pk=item.row_id).first()
-    if note is None:
-        return None
-    return {"title": note.title, "content": note.content, "at": note.updated_at.isoformat()}
-
-
-def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
-    """Remove an import's lines from a document, unless it has been changed here."""
-    before = dict(change.before)
-    try:
-        if item.row_id is None:
-            added = item.lines.removeprefix(before["lines"]).lstrip("\n")
-            if added:
-                documents.take_back(user=user, **_named(item.place, user), text=added, at=None, now=timezone.now())
-            item.lines = before["lines"]
-        elif _is_as_it_came(item, user):
-            at = datetime.fromisoformat(before.pop("at"))
-            documents.rewrite_note(user=user, note_id=item.row_id, at=at, is_restored=True, **before)
-    except (Conflict, NotFound):
-        return
-    item.content_hash = change.content_hash
-    item.save(update_fields=["content_hash", "lines"])
-
-
 def is_changed_here(item: ImportedItem, user: User) -> bool:
-    """Whether a note has been changed since."""
-    if item.kind != ItemKind.DOCUMENT or item.lines or item.row_id is None:
-        return False
-    try:
-        note = documents.read_note(user=user, note_id=item.row_id)
-    except NotFound:
-        return False
-    return hash_of(note.title, note.content) != bytes(item.content_hash)
+    """Whether a note has been changed since, and not deleted."""
+    is_note = item.kind == ItemKind.DOCUMENT and not item.lines
+    note = MemoryDocument.objects.for_user(user).notes().filter(pk=item.row_id or NO_ROW)
+    return is_note and note.exists() and not _is_as_it_came(item, user)
 
 
 def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
@@ -215,18 +178,25 @@ def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
     return _keep_lines(item, entry, user)
 
 
+def _of_both(item: ImportedRecord, user: User) -> dict[str, Any]:
+    """The fields that records and proposals share."""
+    return {
+        "id": item.id,
+        "user": user,
+        "content": pg_text(item.content),
+        "type": pg_text(item.type)[:MAX_LABEL_LENGTH],
+        "project_id": label_of(user=user, label=stored_label(item.project_id)),
+        "created_at": item.created_at,
+    }
+
+
 def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
     """Records are not edited: one that was imported before stays as it is here, or deleted."""
     if entry.pk is not None or MemoryRecord.objects.for_user(user).filter(pk=item.id).exists():
         return False
     record = MemoryRecord.objects.create(
-        id=item.id,
-        user=user,
-        content=pg_text(item.content),
-        type=pg_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=label_of(user=user, label=stored_label(item.project_id)),
+        **_of_both(item, user),
         tags=[pg_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
-        created_at=item.created_at,
         replaces=item.replaces if records.can_replace(user, item.replaces, by=item.id) else None,
         valid_from=item.valid_from,
         valid_until=item.valid_until,
@@ -249,17 +219,12 @@ def _keep_proposal(item: ImportedRecord, entry: ImportedItem, user: User) -> boo
     turns = Turn.objects.for_user(user).filter(conversation_id=item.source_conversation, turn_number=item.source_turn)
     has_turn = item.source_turn is not None and turns.exists()
     row = mine.create(
-        id=item.id,
-        user=user,
-        content=pg_text(item.content),
-        type=pg_text(item.type)[:MAX_LABEL_LENGTH],
-        project_id=label_of(user=user, label=stored_label(item.project_id)),
+        **_of_both(item, user),
         quote=pg_text(item.quote)[:MAX_QUOTE_LENGTH],
         replaces=item.replaces,
         # It goes with its turn, so it names one that is here.
         source_conversation=item.source_conversation if has_turn else None,
         source_turn=item.source_turn if has_turn else None,
-        created_at=item.created_at,
     )
     entry.row_id = row.pk
     return True
@@ -270,7 +235,9 @@ def _keep_project(item: ImportedProject, entry: ImportedItem, user: User) -> boo
     name = _name(item)
     if entry.pk is not None or Project.objects.for_user(user).filter(name=name).exists():
         return False
-    in_use = _labels_in_use(user)
+    # An import moves these to no other project.
+    projects = list_projects(user=user)
+    in_use = {each.name for each in projects}.union(*(each.labels for each in projects))
     is_own = exporting.is_own(user, item.id, item.instructions, proof=item.proof)
     project = save_project(
         user=user,
@@ -291,17 +258,6 @@ def _state_of(project: Project) -> str:
     """A digest, so that no text of a deleted project is kept."""
     said = (project.name, project.colour, project.instructions, str(project.is_closed), *sorted(project.labels))
     return hash_of(*said).hex()
-
-
-def _labels_in_use(user: User) -> set[str]:
-    """Those of the user's texts, which an import moves to no other project, and those that belong to a project."""
-    projects = list_projects(user=user)
-    return {each.name for each in projects}.union(*(each.labels for each in projects))
-
-
-def _labels_left_out(item: ImportedProject, user: User) -> list[str]:
-    there = Project.objects.for_user(user).filter(name=_name(item)).values_list("labels", flat=True).first() or []
-    return [label for label in map(project_label, item.labels) if label not in there]
 
 
 def _name(item: ImportedProject) -> str:
@@ -334,10 +290,10 @@ def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
 def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
     """Neither changed nor deleted here."""
     try:
-        documents.read_note(user=user, note_id=entry.row_id or NO_ROW)
+        note = documents.read_note(user=user, note_id=entry.row_id or NO_ROW)
     except NotFound:
         return False
-    return not is_changed_here(entry, user)
+    return hash_of(note.title, note.content) == bytes(entry.content_hash)
 
 
 def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:

@@ -28,6 +28,7 @@ from intake.attachments import services as attachments
 from intake.attachments.reading.parts import lines_of, reading_of, sections_of
 from intake.chats import exporting
 from intake.models import Attachment, Turn, User
+from intake.models.attachments import ADDRESS_LENGTH
 from memory import quotas
 from memory.index import attachments as index
 
@@ -70,7 +71,7 @@ def attach_files(
 
     A turn that was imported before gets only what it does not have. `export`: the files that entries are read from.
     """
-    here = {each.sha256 for each in attachments.attachments_of([turn])[turn.pk]}
+    here = {each.sha256 for each in (*attachments.attachments_of([turn])[turn.pk], *attachments.pages_of(turn))}
     left = [file for file, _why in refusals_of(files)]
     kept: list[tuple[Attachment, ImportedFile]] = []
     refused: list[tuple[ImportedFile, str]] = []
@@ -89,7 +90,7 @@ def attach_files(
         except (RecollectError, UnreadableExport) as error:
             refused.append((file, sentence_of(error)))
     _fold(turn, [file.text for file in (*left, *(file for file, _why in refused)) if file.text])
-    turn.attachment_count += len(kept)
+    turn.attachment_count += sum(attachment.kind != Attachment.Kind.PAGE for attachment, _file in kept)
     # Not `save`, which would index the turn again.
     Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, attachment_count=turn.attachment_count)
     if kept:
@@ -141,17 +142,22 @@ def _bytes_of(file: ImportedFile, export: Files | None) -> BytesIO:
 def _store(turn: Turn, file: ImportedFile, data: BytesIO, user: User) -> Attachment:
     """Its id is of the time of the turn, and so are its texts. Raises `TooLarge` and `QuotaExceeded`."""
     caller = Caller(user_id=user.pk)
+    name = file.name
+    # What an export has of a PDF is its text alone.
+    if file.text and not (mimetypes.guess_type(name)[0] or "").startswith("text/"):
+        name = name if PurePosixPath(name).suffix[1:].lower() in _TEXTS else f"{name}.txt"
     attachment = attachments.store(
         caller=caller,
         file=data,
-        name=_name_of_text(file.name) if file.text else file.name,
+        name=name,
         media_type="text/plain" if file.text else file.media_type,
         kind=Attachment.Kind(file.kind) if file.kind in Attachment.Kind.values else Attachment.Kind.IMPORTED,
         now=file.created_at or turn.said_at,
         take_room=partial(quotas.take_file, caller),
     )
     id_ = _id_of(file, user) or id_at(turn.said_at)
-    Attachment.objects.for_user(user).filter(pk=attachment.pk).update(id=id_)
+    address = file.address[:ADDRESS_LENGTH] if attachment.kind == Attachment.Kind.PAGE else ""
+    Attachment.objects.for_user(user).filter(pk=attachment.pk).update(id=id_, address=address)
     attachment.pk = id_
     return attachment
 
@@ -161,9 +167,3 @@ def _id_of(file: ImportedFile, user: User) -> UUID | None:
     if file.id is None or not exporting.is_own(user, file.id, "", proof=file.proof):
         return None
     return uuid7() if Attachment.objects.for_user(user).filter(pk=file.id).exists() else file.id
-
-
-def _name_of_text(name: str) -> str:
-    """What an export has of a PDF is its text alone."""
-    is_text = (mimetypes.guess_type(name)[0] or "").startswith("text/")
-    return name if is_text or PurePosixPath(name).suffix[1:].lower() in _TEXTS else f"{name}.txt"

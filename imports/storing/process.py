@@ -23,7 +23,7 @@ def main() -> None:
     from django.conf import settings
 
     from core.isolation.checks import refuse_unless_isolated
-    from core.resilience import step_back
+    from core.priority import step_back
     from imports.storing import worker
 
     # People wait for their answers and their messages for their vectors.

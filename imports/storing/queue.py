@@ -1,49 +1,29 @@
-"""The queue of imports, their uploads on disk, and the vectors that still wait.
-
-The queue of imports: a row for each import that needs a worker, claimed under a lease.
+"""The queue of imports: a row for each import that needs a worker, claimed under a lease.
 
 A worker acts as a user only once it has claimed that user's job. It renews its lease in the transaction of each batch.
 If it has lost the lease, to a cancellation or to another worker, the batch is rolled back and the worker stops.
 """
 
-import fcntl
 import logging
-import os
-import shutil
 import threading
 import uuid
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Annotated
 
-from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.utils import timezone
-from pydantic import Field
 
-from core.errors import NoRoom
-from core.resilience import for_each
-from core.validation import Shape
-from imports.models import UNUSED_FOR, Import, ImportJob
-from imports.reading.files import Limits
-from intake.attachments.services import FREE_BYTES
+from imports.models import Import, ImportJob
 from intake.models import User
 from memory.index.writer import Waker
-from memory.models import Embedding
 
 TASK = "imports.work"
 # A job that has killed its worker so often fails.
 MAX_ATTEMPTS = 3
 
-# How often a worker renews its lease within the lease's time.
-BEATS = 4
-RETRY_SECONDS = 5
 # Another worker takes over after this time without a sign of life.
 LEASE = timedelta(seconds=60)
-# The number of jobs to look at: more than there are importing workers.
-CANDIDATES = 20
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +69,8 @@ def claim(*, now: datetime, besides: Collection[int] = ()) -> ImportJob | None:
     It is found first and locked then, because a cluster can lock only on one node: that of the job's owner.
     """
     due = ImportJob.objects.filter(due_at__lte=now).exclude(user_id__in=list(besides))
-    for user_id, pk in due.order_by("created_at", "id").values_list("user_id", "pk")[:CANDIDATES]:
+    # The number of jobs to look at: more than there are importing workers.
+    for user_id, pk in due.order_by("created_at", "id").values_list("user_id", "pk")[:20]:
         with transaction.atomic():
             one = due.filter(user_id=user_id, pk=pk)
             job = one.select_for_update(skip_locked=True).first()
@@ -124,8 +105,8 @@ def count_anew(job: ImportJob) -> None:
 
 
 def release(job: ImportJob, *, now: datetime) -> None:
-    """Let the job be retried in a moment."""
-    later = now + timedelta(seconds=RETRY_SECONDS * job.attempts)
+    """Let the job be retried in a moment, after each failure a little later."""
+    later = now + timedelta(seconds=5 * job.attempts)
     ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
 
 
@@ -143,7 +124,8 @@ def kept_alive(job: ImportJob) -> Iterator[None]:
 
 
 def _renew(job: ImportJob, ended: threading.Event) -> None:
-    while not ended.wait(LEASE.total_seconds() / BEATS):
+    # How often a worker renews its lease within the lease's time.
+    while not ended.wait(LEASE.total_seconds() / 4):
         try:
             ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(
                 due_at=timezone.now() + LEASE
@@ -152,117 +134,3 @@ def _renew(job: ImportJob, ended: threading.Event) -> None:
             logger.warning("The lease of an import could not be renewed")
         finally:
             connections.close_all()
-
-
-# --- Stores uploads on disk: a private folder for each user, a file for each import, written chunk by chunk ---
-
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
-# A file is slightly older than the row that it belongs to.
-FORGOTTEN_SECONDS = 3600
-# The unit of `st_blocks`, by POSIX.
-BLOCK = 512
-
-
-def upload_path(batch: Import) -> Path:
-    """Nothing of it comes from the user: both parts are ids of ours."""
-    return Path(settings.IMPORTS_DIR) / str(batch.user_id) / str(batch.pk)
-
-
-def write(batch: Import, data: bytes, *, offset: int) -> None:
-    """Write a chunk, overwriting data of a broken attempt after the offset. Raises `NoRoom`."""
-    path = upload_path(batch)
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    if shutil.disk_usage(path.parent).free - len(data) < FREE_BYTES:
-        raise NoRoom
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE)
-        with os.fdopen(descriptor, "wb") as upload:
-            upload.seek(offset)
-            upload.write(data)
-    except OSError:
-        raise NoRoom from None
-
-
-def keep_until_expiry(batch: Import, *, now: datetime) -> None:
-    """A worker deletes an upload that is not continued."""
-    expire_at(batch, now + UNUSED_FOR)
-
-
-def delete_forgotten(*, now: datetime) -> int:
-    """Delete files that belong to no open import: their account was deleted, or a worker died while it ended one."""
-    removed: list[Path] = []
-
-    def look_at(path: Path) -> None:
-        if path.stat().st_mtime > now.timestamp() - FORGOTTEN_SECONDS:
-            return
-        # Raises `ValidationError` for a name that is no id: a file of somebody else, which is left alone.
-        if not ImportJob.objects.filter(import_id=path.name).exists():
-            path.unlink(missing_ok=True)
-            removed.append(path)
-
-    for_each("imports.sweep, files", Path(settings.IMPORTS_DIR).glob("*/*"), look_at)
-    return len(removed)
-
-
-def delete(batch: Import) -> None:
-    upload_path(batch).unlink(missing_ok=True)
-
-
-def reserve(batch: Import) -> None:
-    """Reserve the disk space of an announced upload. Raises `NoRoom` unless enough stays free once all are complete.
-
-    The file has its final length from the beginning, without the blocks: the missing blocks of all files are the space
-    that the uploads of all users may still take. So the folder itself counts, for every process that shares it.
-    """
-    folder, path = Path(settings.IMPORTS_DIR), upload_path(batch)
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    # The folder's own lock: one upload after the other is counted against the free space.
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < FREE_BYTES:
-            raise NoRoom
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
-            upload.truncate(batch.bytes)
-    except OSError:
-        raise NoRoom from None
-    finally:
-        os.close(lock)
-
-
-def _announced(folder: Path) -> int:
-    """Bytes that open uploads have announced and not sent yet."""
-    missing = 0
-    for path in folder.glob("*/*"):
-        with suppress(FileNotFoundError):
-            kind = path.stat()
-            missing += max(0, kind.st_size - kind.st_blocks * BLOCK)
-    return missing
-
-
-def reading_limits() -> Limits:
-    """Zips in a zip are copied beside the uploads, on the disk whose space is checked, never to the system's folder."""
-    folder = Path(settings.IMPORTS_DIR) / "temporary"
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    return Limits(temporary=folder, free_bytes=FREE_BYTES)
-
-
-# --- Counts a user's passages that wait for their vectors, and estimates the time at the present rate ---
-
-# The rate is that of the last minute.
-RATE_SECONDS = 60
-
-
-class VectorsOutput(Shape):
-    waiting: Annotated[int, Field(description="Passages that wait for a vector.")]
-    seconds: Annotated[int | None, Field(description="About how long at the present rate; null: not known yet.")]
-
-
-def waiting_vectors(user: User, *, now: datetime) -> VectorsOutput:
-    mine = Embedding.objects.for_user(user)
-    passages = mine.waiting().count()
-    made = mine.filter(embedded_at__gte=now - timedelta(seconds=RATE_SECONDS)).count()
-    if not passages:
-        return VectorsOutput(waiting=0, seconds=0)
-    return VectorsOutput(waiting=passages, seconds=round(passages * RATE_SECONDS / made) if made else None)

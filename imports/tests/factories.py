@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from core.isolation.acting import acting_as
-from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
+from imports.models import Import, ImportedItem, ImportEntry
 from imports.storing import queue
 from intake.models import User
 from intake.tests.factories import NOW
@@ -19,11 +19,8 @@ def an_import(user: User, *, state: str = "done", word: str = "x", conversation_
             user=user, batch=batch, kind="conversation", external_id="1", title=f"About {word}", status="new"
         )
         if state == "done":
-            item = ImportedItem.objects.create(
+            ImportedItem.objects.create(
                 user=user, batch=batch, kind="turn", key=b"key", content_hash=b"hash", conversation_id=conversation_id
-            )
-            ImportedChange.objects.create(
-                user=user, batch=batch, item=item, key=b"key", content_hash=b"hash", before={"user_message": word}
             )
         queue.expire_at(batch, NOW)
     return str(batch.pk)

@@ -78,6 +78,8 @@ def test_the_preview_lists_unread_files_and_a_wrong_product_fails(client):
     data = zipped({**HISTORIES["chatgpt"], **STRANGERS})
     shown = importer.get(f"{importer.upload(data)}/").json()
     assert shown["state"] == "ready" and shown["found"]["skipped"] == len(STRANGERS)
+    # The page shows what is not over above its instructions.
+    assert f"/import/{shown['id']}/" in client.get("/import/").text.split('class="how"')[0]
     assert {each["where"] for each in shown["skipped"]} == set(STRANGERS)
     failed = importer.get(f"{importer.upload(data, product='codex')}/").json()
     assert failed["state"] == "failed"

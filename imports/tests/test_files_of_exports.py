@@ -13,8 +13,8 @@ from imports.reading.attached import LONG, pasted_blocks
 from imports.reading.files import open_files
 from imports.reading.items import ImportedConversation, ImportedFile, Notice
 from imports.reading.products import read_files
-from imports.storing.contents import planned_turns
 from imports.storing.files import refusals_of
+from imports.storing.turns import planned_turns
 from imports.tests.over_rest import Importer
 from intake.attachments import services as attachments
 from intake.chats.deleting import delete_attachment
@@ -95,7 +95,7 @@ def test_chatgpts_files_lie_beside_its_conversations(tmp_path):
     assert asked.attachments == ("lease.pdf", "gone.txt", "file-BBBBBBBBBB")
     assert [file.name for file in asked.files] == ["lease.pdf", "kiln.png"]
     assert [file.name for file in answered.files] == ["1f0b.webp"]
-    assert "does not have: 1." in notices[0]
+    assert notices[0] == "An attached file is missing from the export; its name is kept."
 
 
 def test_a_json_and_a_zip_that_were_attached_are_files_and_no_part_of_the_export(tmp_path):
@@ -170,7 +170,7 @@ def test_claudes_artifacts_and_files_become_files(tmp_path):
     (conversation,), found, notices = read(path)
     assert found == {"Pasted text.txt": "Pasted words", "photo 2.jpg": PICTURE, "App.py": "print(2)"}
     assert conversation.messages[1].text == "It prints two."
-    assert "does not have: 1." in notices[0]
+    assert notices[0] == "An attached file is missing from the export; its name is kept."
 
 
 def test_a_picture_in_base64_is_a_file_and_an_address_is_not_fetched(tmp_path):
@@ -349,13 +349,13 @@ def test_a_damaged_file_is_listed_and_everything_else_comes_in(alice, importer, 
 
 @pytest.mark.medium
 @pytest.mark.django_db(transaction=True)
-def test_a_longer_export_brings_new_files_and_undoing_it_takes_only_these(alice, importer, tmp_path):
+def test_the_new_files_of_a_longer_export_go_with_the_import_of_their_turn(alice, importer, tmp_path):
     first = chatgpt(
         node("q", "user", None, "Read", metadata={"attachments": [{"id": "file-AAAAAAAAAA", "name": "a.pdf"}]})
     )
     answer = node("a", "assistant", "q", "Look:", pointer("file-BBBBBBBBBB"))
     entries = {"file-AAAAAAAAAA.dat": PDF, "file-BBBBBBBBBB-b.png": PICTURE}
-    importer.bring(exported(tmp_path / "1.zip", **{"conversations.json": first} | entries).read_bytes())
+    earlier = importer.bring(exported(tmp_path / "1.zip", **{"conversations.json": first} | entries).read_bytes())
     first[0]["mapping"] |= answer
     first[0]["current_node"] = "a"
     later = importer.bring(exported(tmp_path / "2.zip", **{"conversations.json": first} | entries).read_bytes())
@@ -365,9 +365,9 @@ def test_a_longer_export_brings_new_files_and_undoing_it_takes_only_these(alice,
     assert turn.attachment_count == 2
     importer.undo(later["id"])
     turn = Turn.objects.get()
-    assert (turn.assistant_message, turn.attachment_count) == ("", 1)
-    assert [each.name for each in attachments.attachments_of([turn])[turn.pk]] == ["a.pdf"]
-    assert AttachmentPiece.objects.count() == 1
+    assert (turn.assistant_message, turn.attachment_count) == ("Look:", 2)
+    importer.undo(earlier["id"])
+    assert not AttachmentPiece.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

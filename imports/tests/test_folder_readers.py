@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evals.expectations import read_all
-from imports.reading.files import Limits, open_files
+from imports.reading.files import open_files
+from imports.reading.limits import Limits
 from imports.reading.products import recognise
 
 AT = "2025-11-20T06:0{}:00.000Z"
@@ -371,6 +372,20 @@ def test_openclaw_reads_reset_sessions_and_lists_deleted_ones_without_choosing_t
         "o2": False,
         "o3": True,
     }
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_chat_that_was_taken_back_as_a_whole_is_listed_without_being_chosen(folder, times):
+    back = line(timestamp=AT.format(9), type="event_msg", payload={"type": "thread_rolled_back", "num_turns": times})
+    name = "sessions/2025/11/20/rollout-2025-11-20T06-0{}-00-c{}.jsonl"
+    other = "\n".join(CODEX).replace('"id": "c1"', '"id": "c2"')
+    codex = read_all(folder({name.format(1, 1): "\n".join([*CODEX, back]), name.format(2, 2): other}))
+    rewound = "\n".join([*GEMINI, line(**{"$rewindTo": "u1"})])
+    gemini = read_all(folder({"tmp/app/chats/session-2026-03-01T12-00-g-1.jsonl": rewound}))
+    for reading, one in ((codex, "c1"), (gemini, "g-1")):
+        assert [each.external_id for each in reading.conversations if each.is_deleted] == [one]
+        assert "Chats that were deleted or taken back are listed and not chosen by themselves: 1." in reading.notices
+        assert all(each.messages for each in reading.conversations)
 
 
 def test_openclaw_joins_a_rotated_copy_that_ends_with_a_leaf_to_its_session(folder):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evals.expectations import read_all
-from imports.storing.contents import planned_turns
+from imports.storing.turns import planned_turns
 from imports.tests.exports import SAID
 from imports.tests.test_envelopes import EXAMPLES as ENVELOPES
 from imports.tests.test_envelopes import as_codex

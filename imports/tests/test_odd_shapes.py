@@ -1,5 +1,7 @@
 """The same words come in from any part of a history: over REST and the page, and as the command line packs it."""
 
+import bz2
+import gzip
 import io
 import shutil
 
@@ -9,7 +11,7 @@ from imports.tests.histories import HISTORIES
 from imports.tests.over_rest import Importer
 from imports.tests.test_every_file_is_accounted_for import zipped
 from intake.tests.factories import a_person
-from recollect_cli import importing
+from recollect_cli import packing
 from recollect_cli.client import Failure
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +63,7 @@ def test_a_part_of_a_history_comes_in_the_same_in_every_way(importer, tmp_path, 
     sent = {"a file": (path.read_bytes(), path.name)} if path.is_file() else {}
     if path.is_dir():
         packed = io.BytesIO()
-        importing.pack(importing.requested_files(path, None), packed)
+        packing.pack(packing.requested_files(path, None), packed)
         archive = shutil.make_archive(str(tmp_path / "zip"), "zip", path.parent, path.name)
         sent = {"packed by the command": (packed.getvalue(), "f.zip")}
         sent["a zip of it"] = ((tmp_path / archive).read_bytes(), "f.zip")
@@ -76,9 +78,15 @@ def test_a_part_of_a_history_comes_in_the_same_in_every_way(importer, tmp_path, 
     assert results[0] and all(result == results[0] for result in results)
 
 
+@pytest.mark.parametrize("packed", [gzip.compress(CHATGPT.encode()), bz2.compress(CHATGPT.encode()), b"Rar!\x1a\x07"])
+def test_an_archive_of_another_kind_says_to_unpack_it(importer, packed):
+    failed = importer.get(f"{importer.upload(packed, filename='takeout.tgz')}/").json()
+    assert failed["error"].startswith("This is packed, and not as a zip: unpack it,")
+
+
 def test_a_named_product_without_a_history_is_refused_in_the_same_words(importer, tmp_path):
     made(tmp_path, {"letters/diary.docx": "words"})
     failed = importer.get(f"{importer.upload(zipped({'diary.docx': 'words'}), product='codex')}/").json()
     assert failed["state"] == "failed" and "Looked for: " in failed["error"] and "Found: diary.docx" in failed["error"]
     with pytest.raises(Failure, match=r"Looked for what codex has\. Found: diary\.docx"):
-        importing.requested_files(tmp_path / "letters", "codex")
+        packing.requested_files(tmp_path / "letters", "codex")

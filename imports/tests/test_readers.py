@@ -13,14 +13,15 @@ from django.core.management import CommandError, call_command
 
 from evals.expectations import as_expectation, differences, read_all
 from imports.reading import exported
-from imports.reading.files import Limits, open_files
+from imports.reading.activity_page import read_date
+from imports.reading.files import open_files
 from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
-from imports.reading.json_streams import parse_time
-from imports.reading.notes import read_date
+from imports.reading.limits import Limits
 from imports.reading.products import read
+from imports.reading.times import parse_time
 from imports.reading.trees import branches, newest_leaf
 from imports.tests.exports import chatgpt, write_chatgpt
-from intake.llm.language_models import HOTTEST, MAX_INSTRUCTIONS
+from intake.llm.chat_options import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
 from memory.models.documents import MAX_PROPOSAL_LENGTH, MAX_QUOTE_LENGTH
 

@@ -26,7 +26,7 @@ from imports.reading.items import (
 from imports.reading.products import read
 from imports.reading.products.recollect import read_head, read_sections
 from imports.tests.test_kept_exports import MARKDOWN
-from intake.chats.exporting import conversation_as_json
+from intake.chats.exporting import chats_as_json
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, records
@@ -174,7 +174,7 @@ def test_json_and_its_zip_give_the_same_items_whatever_is_in_them(tmp_path_facto
 def test_one_conversation_is_read_by_itself(tmp_path, alice):
     turn = a_turn(alice, "How warm?", "Warm.")
     path = tmp_path / "anything.json"
-    path.write_bytes(b"".join(conversation_as_json(conversation=turn.conversation, user=alice, now=NOW)))
+    path.write_bytes(b"".join(chats_as_json(user=alice, chosen=[turn.conversation_id], now=NOW)))
     [item] = read(path)
     assert item.product == "recollect"
     assert [message.text for message in item.messages] == ["How warm?", "Warm."]

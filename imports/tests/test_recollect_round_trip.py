@@ -296,6 +296,38 @@ def test_files_come_back_to_their_turns_with_their_bytes_places_and_ids(with_fil
 
 
 @pytest.mark.medium
+def test_a_page_that_was_read_comes_back_with_its_address_and_is_no_file_of_its_message():
+    alice = a_person()
+    turn = a_turn(alice, "What do bakers say?", "240 degrees.")
+    Turn.objects.filter(pk=turn.pk).update(tool_calls=[{"id": "c", "name": "open_page", "input": {"url": "a"}}])
+    page = a_file(alice, b"# Rye\n\nBake it at 240 degrees.", "Rye.md", kind="page")
+    where = {"conversation_id": turn.conversation_id, "turn_number": 1, "address": "https://bakers.example/rye?a=b"}
+    Attachment.objects.filter(pk=page.pk).update(**where)
+    read_all()
+    before = exported(alice), bytes_by_name(alice), places(alice)
+    assert len(before[1]) == 1
+    data = b"".join(exporting.json_zip(user=alice, now=timezone.now()))
+    delete_all(alice)
+    assert importer_of(alice).bring(data)["state"] == "done"
+    read_all()
+    assert (exported(alice), bytes_by_name(alice), places(alice)) == before
+    assert Attachment.objects.get().address == where["address"]
+    assert Turn.objects.get().attachment_count == 0
+
+
+@pytest.mark.medium
+def test_an_address_that_is_none_of_the_web_does_not_come_in():
+    alice, bob = a_person(), a_person("bob@example.com")
+    turn = a_turn(alice, "What do bakers say?", "240 degrees.")
+    Turn.objects.filter(pk=turn.pk).update(tool_calls=[{"id": "c", "name": "open_page", "input": {"url": "a"}}])
+    page = a_file(alice, b"# Rye", "Rye.md", kind="page")
+    where = {"conversation_id": turn.conversation_id, "turn_number": 1, "address": "javascript:alert(1)"}
+    Attachment.objects.filter(pk=page.pk).update(**where)
+    importer_of(bob).bring(b"".join(exporting.json_zip(user=alice, now=timezone.now())))
+    assert [each.address for each in Attachment.objects.filter(user=bob)] == [""]
+
+
+@pytest.mark.medium
 def test_files_come_to_another_account_too_once_and_with_other_ids(with_files):
     data = b"".join(exporting.json_zip(user=with_files, now=timezone.now()))
     bob = a_person("bob@example.com")
@@ -315,7 +347,7 @@ def test_a_document_without_its_zip_says_how_many_files_it_does_not_have(with_fi
     data = b"".join(exporting.account_as_json(user=with_files, now=NOW))
     delete_all(with_files)
     done = importer_of(with_files).bring(data)
-    assert any("does not have: 5." in each for each in done["notices"])
+    assert any("5 attached files are missing" in each for each in done["notices"])
     assert Turn.objects.get(user_message="Keep these").attachment_count == 0
 
 

@@ -1,7 +1,7 @@
 """From messages to turns: which belong together, what follows what, and what is a version of what."""
 
 from imports.reading.items import ImportedFile
-from imports.storing.contents import planned_turns
+from imports.storing.turns import planned_turns
 from imports.tests.exports import SAID, a_conversation, message
 
 

@@ -12,7 +12,7 @@ from allauth.core import context
 from django.db import IntegrityError, connection
 
 from core.isolation.acting import ActingAsAnother, Caller, acting_as
-from core.validation import ListPage, Position, page_of
+from core.paging import ListPage, Position, page_of
 from intake.accounts.devices import in_words
 from intake.models import User
 from intake.models.activity import DEVICE_LENGTH, Activity, ActivityEntry
@@ -42,11 +42,6 @@ def note(user: User | int | None, what: Activity, *, count: int = 1) -> None:
 def note_for_caller(caller: Caller, what: Activity, *, count: int = 1) -> None:
     if caller.is_registered:
         note(caller.user_id, what, count=count)
-
-
-def note_change_by_staff(user_id: int) -> None:
-    """Within `acting_as_staff`."""
-    ActivityEntry.objects.create(user_id=user_id, what=Activity.STAFF_CHANGED)
 
 
 def note_look_by_staff(staff: User, user_ids: Collection[int], *, now: datetime) -> None:

@@ -26,10 +26,10 @@ from core.resilience import refuse_in_transaction
 from core.responses import site_of
 from core.text import gettext_noop
 from intake import passwords
-from intake.accounts import devices, registration, sessions
+from intake.accounts import devices, proofs, registration, sessions, visitors
 from intake.accounts.identity import VISITOR, tell_what_came_along, visitor_of
 from intake.models import User
-from intake.models.users import cipher_for
+from intake.models.installation import cipher_for
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return registration.why_not(request.session.get(INVITATION, "")) is None
 
     def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
-        return not sessions.is_recent(self.request)
+        return not proofs.is_recent(self.request)
 
     def reauthenticate(self, user: User, password: str) -> bool:
         """Raises `RateLimited`."""
@@ -183,7 +183,9 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
         try:
             return _cipher().decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
-            raise Unavailable(gettext_noop("The second factor cannot be read: SECRET_KEY has changed.")) from None
+            raise Unavailable(
+                gettext_noop("The second factor cannot be read: the server's own key has changed.")
+            ) from None
 
     def generate_authenticator_name(self, user: User, type: Any) -> str:
         return devices.in_words(self.request.headers.get("User-Agent", ""))
@@ -208,7 +210,7 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
         Raises `InvalidInput` if the invitation has been used up.
         """
         email = form.cleaned_data["email"] if form else sociallogin.user.email
-        user, turns = registration.register(
+        user, turns = visitors.register(
             visitor=request.META.pop(VISITOR, None),
             email=User.objects.normalize_email(email),
             password=None,

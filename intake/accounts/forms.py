@@ -1,11 +1,5 @@
-"""The forms of accounts, and the log-in methods beside the password.
+"""Account forms: django-allauth's forms with this product's texts, limits and counters."""
 
-Account forms: django-allauth's forms with this product's texts, limits and counters.
-"""
-
-import hashlib
-import hmac
-import secrets
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -20,84 +14,21 @@ from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.webauthn import forms as of_passkeys
 from allauth.socialaccount.forms import SignupForm
 from django import forms
-from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
 from core.errors import Unavailable
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
 from intake.accounts import sessions
-from intake.accounts.adapters import count_mail, is_readable
+from intake.accounts.adapters import count_mail
+from intake.accounts.methods import keep_digests, use_digest
 from intake.models import User
 
-# --- The log-in methods of an account besides its password ---
-# Recovery codes are encrypted with SECRET_KEY, so that their owner can see them again. Each also has a digest, with
-# which it still lets its owner in when a backup was restored under another key.
-
-# In the data of a set of recovery codes.
-DIGESTS, SALT, USED = "digests", "salt", "used_mask"
-
-
-def in_words(user: User) -> str:
-    types = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
-    passkeys = types.count(Authenticator.Type.WEBAUTHN)
-    words = []
-    if passkeys:
-        words.append(ngettext("%d passkey", "%d passkeys", passkeys) % passkeys)
-    if Authenticator.Type.TOTP in types:
-        words.append(gettext("codes of an app"))
-    return gettext(" and ").join(words) if words else gettext("None yet")
-
-
-def add_digests(codes: Authenticator) -> None:
-    """Add the digests of recovery codes that have none yet, before they are stored."""
-    if codes.type != Authenticator.Type.RECOVERY_CODES or DIGESTS in codes.data or not is_readable(codes.data):
-        return
-    salt = secrets.token_hex(16)
-    digests = [_digest(code, salt) for code in codes.wrap().generate_codes()]
-    codes.data = {**codes.data, SALT: salt, DIGESTS: digests}
-
-
-def keep_digests(user: User) -> None:
-    """Add the digests of a set that was made before there were any."""
-    for codes in Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES):
-        if DIGESTS not in codes.data and is_readable(codes.data):
-            codes.save()
-
-
-def use_digest(user: User, code: str) -> Authenticator | None:
-    """The recovery codes of which `code` is an unused one, by its digest; it is used up then."""
-    digits = "".join(code.split())
-    with transaction.atomic():
-        codes = (
-            Authenticator.objects.select_for_update().filter(user=user, type=Authenticator.Type.RECOVERY_CODES).first()
-        )
-        if codes is None or DIGESTS not in codes.data:
-            return None
-        requested = _digest(digits, codes.data[SALT])
-        for number, digest in enumerate(codes.data[DIGESTS]):
-            used = int(codes.data.get(USED, 0))
-            if not used & 1 << number and hmac.compare_digest(digest, requested):
-                codes.data = {**codes.data, USED: used | 1 << number}
-                codes.save(update_fields=["data"])
-                return codes
-    return None
-
-
-def _digest(code: str, salt: str) -> str:
-    return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **settings.RECOVERY_CODE_SCRYPT).hex()
-
-
-# --- Account forms ---
-
-LONGEST_CODE = 32
-LONGEST_PASSKEY_NAME = 80
 LONGEST_CREDENTIAL = 20_000
 
 PASSWORD = _("Password")
@@ -112,7 +43,7 @@ def email_field() -> forms.EmailField:
 
 def code_field() -> forms.CharField:
     attributes = {"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
-    return forms.CharField(max_length=LONGEST_CODE, label=_("Code"), widget=forms.TextInput(attrs=attributes))
+    return forms.CharField(max_length=32, label=_("Code"), widget=forms.TextInput(attrs=attributes))
 
 
 def password_field(*, label: Any = PASSWORD, is_new: bool = False, help_text: Any = "") -> forms.CharField:
@@ -200,7 +131,7 @@ class PasswordAgainForm(of_accounts.ReauthenticateForm):  # type: ignore[misc]
 class ChangePasswordForm(forms.Form):
     """Asks for the old password if there is one: an account of another service may have none."""
 
-    old_password = password_field(label=_("Your password now"))
+    old_password = password_field(label=_("Your current password"))
     new_password = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
     end_access = end_access_field()
 
@@ -234,8 +165,8 @@ class OtherServiceEmailForm(SignupForm):  # type: ignore[misc]
 # Codes
 
 UNREADABLE = _(
-    "Codes of an app cannot be checked here. The server's SECRET_KEY has changed since the app was set up. A "
-    "recovery code works. The administrator can put the former key into SECRET_KEY_FALLBACKS."
+    "Codes of an app cannot be checked here. The server's own key has changed since the app was set up. A "
+    "recovery code works. The administrator can bring the former key back."
 )
 
 
@@ -314,7 +245,7 @@ class CredentialField(forms.JSONField):
 
 
 def passkey_name_field(**options: Any) -> forms.CharField:
-    return forms.CharField(max_length=LONGEST_PASSKEY_NAME, label=_("Name"), **options)
+    return forms.CharField(max_length=80, label=_("Name"), **options)
 
 
 class NewPasskeyForm(of_passkeys.AddWebAuthnForm):  # type: ignore[misc]

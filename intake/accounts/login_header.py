@@ -1,4 +1,4 @@
-"""Logs a person in whom a proxy names in a header (`LOGIN_HEADER`), as Authelia or Tailscale do (decision 62).
+"""Logs a person in whom a proxy names in a header (`LOGIN_HEADER`), as Authelia or Tailscale do.
 
 Only connections from the addresses in `LOGIN_HEADER_FROM` count: anybody can send a header. What counts is the peer of
 the connection, and never X-Forwarded-For. `config/bodies.py` has dropped headers whose names have underscores, which
@@ -24,7 +24,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from core.errors import InvalidInput
-from intake.accounts import registration, sessions
+from intake.accounts import registration, sessions, visitors
 from intake.accounts.adapters import INVITATION
 from intake.accounts.identity import VISITOR, is_registered, tell_what_came_along, visitor_of
 from intake.accounts.sessions import BY_HEADER
@@ -131,7 +131,7 @@ def _new_account(request: HttpRequest, email: str) -> User | None:
         return None
     try:
         visitor = visitor_of(request)
-        user, turns = registration.register(
+        user, turns = visitors.register(
             visitor=visitor, email=email, password=None, time_zone="UTC", invitation=invitation
         )
     except IntegrityError:
@@ -177,7 +177,7 @@ def _complain(sentence: str) -> None:
 def check_login_header(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Also run by every web process before it serves."""
     problem = _problem()
-    hint = "Set LOGIN_HEADER=Remote-Email and LOGIN_HEADER_FROM=192.0.2.7 (docs/operations.md), or neither."
+    hint = "Set LOGIN_HEADER=Remote-Email and LOGIN_HEADER_FROM=192.0.2.7 (docs/install.md), or neither."
     return [Error(problem, hint=hint, id="intake.E006")] if problem else []
 
 

@@ -29,7 +29,8 @@ from django.views.decorators.http import require_http_methods
 from requests import RequestException
 
 from intake.accounts.identity import VISITOR, visitor_of
-from intake.accounts.sessions import is_session_of, requires_recent_proof
+from intake.accounts.proofs import requires_recent_proof
+from intake.accounts.sessions import is_session_of
 
 logger = logging.getLogger(__name__)
 
@@ -113,68 +114,56 @@ def _open(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
     return pattern
 
 
+def _routes(kind: Callable[[AccountPage], AccountPage], *rows: tuple[str, AccountPage, str]) -> list[URLPattern]:
+    """A route for each path, view and name."""
+    return [path(route, kind(view), name=name) for route, view, name in rows]
+
+
 urlpatterns = [
-    # Logging in
-    path("login/inactive/", for_everybody(account.account_inactive), name="account_inactive"),
-    path("login/code/", for_everybody(factors.authenticate), name="mfa_authenticate"),
-    path("login/passkey/", for_everybody(passkeys.login_webauthn), name="mfa_login_webauthn"),
-    path("login/password/", for_everybody(account.password_reset), name="account_reset_password"),
-    path("login/password/sent/", for_everybody(account.password_reset_done), name="account_reset_password_done"),
-    path(
-        "login/password/changed/",
-        for_everybody(account.password_reset_from_key_done),
-        name="account_reset_password_from_key_done",
+    # Before and during a log-in
+    *_routes(
+        for_everybody,
+        ("login/inactive/", account.account_inactive, "account_inactive"),
+        ("login/code/", factors.authenticate, "mfa_authenticate"),
+        ("login/passkey/", passkeys.login_webauthn, "mfa_login_webauthn"),
+        ("login/password/", account.password_reset, "account_reset_password"),
+        ("login/password/sent/", account.password_reset_done, "account_reset_password_done"),
+        ("login/password/changed/", account.password_reset_from_key_done, "account_reset_password_from_key_done"),
+        ("login/by/cancelled/", services.login_cancelled, "socialaccount_login_cancelled"),
+        ("login/by/error/", services.login_error, "socialaccount_login_error"),
+        ("register/by/", services.signup, "socialaccount_signup"),
+        ("email/sent/", account.email_verification_sent, "account_email_verification_sent"),
+    ),
+    # Proofs, and the list of factors
+    *_routes(
+        for_registered,
+        ("settings/account/confirm/", account.reauthenticate, "account_reauthenticate"),
+        ("settings/account/confirm/code/", factors.reauthenticate, "mfa_reauthenticate"),
+        ("settings/account/confirm/passkey/", passkeys.reauthenticate_webauthn, "mfa_reauthenticate_webauthn"),
+        ("settings/account/factors/", factors.index, "mfa_index"),
+        ("settings/account/factors/", factors.index, "mfa_list_webauthn"),
+    ),
+    # What asks for a recent proof: the address, second factors and passkeys, other services
+    *_routes(
+        sensitive,
+        ("settings/account/email/", EmailView.as_view(), "account_email"),
+        ("settings/account/factors/app/", totp.activate_totp, "mfa_activate_totp"),
+        ("settings/account/factors/app/off/", totp.deactivate_totp, "mfa_deactivate_totp"),
+        ("settings/account/factors/passkeys/add/", passkeys.add_webauthn, "mfa_add_webauthn"),
+        ("settings/account/factors/passkeys/<int:pk>/", passkeys.edit_webauthn, "mfa_edit_webauthn"),
+        ("settings/account/factors/passkeys/<int:pk>/remove/", passkeys.remove_webauthn, "mfa_remove_webauthn"),
+        ("settings/account/factors/codes/", codes.view_recovery_codes, "mfa_view_recovery_codes"),
+        ("settings/account/factors/codes/new/", codes.generate_recovery_codes, "mfa_generate_recovery_codes"),
+        ("settings/account/factors/codes/file/", codes.download_recovery_codes, "mfa_download_recovery_codes"),
+        ("settings/account/services/", services.connections, "socialaccount_connections"),
     ),
     re_path(
         r"^login/password/(?P<uidb36>[0-9A-Za-z]{1,20})-(?P<key>[-0-9A-Za-z]{1,100})/$",
         for_everybody(account.password_reset_from_key),
         name="account_reset_password_from_key",
     ),
-    path("login/by/cancelled/", for_everybody(services.login_cancelled), name="socialaccount_login_cancelled"),
-    path("login/by/error/", for_everybody(services.login_error), name="socialaccount_login_error"),
     path("login/by/", include([_open(pattern) for pattern in build_provider_urlpatterns()])),
-    path("register/by/", for_everybody(services.signup), name="socialaccount_signup"),
-    # The email address
-    path(
-        "email/sent/",
-        for_everybody(account.email_verification_sent),
-        name="account_email_verification_sent",
-    ),
     re_path(
         r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(ConfirmEmailView.as_view()), name="account_confirm_email"
     ),
-    path("settings/account/email/", sensitive(EmailView.as_view()), name="account_email"),
-    # Proofs
-    path("settings/account/confirm/", for_registered(account.reauthenticate), name="account_reauthenticate"),
-    path("settings/account/confirm/code/", for_registered(factors.reauthenticate), name="mfa_reauthenticate"),
-    path(
-        "settings/account/confirm/passkey/",
-        for_registered(passkeys.reauthenticate_webauthn),
-        name="mfa_reauthenticate_webauthn",
-    ),
-    # Second factors and passkeys
-    path("settings/account/factors/", for_registered(factors.index), name="mfa_index"),
-    path("settings/account/factors/", for_registered(factors.index), name="mfa_list_webauthn"),
-    path("settings/account/factors/app/", sensitive(totp.activate_totp), name="mfa_activate_totp"),
-    path("settings/account/factors/app/off/", sensitive(totp.deactivate_totp), name="mfa_deactivate_totp"),
-    path("settings/account/factors/passkeys/add/", sensitive(passkeys.add_webauthn), name="mfa_add_webauthn"),
-    path("settings/account/factors/passkeys/<int:pk>/", sensitive(passkeys.edit_webauthn), name="mfa_edit_webauthn"),
-    path(
-        "settings/account/factors/passkeys/<int:pk>/remove/",
-        sensitive(passkeys.remove_webauthn),
-        name="mfa_remove_webauthn",
-    ),
-    path("settings/account/factors/codes/", sensitive(codes.view_recovery_codes), name="mfa_view_recovery_codes"),
-    path(
-        "settings/account/factors/codes/new/",
-        sensitive(codes.generate_recovery_codes),
-        name="mfa_generate_recovery_codes",
-    ),
-    path(
-        "settings/account/factors/codes/file/",
-        sensitive(codes.download_recovery_codes),
-        name="mfa_download_recovery_codes",
-    ),
-    # Other services
-    path("settings/account/services/", sensitive(services.connections), name="socialaccount_connections"),
 ]

@@ -1,23 +1,16 @@
-"""Lists a user's sessions and ends them, and knows when their identity was last proved.
+"""Lists a user's sessions and ends them.
 
 When an address is confirmed for the first time, everything of the account that other sessions made ends: sessions,
 tokens, apps, second factors, connected services.
 """
 
-import time
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
-from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress
 from allauth.core import context
-from allauth.core.exceptions import ReauthenticationRequired
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
-from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.dispatch import Signal
 from django.http import HttpRequest
@@ -25,7 +18,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from django.utils.dateparse import parse_datetime
 
-from core.errors import AuthenticationRequired, NotFound
+from core.errors import NotFound
 from intake.accounts import activity, devices
 from intake.accounts.identity import SessionStore
 from intake.models import Activity, Session, User
@@ -33,7 +26,6 @@ from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
 
 # So many characters of a digest identify a session among a user's own.
 NAME_LENGTH = 16
-MOST_LISTED = 100
 
 # Sent with `user` to end all other access of the user, tokens and apps, except the `kept` ones (`made`).
 access_ended = Signal()
@@ -41,7 +33,6 @@ access_ended = Signal()
 # The session's keys for the account that was registered in it, and for the access that was made in it.
 REGISTERED = "recollect.registered"
 MADE = "recollect.made"
-MOST_MADE = 200
 # Of a session that a proxy's header began (`intake.accounts.login_header`).
 BY_HEADER = "recollect.by_header"
 
@@ -52,7 +43,7 @@ def list_sessions(*, user: User, current: str | None) -> list[dict[str, Any]]:
     `current`: the key of the requesting session.
     """
     this = SessionDigest.of(current) if current else None
-    rows = Session.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-last_used_at")[:MOST_LISTED]
+    rows = Session.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-last_used_at")[:100]
     shown = [_info(row, is_this_one=row.session_key == this) for row in rows if _is_good(row, user)]
     return sorted(shown, key=lambda each: not each["is_this_one"])
 
@@ -77,9 +68,9 @@ def end_other_sessions(*, user: User, current: str | None) -> int:
     return ended
 
 
-def end_access(*, user: User, kept: frozenset[str] = frozenset()) -> None:
-    """End every token and app that acts for this user, except those that `made` names."""
-    access_ended.send(User, user=user, kept=kept)
+def end_access(*, user: User) -> None:
+    """End every token and app that acts for this user."""
+    access_ended.send(User, user=user, kept=frozenset())
 
 
 # The first proof of an address
@@ -95,7 +86,7 @@ def note_made(user: User, name: str) -> None:
     request = context.request
     if request is None or not is_session_of(request, user) or has_proved_address(user):
         return
-    request.session[MADE] = [*request.session.get(MADE, [])[-MOST_MADE:], name]
+    request.session[MADE] = [*request.session.get(MADE, [])[-200:], name]
 
 
 def is_session_of(request: HttpRequest, user: User) -> bool:
@@ -154,56 +145,3 @@ def _info(row: Session, *, is_this_one: bool) -> dict[str, Any]:
         "last_used_at": row.last_used_at,
         "is_this_one": is_this_one,
     }
-
-
-# --- Tracks when the user of a session last proved their identity, and asks again for sensitive actions ---
-# Every log-in is a proof, and so is confirming with a password, a code or a passkey. Actions that change an account
-# permanently, or give access to it, require a proof that is not older than `settings.ACCOUNT_REAUTHENTICATION_TIMEOUT`.
-
-ProvingView = TypeVar("ProvingView", bound=Callable[..., Any])
-
-PROVED_AT = "recollect.proved_at"
-CONFIRM_FIRST = "Confirm that it is you at /settings/account/confirm/, then try again."
-
-
-def note(request: HttpRequest) -> None:
-    request.session[PROVED_AT] = int(time.time())
-
-
-def is_recent(request: HttpRequest) -> bool:
-    if settings.LOGIN_HEADER and request.session.get(BY_HEADER):
-        # The proxy proves the person with every request; there may be no password to ask for.
-        return True
-    proved_at = request.session.get(PROVED_AT, 0)
-    return bool(time.time() - proved_at < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT)
-
-
-def require_recent_proof(request: HttpRequest) -> None:
-    """Raises the exception for which django-allauth shows the proof page; it keeps the submitted form."""
-    if not is_recent(request):
-        if not get_adapter().get_reauthentication_methods(request.user):
-            raise PermissionDenied
-        raise ReauthenticationRequired
-
-
-def requires_recent_proof(
-    *, methods: tuple[str, ...] = ("GET", "HEAD", "POST")
-) -> Callable[[ProvingView], ProvingView]:
-    """For a page: asks for a proof first, then continues with the original request, including its form."""
-
-    def decorator(view: ProvingView) -> ProvingView:
-        @wraps(view)
-        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            if request.method in methods:
-                require_recent_proof(request)
-            return view(request, *args, **kwargs)
-
-        return wrapper  # type: ignore[return-value]
-
-    return decorator
-
-
-def refuse_without_recent_proof(request: Any) -> None:
-    """For the API with a session; a token is not a session. Raises `AuthenticationRequired`."""
-    if request.auth is None and not is_recent(request):
-        raise AuthenticationRequired(CONFIRM_FIRST)

@@ -41,9 +41,8 @@ from intake.models.attachments import MEDIA_TYPE_LENGTH, NAME_LENGTH, PIECE_BYTE
 # Sent after a commit: files wait to be read, or have got their message. A receiver must not wait itself.
 files_waiting = Signal()
 MOST_OF_A_MESSAGE = 10
-# How long a file may wait for its message. A policy keeps a worker from removing anything newer.
-UNCLAIMED_FOR = timedelta(days=1)
-UNCLAIMED_AT_ONCE = 1_000
+# The tool of answers that reads pages.
+OPEN_PAGE = "open_page"
 # The disk space that uploads leave free.
 FREE_BYTES = 1024**3
 # Of a visitor before their first message.
@@ -64,10 +63,7 @@ _SIGNATURES = (
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
 # Also the marks that turn the direction of writing: with one, `exe.gpj` reads as a picture's name.
 _NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-LONGEST_ENDING = 20
 TEXTS_AT_ONCE = 500
-# More words cannot narrow a name further.
-WORDS_OF_A_NAME = 8
 
 _HOLD_CONTENT = """
 SELECT 1 FROM attachment_pieces WHERE user_id = %s AND sha256 = %s AND number = 0 FOR KEY SHARE
@@ -188,9 +184,6 @@ def scaled(attachment: Attachment, *, for_models: bool = False) -> tuple[bytes, 
     return bytes(data), media_type_of(bytes(data[:64]), name="", declared="")
 
 
-# --- Of messages ---
-
-
 def _refuse_bound() -> None:
     """Raises `InsufficientScope`: a file is of no project until a message names it, and its bytes may be shared."""
     if binding_of(None):
@@ -241,7 +234,7 @@ def attachments_of(turns: Iterable[Turn]) -> dict[int, list[Attachment]]:
     if not with_files:
         return found
     users = {turn.user_id for turn in with_files.values()}
-    rows = Attachment.objects.filter(
+    rows = Attachment.objects.exclude(kind=Attachment.Kind.PAGE).filter(
         user__in=users,
         conversation_id__in={conversation_id for conversation_id, _ in with_files},
         turn_number__in={number for _, number in with_files},
@@ -251,6 +244,14 @@ def attachments_of(turns: Iterable[Turn]) -> dict[int, list[Attachment]]:
         if row.conversation_id and row.turn_number and (key := (row.conversation_id, row.turn_number)) in with_files:
             found[with_files[key].pk].append(row)
     return found
+
+
+def pages_of(turn: Turn) -> list[Attachment]:
+    """The pages that were read for the answer. Without a call that reads one it asks nothing."""
+    if not any(call.get("name") == OPEN_PAGE for call in turn.tool_calls):
+        return []
+    mine = Attachment.objects.filter(user=turn.user_id, kind=Attachment.Kind.PAGE)
+    return list(mine.filter(conversation_id=turn.conversation_id, turn_number=turn.turn_number).order_by("id"))
 
 
 def first_name(caller: Caller, ids: Sequence[UUID]) -> str:
@@ -271,12 +272,10 @@ def listed(*, user: User, words: str = "") -> "QuerySet[Attachment]":
     same = {name: OuterRef(name) for name in ("conversation_id", "sha256", "name")}
     earlier = mine.filter(**same, pk__lt=OuterRef("pk"))
     found = mine.filter(Exists(turn), ~Exists(earlier), conversation_id__isnull=False)
-    for word in words.split()[:WORDS_OF_A_NAME]:
+    # More words cannot narrow a name further.
+    for word in words.split()[:8]:
         found = found.filter(name__icontains=word)
     return found
-
-
-# --- Removing ---
 
 
 def remove_unclaimed(*, caller: Caller, attachment: Attachment) -> None:
@@ -312,9 +311,10 @@ def release(user_id: int | None, contents: Collection[str]) -> None:
 def remove_forgotten(*, now: datetime) -> int:
     """Remove files that no message named within a day, or an hour for a visitor, as a worker; returns their number."""
     of_visitor = Q(user__in=User.objects.filter(is_visitor=True).values("pk"), created_at__lt=now - timedelta(hours=1))
-    forgotten = Attachment.objects.filter(of_visitor | Q(created_at__lt=now - UNCLAIMED_FOR), conversation_id=None)
+    # How long a file may wait for its message. A policy keeps a worker from removing anything newer.
+    forgotten = Attachment.objects.filter(of_visitor | Q(created_at__lt=now - timedelta(days=1)), conversation_id=None)
     contents: dict[int, dict[UUID, str]] = defaultdict(dict)
-    rows = forgotten.order_by("created_at").values_list("user_id", "id", "sha256")[:UNCLAIMED_AT_ONCE]
+    rows = forgotten.order_by("created_at").values_list("user_id", "id", "sha256")[:1_000]
     for user_id, attachment_id, content in rows:
         contents[user_id][attachment_id] = content
     removed = 0
@@ -323,9 +323,6 @@ def remove_forgotten(*, now: datetime) -> int:
             removed += forgotten.filter(user=user_id, pk__in=list(of_user)).delete()[0]
             release(user_id, set(of_user.values()))
     return removed
-
-
-# --- Contents, names and types ---
 
 
 def measured(file: IO[bytes]) -> tuple[int, str, bytes]:
@@ -375,7 +372,7 @@ def clean_name(name: str) -> str:
     if len(last) <= NAME_LENGTH:
         return last or "file"
     ending = PurePosixPath(last).suffix
-    ending = ending if len(ending) <= LONGEST_ENDING else ""
+    ending = ending if len(ending) <= 20 else ""
     return cut(last.removesuffix(ending), NAME_LENGTH - len(ending)) + ending
 
 

@@ -1,5 +1,4 @@
-"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`), and saves
-imported history.
+"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
 
 A change is sent over Redis from a separate thread, so that an unavailable Redis delays no request; pages then see the
 change when they are loaded again. Each web process subscribes once, for all its open pages.
@@ -13,7 +12,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -22,7 +21,6 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 from django.db import transaction
-from django.dispatch import Signal
 from redis import Redis
 from redis import asyncio as asyncio_redis
 from redis.asyncio.retry import Retry
@@ -30,16 +28,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from core import resilience
-from core.isolation.acting import Caller, insert_many
-from intake.models import Conversation, Turn, User
+from core.isolation.acting import Caller
 
 logger = logging.getLogger(__name__)
 
-# Changes that arrive together are sent together: an import of a thousand chats is a few messages.
-GATHER_SECONDS = 0.05
 REST_SECONDS = 2.0
-# The longest queue of a page. A page that reads nothing for so long is told to reload everything.
-QUEUE_LENGTH = 200
 TIMEOUT_SECONDS = 2.0
 
 ChangedChat = tuple[int, str]
@@ -75,7 +68,8 @@ class _ChangeTeller:
 
     def _run(self) -> None:
         while self._requested.wait():
-            time.sleep(GATHER_SECONDS)
+            # Changes that arrive together are sent together: an import of a thousand chats is a few messages.
+            time.sleep(0.05)
             self._requested.clear()
             with self._lock:
                 changes, self._changes = list(self._changes), {}
@@ -83,16 +77,13 @@ class _ChangeTeller:
             for user_id, conversation_id in changes:
                 by_user[user_id].append(conversation_id)
             try:
-                self._publish(by_user)
+                client = _client(settings.REDIS_URL)
+                for user_id, conversation_ids in by_user.items():
+                    client.publish(_channel(), json.dumps({"user": user_id, "conversations": conversation_ids}))
             except RedisError as error:
                 # Not retried: the next change, or a reload, updates the pages.
                 logger.warning("No page hears of a change: Redis is away (%s)", type(error).__name__)
                 time.sleep(REST_SECONDS)
-
-    def _publish(self, by_user: dict[int, list[str]]) -> None:
-        client = _client(settings.REDIS_URL)
-        for user_id, conversation_ids in by_user.items():
-            client.publish(_channel(), json.dumps({"user": user_id, "conversations": conversation_ids}))
 
 
 _teller = _ChangeTeller()
@@ -120,7 +111,8 @@ class _ChangeListener:
         self.task: asyncio.Task[None] | None = None
 
     def open(self, user_id: int) -> asyncio.Queue[str | None]:
-        queue: asyncio.Queue[str | None] = asyncio.Queue(QUEUE_LENGTH)
+        # The longest queue of a page. A page that reads nothing for so long is told to reload everything.
+        queue: asyncio.Queue[str | None] = asyncio.Queue(200)
         self.queues[user_id].add(queue)
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._listen())
@@ -192,39 +184,3 @@ def _put(queue: asyncio.Queue[str | None], item: str | None) -> None:
     if queue.full():
         queue.get_nowait()
     queue.put_nowait(item)
-
-
-# --- Saves imported history: many turns of many conversations in one transaction, numbered like those of the chat ---
-# 1. `lock` locks the existing conversations in a fixed order, as every writer locks its own before it numbers turns.
-# 2. `Conversation.next_turn` makes a turn with the next number.
-# 3. `save` writes all of them and sends `turns_saved`, because rows that are written in bulk send no `post_save`.
-
-# Sent with `turns`, all of one user and all ended, in the transaction that saves them.
-turns_saved = Signal()
-
-
-_CHANGING = ["turn_count", "current_number", "has_versions", "last_active_at", "project"]
-
-
-def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
-    """The existing ones, each locked until the transaction ends."""
-    if not ids:
-        return {}
-    requested = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
-    return {conversation.pk: conversation for conversation in requested.select_for_update()}
-
-
-def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:
-    """Write new conversations, the changes of locked ones, and their turns."""
-    insert_many(made)
-    if changed:
-        Conversation.objects.bulk_update(changed, _CHANGING)
-    insert_many(turns)
-    if turns:
-        turns_saved.send(sender=Turn, turns=turns)
-    by_user: dict[int | None, list[UUID]] = {}
-    for conversation in (*made, *changed):
-        by_user.setdefault(conversation.user_id, []).append(conversation.pk)
-    for user_id, ids in by_user.items():
-        # Open pages show the chats without being loaded again.
-        tell(Caller(user_id=user_id), *ids)

@@ -11,7 +11,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from os.path import commonprefix
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from django.apps import apps
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F, Min, Q, TextField
+from django.db.models import F, Q, TextField
 from django.db.models.functions import Cast
 from django.dispatch import Signal
 from django.utils.translation import gettext_noop
@@ -28,7 +28,6 @@ from django.utils.translation import gettext_noop
 from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import Caller, acting_as
 from core.isolation.checks import personal_models
-from core.resilience import for_each
 from core.text import Sentence, as_json
 from core.text import gettext_noop as _
 from intake.accounts import activity
@@ -38,7 +37,6 @@ from intake.chats.services import lock_conversation, title_from, without_nul
 from intake.chats.tree import Tree, conversation_path, turns_of
 from intake.models import Activity, Attachment, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
-from intake.models.users import retention_days
 
 logger = logging.getLogger(__name__)
 
@@ -69,16 +67,17 @@ KINDS = (
     gettext_noop("idempotent answers"),
     gettext_noop("import entries"),
     gettext_noop("import jobs"),
-    gettext_noop("imported changes"),
     gettext_noop("imported items"),
     gettext_noop("imports"),
     gettext_noop("indexed texts"),
+    gettext_noop("known answers"),
     gettext_noop("log entries"),
     gettext_noop("map points"),
     gettext_noop("memory document versions"),
     gettext_noop("memory documents"),
     gettext_noop("memory maps"),
     gettext_noop("memory records"),
+    gettext_noop("paused turns"),
     gettext_noop("pending terms"),
     gettext_noop("projects"),
     gettext_noop("proposals"),
@@ -88,9 +87,11 @@ KINDS = (
     gettext_noop("telling words"),
     gettext_noop("term blocks"),
     gettext_noop("term segments"),
+    gettext_noop("tool consents"),
+    gettext_noop("tool logins"),
+    gettext_noop("tool servers"),
     gettext_noop("turns"),
     gettext_noop("users"),
-    gettext_noop("vector blocks"),
 )
 
 # Sent with `user_id`, `conversation_id` and `numbers` (None for all) in the transaction that removes turns, before it
@@ -111,7 +112,8 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
     """Raises `InvalidInput` for a blank or overlong title, `NotFound` if the conversation is not the caller's."""
     title = " ".join(without_nul(title).split())
     if not 1 <= len(title) <= TITLE_LENGTH:
-        raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
+        length = Sentence(_("1 to %(most)s characters."), most=TITLE_LENGTH)
+        raise InvalidInput(_("The title is not valid."), errors={"title": [length]})
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
         conversation.title, conversation.titled_by = title, TitledBy.PERSON
@@ -150,9 +152,8 @@ def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expe
             raise NotFound
         numbers = tree.below(turn_number)
         if len(numbers) != expected:
-            raise Conflict(
-                f"The turn and what follows it are {len(numbers)} turns, not {expected}. Nothing was deleted."
-            )
+            message = _("The turn and what follows it are %(found)s turns, not %(expected)s. Nothing was deleted.")
+            raise Conflict(message, found=len(numbers), expected=expected)
         turn = turns_of(conversation).get(turn_number=turn_number)
         activity.note_for_caller(caller, Activity.TURN_DELETED, count=len(numbers))
         return _delete_turns(conversation, turn, numbers, caller)
@@ -177,15 +178,12 @@ def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> 
         return 0
 
 
-def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
-    """Delete a conversation with all its turns. Raises `NotFound` if it is not the caller's.
-
-    `is_noted`: as for a turn.
-    """
+def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
+    """Delete a conversation with all its turns. Raises `NotFound` if it is not the caller's."""
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
         _delete([conversation], caller)
-        if is_noted and conversation.expires_at is None:
+        if conversation.expires_at is None:
             activity.note_for_caller(caller, Activity.CHAT_DELETED)
 
 
@@ -212,8 +210,9 @@ def delete_attachment(*, caller: Caller, attachment_id: str) -> None:
         conversation = lock_conversation(caller, attachment.conversation_id)
         if not Attachment.objects.for_caller(caller).filter(pk=attachment.pk).delete()[0]:
             raise NotFound
-        message = turns_of(conversation).filter(turn_number=attachment.turn_number)
-        message.update(attachment_count=F("attachment_count") - 1)
+        if attachment.kind != Attachment.Kind.PAGE:
+            message = turns_of(conversation).filter(turn_number=attachment.turn_number)
+            message.update(attachment_count=F("attachment_count") - 1)
         attachments.release(attachment.user_id, [attachment.sha256])
         changes.tell(caller, conversation.pk)
 
@@ -284,13 +283,6 @@ def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
     _withdraw_quotes(caller, *map(conversation_path, ids))
 
 
-def _count_rows(user_id: int) -> Counter[str]:
-    """Count the rows of every personal table, by model, while acting as the user."""
-    return Counter(
-        {model._meta.label: model._meta.base_manager.filter(user_id=user_id).count() for model in personal_models()}
-    )
-
-
 def _by_kind(rows: Mapping[str, int]) -> dict[str, int]:
     named: Counter[str] = Counter()
     for label, number in rows.items():
@@ -301,7 +293,9 @@ def _by_kind(rows: Mapping[str, int]) -> dict[str, int]:
 
 def _delete_account(user_id: int) -> Counter[str]:
     """Returns the number of deleted rows of each model; the database's cascades are counted before."""
-    rows = _count_rows(user_id)
+    rows = Counter(
+        {model._meta.label: model._meta.base_manager.filter(user_id=user_id).count() for model in personal_models()}
+    )
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer that is being
         # saved locks its turn, then the user; the same order avoids a deadlock.
@@ -366,7 +360,9 @@ def withdraw_results(user_id: int, id_: UUID) -> None:
 
 def _withdraw_found(turn: Turn, ids: Collection[str]) -> bool:
     """Remove the results of its calls that show any of these ids; returns whether there were any."""
-    showing = [call for call in turn.tool_calls if any(id_ in str(call.get("found")) for id_ in ids)]
+    kept = [call for call in turn.tool_calls if "found" in call]
+    # The text has short ids, `shows` whole ones; a text of an earlier version has whole ones itself.
+    showing = [call for call in kept if any(id_ in f"{call['found']} {call.get('shows')}" for id_ in ids)]
     for call in showing:
         del call["found"]
     return bool(showing)
@@ -374,8 +370,8 @@ def _withdraw_found(turn: Turn, ids: Collection[str]) -> bool:
 
 # The id of a chat in its path.
 _A_CHAT = re.compile(r"/c/([^/]+)/")
-# A quote of recall mode: its line with the day and the link, then the words.
-_QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n  > [^\n]*\n\n", re.MULTILINE)
+# A quote of recall mode: its line with the day and the link, then the words of both sides.
+_QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n(?:  >[^\n]*\n)+\n", re.MULTILINE)
 _LABEL_SIGN = re.compile(r"\\.|[\[\]\n]")
 _END_OF_LINK = re.compile(r"[^)\s]{0,200}\)")
 
@@ -426,53 +422,3 @@ def _label_start(text: str, start: int, close: int) -> int | None:
 
 def _without_quotes(text: str, path: str) -> str:
     return _QUOTE.sub(lambda quote: "" if not without_links(quote["link"], path, instead="") else quote[0], text)
-
-
-# --- Deletes turns that are older than the retention time, with all data derived from them ---
-# `User.retention_due_at` is the queue: the user who has waited longest is next and gets a share of the step. They are
-# due again when their oldest turn is too old, a day later at the latest, or after the others if the share was not
-# enough.
-
-STEP_SECONDS = 20.0
-USERS_AT_ONCE = 1_000
-# Of one user; each conversation has its own transaction, so that no lock is held for long.
-CONVERSATIONS_AT_ONCE = 50
-# For imported turns with an old date, and for a changed setting.
-LATEST = timedelta(days=1)
-# A user whose step failed is due again after this time, so that the others come first.
-LATER = timedelta(hours=1)
-
-
-def remove_old_turns(*, now: datetime) -> bool:
-    """One step of some seconds, as the web role, acting as each user in turn; returns whether more users are due."""
-    if retention_days() < 1:
-        return False
-    due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
-    for_each(
-        "memory.remove_old_turns, users",
-        list(due.values_list("pk", flat=True)[:USERS_AT_ONCE]),
-        lambda user_id: _remove_some_of(user_id, now),
-        seconds=STEP_SECONDS,
-        postpone=lambda user_id: _set_due(user_id, now + LATER),
-    )
-    return due.exists()
-
-
-def _remove_some_of(user_id: int, now: datetime) -> None:
-    caller, kept = Caller(user_id=user_id), timedelta(days=retention_days())
-    mine = Turn.objects.for_caller(caller)
-    with acting_as(caller):
-        old = mine.filter(said_at__lt=now - kept).order_by("conversation_id")
-        some = list(old.values_list("conversation_id", flat=True).distinct()[:CONVERSATIONS_AT_ONCE])
-    for conversation_id in some:
-        with acting_as(caller):
-            delete_older(caller=caller, conversation_id=conversation_id, before=now - kept)
-    with acting_as(caller):
-        oldest = mine.aggregate(at=Min("said_at"))["at"]
-        due_at = now + LATEST if oldest is None else min(now + LATEST, max(now, oldest + kept))
-    _set_due(user_id, due_at)
-
-
-def _set_due(user_id: int, at: datetime) -> None:
-    with acting_as(Caller(user_id=user_id)):
-        User.objects.filter(pk=user_id).update(retention_due_at=at)

@@ -14,15 +14,31 @@ from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, QuerySet
+from django.dispatch import Signal
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from core.isolation.acting import acting_as
 from core.text import cut, without_values
 from core.zip_stream import ArchiveFile
-from intake.attachments.services import attachments_of, pieces_of
-from intake.models import ActivityEntry, Attachment, ChatPreferences, Conversation, Project, Turn, User
+from intake.attachments.services import attachments_of, pages_of, pieces_of
+from intake.models import (
+    ActivityEntry,
+    Attachment,
+    ChatPreferences,
+    Conversation,
+    PausedTurn,
+    Project,
+    ToolConsent,
+    ToolLogin,
+    ToolServer,
+    Turn,
+    User,
+)
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
+
+# Its receivers return further fields of a turn.
+turn_exported = Signal()
 
 # The reader of exports recognises our own export by this (imports/reading/products/recollect.py).
 FORMAT = "recollect-export-1"
@@ -43,12 +59,6 @@ class ExportEncoder(DjangoJSONEncoder):
         return super().default(value)
 
 
-def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
-    """A document of the same shape with this conversation alone."""
-    one = iter([conversation_fields(conversation, user)])
-    return in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
-
-
 def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
     """A document of the same shape with these conversations alone."""
     some = conversations(user=user, chosen=chosen)
@@ -66,12 +76,8 @@ def opening(*, user: User, now: datetime, project: str | None = None) -> dict[st
     if project is not None:
         return {**head, **named}
     profile = {
-        "email": user.email,
-        "time_zone": user.time_zone,
-        "language": user.language,
-        "joined_at": user.joined_at,
-        "model": preferences.model,
-        "how_to_answer": preferences.how_to_answer,
+        **named_fields(user, "email", "time_zone", "language", "joined_at"),
+        **named_fields(preferences, "model", "how_to_answer"),
     }
     return {**head, "profile": profile, **named}
 
@@ -89,15 +95,14 @@ def of_project(
 def _project(project: Project, user: User) -> dict[str, Any]:
     """What its person says of a label; the chats, records and documents name the label themselves."""
     return {
-        "id": project.pk,
-        "name": project.name,
-        "colour": project.colour,
-        "instructions": project.instructions,
-        "is_closed": project.is_closed,
-        "labels": project.labels,
-        "created_at": project.created_at,
+        **named_fields(project, "id", "name", "colour", "instructions", "is_closed", "labels", "created_at"),
         "proof": proof_of(user, project.pk, project.instructions),
     }
+
+
+def named_fields(row: Model, *names: str) -> dict[str, Any]:
+    """The fields of a row that are exported under their own names."""
+    return {name: getattr(row, name) for name in names}
 
 
 def in_bytes(value: Any) -> Iterator[bytes]:
@@ -120,35 +125,17 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
 def conversations(
     *, user: User, chosen: Collection[UUID] | None = None, project: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """All conversations, the chosen ones, or those of a project."""
+    """All conversations, the chosen ones, or those of a project; `turns` of each is an iterator."""
     rows = of_project(Conversation.objects.for_user(user).kept(), project)
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
-        yield conversation_fields(conversation, user)
-
-
-def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any]:
-    """The exported fields of a conversation; `turns` is an iterator."""
-    return {
-        "id": conversation.pk,
-        "title": conversation.title,
-        "titled_by": conversation.titled_by,
-        "source": conversation.source,
-        "external_id": conversation.external_id,
-        "project": conversation.project,
-        "started_at": conversation.started_at,
-        "last_active_at": conversation.last_active_at,
-        "pinned_at": conversation.pinned_at,
-        "archived_at": conversation.archived_at,
-        "current_number": conversation.current_number,
-        "branched_from": conversation.branched_from,
-        "branched_after": conversation.branched_after,
-        "model": conversation.model,
-        "instructions": conversation.instructions,
-        "temperature": conversation.temperature,
-        "uses_memory": conversation.uses_memory,
-        "proof": proof_of(user, conversation.pk, conversation.instructions),
-        "turns": turns_of(conversation, user),
-    }
+        yield {
+            **named_fields(conversation, "id", "title", "titled_by", "source", "external_id", "project"),
+            **named_fields(conversation, "started_at", "last_active_at", "pinned_at", "archived_at"),
+            **named_fields(conversation, "current_number", "branched_from", "branched_after"),
+            **named_fields(conversation, "model", "instructions", "temperature", "uses_memory"),
+            "proof": proof_of(user, conversation.pk, conversation.instructions),
+            "turns": turns_of(conversation, user),
+        }
 
 
 def proof_of(user: User, row_id: UUID, instructions: str) -> str:
@@ -164,50 +151,62 @@ def is_own(user: User, row_id: UUID, instructions: str, *, proof: str) -> bool:
 def activity(*, user: User) -> Iterator[dict[str, Any]]:
     """The account's activity log, which an import ignores."""
     for entry in in_pages(ActivityEntry.objects.for_user(user), key="id"):
-        yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
+        yield named_fields(entry, "at", "what", "count", "device")
 
 
-def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
+def tools(*, user: User) -> dict[str, Any]:
+    """The servers of tools, the log-ins there, what was allowed and what waits, without keys and tokens. An import
+    ignores it.
+    """
+
+    def each(rows: "QuerySet[ExportedRow]", *names: str) -> Iterator[dict[str, Any]]:
+        for row in in_pages(rows):
+            yield {name: getattr(row, name) for name in names}
+
+    return {
+        "servers": each(
+            ToolServer.objects.for_user(user), "name", "address", "header", "client_id", "tools", "created_at"
+        ),
+        "logins": each(ToolLogin.objects.for_user(user), "address", "connected_at"),
+        "allowed": each(ToolConsent.objects.for_user(user), "address", "tool", "conversation_id", "created_at"),
+        "waiting": each(PausedTurn.objects.for_user(user), "turn_id", "calls", "until"),
+    }
+
+
+def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk") -> Iterator[ExportedRow]:
     """All rows in the order of a unique key, one page per query, so that no query stays open."""
-    page = list(rows.order_by(key)[:size])
+    page = list(rows.order_by(key)[:PAGE])
     while page:
         yield from page
         last = getattr(page[-1], key)
-        page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:size]) if len(page) == size else []
+        page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:PAGE]) if len(page) == PAGE else []
 
 
 def turns_of(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
+        further: list[Any] = [fields for _, fields in turn_exported.send(Turn, turn=turn, user=user)]
         yield {
-            "turn_number": turn.turn_number,
-            "parent_number": turn.parent_number,
-            "said_at": turn.said_at,
-            "user_message": turn.user_message,
-            "assistant_message": turn.assistant_message,
-            "reasoning": turn.reasoning,
+            **named_fields(turn, "turn_number", "parent_number", "said_at"),
+            **named_fields(turn, "user_message", "assistant_message", "reasoning"),
             "tool_calls": [without_values(call) for call in turn.tool_calls],
-            "status": turn.status,
-            "is_recall": turn.is_recall,
+            **named_fields(turn, "status", "is_recall"),
             "error": turn.error and without_values(turn.error),
             "usage": turn.usage,
             **_attachments(turn, user),
+            **{name: value for fields in further for name, value in fields.items()},
         }
 
 
 def _attachments(turn: Turn, user: User) -> dict[str, Any]:
     """The files of a turn that has some, each with its name in the zip."""
-    found = attachments_of([turn])[turn.pk]
+    found = [*attachments_of([turn])[turn.pk], *pages_of(turn)]
     return {"attachments": [_attachment(each, user) for each in found]} if found else {}
 
 
 def _attachment(attachment: Attachment, user: User) -> dict[str, Any]:
     return {
-        "id": attachment.pk,
-        "name": attachment.name,
-        "media_type": attachment.media_type,
-        "size": attachment.size,
-        "sha256": attachment.sha256,
-        "kind": attachment.kind,
+        **named_fields(attachment, "id", "name", "media_type", "size", "sha256", "kind"),
+        **({"address": attachment.address} if attachment.address else {}),
         "file": attached_name(attachment),
         "created_at": attachment.created_at,
         "proof": proof_of(user, attachment.pk, ""),

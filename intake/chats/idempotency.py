@@ -26,9 +26,8 @@ from intake.models import IdempotentAnswer
 HEADER = "Idempotency-Key"
 # Marks a replayed response.
 REPLAYED = "Idempotency-Replayed"
-KEY = re.compile(r"[\x21-\x7e]{1,255}")
-KEPT_FOR = timedelta(hours=24)
 WAIT_SECONDS = 5
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 def clean_key(key: str) -> str:
@@ -72,7 +71,7 @@ def claim(*, caller: Caller, key: str, operation: str, data: Any, now: datetime)
         named = hashlib.md5(project.encode(), usedforsecurity=False).hexdigest()
         key = f"bound {named} {hashlib.sha256(key.encode()).hexdigest()}"
     mine = IdempotentAnswer.objects.for_caller(caller)
-    mine.filter(created_at__lt=now - KEPT_FOR).delete()
+    mine.filter(created_at__lt=now - timedelta(hours=24)).delete()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             # How long the INSERT waits for another transaction that has inserted the same key.

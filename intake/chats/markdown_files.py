@@ -7,8 +7,6 @@ from core.zip_stream import ArchiveFile
 from intake.chats.exporting import file_name, in_pages, in_pieces, of_project, turns_of
 from intake.models import Conversation, User
 
-MANY_TURNS = 10_000
-
 
 def conversation_files(*, user: User, project: str | None = None) -> Iterator[ArchiveFile]:
     for conversation in in_pages(of_project(Conversation.objects.for_user(user).kept(), project)):
@@ -16,7 +14,7 @@ def conversation_files(*, user: User, project: str | None = None) -> Iterator[Ar
             name=f"conversations/{file_name(conversation)}.md",
             at=conversation.last_active_at,
             pieces=conversation_as_markdown(conversation=conversation, user=user),
-            may_be_large=conversation.turn_count > MANY_TURNS,
+            may_be_large=conversation.turn_count > 10_000,
         )
 
 

@@ -6,22 +6,20 @@ A turn's `updated_at` is its writer's lease: the writer renews it at least once 
 import time
 from datetime import datetime, timedelta
 
-from django.db import connection
+from django.db import connection, transaction
 
 from core.citus.routing import about
 from core.errors import RateLimited
 from core.isolation.acting import Caller
 from core.rate_limits import most_at_once
-from core.resilience import for_each
+from core.rounds import for_each
 from core.text import gettext_noop as _
 from intake.chats import services
-from intake.models import Turn
+from intake.models import PausedTurn, Turn
 
 # A running answer whose web process has not renewed its lease for so long is closed as interrupted. The lease is in the
 # database, and is renewed once a second.
 LEASE = timedelta(seconds=10)
-# Separate from any other use of PostgreSQL's advisory locks.
-LOCK = 0x616E7377
 
 
 def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
@@ -36,7 +34,8 @@ def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
     with connection.cursor() as cursor:
         # One transaction after the other, each until its commit: two that begin together would not see each other's
         # turn.
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK, caller.user_id])
+        # Separate from any other use of PostgreSQL's advisory locks.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [0x616E7377, caller.user_id])
     alive = now - LEASE
     running = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING, updated_at__gte=alive)
     if running.count() > most:
@@ -48,7 +47,7 @@ def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
 
 
 def close_abandoned_turns(*, now: datetime) -> int:
-    """Close the turns whose lease has run out; returns their number.
+    """Close the turns whose lease has run out, and returns their number; and those that have waited for too long.
 
     No lease is renewed while the database is away. A running writer renews its own within the last fifth of the lease.
     """
@@ -63,4 +62,14 @@ def close_abandoned_turns(*, now: datetime) -> int:
             closed.append(services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt, unless_after=turn.updated_at))
 
     for_each("memory.close_abandoned_turns, turns", silent, close)
+    unanswered = PausedTurn.objects.filter(until__lt=now).order_by("until").values_list("user_id", "turn_id")[:1000]
+    for_each("memory.close_abandoned_turns, unanswered", unanswered, _close_unanswered)
     return sum(closed)
+
+
+def _close_unanswered(row: tuple[int, int]) -> None:
+    user_id, turn_id = row
+    with about(user_id), transaction.atomic():
+        waiting = Turn.objects.select_for_update().filter(user=user_id, pk=turn_id, status=Turn.Status.WAITING).first()
+        if waiting is not None:
+            services.close_waiting(waiting)

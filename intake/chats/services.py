@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
+from django.utils import timezone
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
@@ -23,17 +24,16 @@ from intake.attachments import services as files
 from intake.chats.idempotency import claim, keep
 from intake.chats.tree import turns_of
 from intake.chats.usage import together
-from intake.llm.language_models import ChatOptions
-from intake.models import Conversation, Turn
-from intake.models.conversations import TITLE_LENGTH
+from intake.llm.chat_options import ChatOptions
+from intake.models import Conversation, PausedTurn, Turn
+from intake.models.conversations import OPEN, TITLE_LENGTH
+from intake.models.tools import WAITS_FOR, Pause
 
 MAX_MESSAGE_LENGTH = 32_000
 # As the number of a parent: the turn is a first one.
 NO_PARENT = 0
 # No turn has a higher number, and the database has no larger integer.
 LARGEST_NUMBER = 2**31 - 1
-# How long a temporary chat is kept, at most, after its last message.
-TEMPORARY_FOR = timedelta(days=1)
 CHANGED_BY_A_TURN = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at", "expires_at"]
 NO_NAME = _("Enter a name. It cannot begin with a hyphen.")
 IS_WHOLE = _("This answer is complete. There is nothing to continue.")
@@ -51,6 +51,10 @@ class Answer:
     error: dict[str, Any] | None = None
     # In the format of `intake.chats.usage`.
     usage: dict[str, Any] | None = None
+    # In the format of `intake.chats.prompts`.
+    prompt: str = ""
+    # Of an answer whose calls wait for the person.
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +184,7 @@ class TurnRequest(ChatOptions):
         if self.attachments and any(about[1:]):
             raise stated("Files belong to a new message: not with `edit`, `regenerate` or `continue`.")
         if len(set(self.attachments)) < len(self.attachments):
-            raise InvalidInput(errors={"attachments": ["Each file once."]})
+            raise InvalidInput(errors={"attachments": [_("Each file once.")]})
         if self.project and self.conversation_id is not None:
             raise stated("Only a new conversation takes `project`; a present one is moved.")
         return self
@@ -193,7 +197,7 @@ class TurnRequest(ChatOptions):
             raise InvalidInput(errors={"message": [requested]})
         super().check(caller, is_new=is_new or self.conversation_id is None)
         if self.project and not caller.is_registered:
-            raise InvalidInput(errors={"project": ["Register to use projects."]})
+            raise InvalidInput(errors={"project": [_("Register to use projects.")]})
 
     def as_data(self) -> dict[str, Any]:
         """As JSON, by which a repeated request is recognised."""
@@ -232,7 +236,7 @@ def create_turn(request: TurnRequest, *, caller: Caller, now: datetime, key: str
                 message = before.user_message if message is None else clean_message(message, may_be_blank=count > 0)
             else:
                 message = clean_message(message or "", may_be_blank=count > 0)
-                before = conversation.turns.filter(turn_number=follows).first() if follows else None
+                before = close_waiting(conversation.turns.filter(turn_number=follows).first()) if follows else None
                 if request.parent and before is None:
                     raise NotFound
             # 4. Retries. The same message reopens the turn whose answer failed, unless another turn follows it.
@@ -251,7 +255,7 @@ def create_turn(request: TurnRequest, *, caller: Caller, now: datetime, key: str
                     follows=follows, said_at=now, user_message=message, attachment_count=count
                 )
                 conversation.current_number, conversation.archived_at = turn.turn_number, None
-                conversation.expires_at = conversation.expires_at and now + TEMPORARY_FOR
+                conversation.expires_at = conversation.expires_at and now + timedelta(days=1)  # of a temporary chat
                 if request.conversation_id is None:
                     conversation.title = title_from(message or files.first_name(caller, ids))
                 conversation.save(update_fields=None if conversation._state.adding else CHANGED_BY_A_TURN)
@@ -275,7 +279,7 @@ def _sent_before(turn_id: int, caller: Caller, *, keeps_text: bool) -> Turn:
     again = reopen_turn(caller=caller, turn_id=turn_id, keeps_text=keeps_text)
     turn = again or Turn.objects.for_caller(caller).filter(pk=turn_id).first()
     if turn is None:
-        raise NotFound("The message was sent before, and has been deleted since.")
+        raise NotFound(_("The message was sent before, and has been deleted since."))
     turn.is_replay = again is None
     return turn
 
@@ -285,8 +289,9 @@ def ended_turn(conversation: Conversation, turn_number: int) -> Turn:
     turn = turns_of(conversation).filter(turn_number=turn_number).first()
     if turn is None:
         raise NotFound
+    close_waiting(turn)
     if not turn.has_ended:
-        raise StillRunning("This answer is still being written. Stop it first, or try again when it is done.")
+        raise StillRunning(_("This answer is still being written. Stop it first, or try again when it is done."))
     return turn
 
 
@@ -340,7 +345,7 @@ def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | Non
             return None
         turn.assistant_message, turn.reasoning, turn.tool_calls = written
         turn.is_recall = answer.is_recall
-        turn.error = answer.error
+        turn.error, turn.prompt = answer.error, answer.prompt
         turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
         changed = (
             "assistant_message",
@@ -350,9 +355,14 @@ def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | Non
             "is_recall",
             "error",
             "usage",
+            "prompt",
             "updated_at",
         )
         turn.save(update_fields=changed)
+        if turn.status == Turn.Status.WAITING and answer.pause is not None:
+            about = {"user_id": turn.user_id, "turn_id": turn.pk}
+            calls, state = answer.pause.calls, answer.pause.state
+            PausedTurn.objects.create(**about, calls=calls, state=state, until=timezone.now() + WAITS_FOR)
         return turn
 
 
@@ -393,21 +403,33 @@ def open_turns(*, silent_since: datetime) -> list[Turn]:
 
 
 def interrupt_turn(*, turn_id: int, attempt: int, unless_after: datetime | None = None) -> bool:
-    """Close a running turn with its saved text; a writer that still runs learns it when it renews its lease.
+    """Close a running or waiting turn with its saved text; a writer that still runs learns it when it renews its lease.
 
     Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open, and
     without a renewal after `unless_after`.
     """
     with transaction.atomic():
-        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        is_open = Q(pk=turn_id, status__in=OPEN, attempt=attempt)
         if unless_after is not None:
             is_open &= Q(updated_at__lte=unless_after)
         turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return False
+        if turn.status == Turn.Status.WAITING:
+            close_waiting(turn)
+            return True
         turn.status = Turn.Status.INTERRUPTED
         turn.save(update_fields=["status", "updated_at"])
         return True
+
+
+def close_waiting(turn: Turn | None) -> Turn | None:
+    """End a turn that waits, because its conversation goes on without an answer, or nobody gave one."""
+    if turn is not None and turn.status == Turn.Status.WAITING:
+        PausedTurn.objects.filter(user=turn.user_id, turn_id=turn.pk).delete()
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+    return turn
 
 
 def clean_message(message: str, *, may_be_blank: bool = False) -> str:
@@ -492,8 +514,10 @@ def reopen(turn: Turn, *, keeps_text: bool = False) -> Turn:
     """
     turn.status, turn.error = Turn.Status.STREAMING, None
     turn.attempt += 1
+    # A call that nobody answered before a stop is over, and waits no more when the answer waits for another one.
+    turn.tool_calls = [each for each in turn.tool_calls if "decision" in each.get("approval", {"decision": ""})]
     if not keeps_text:
-        turn.assistant_message, turn.reasoning, turn.usage = "", "", None
+        turn.assistant_message, turn.reasoning, turn.usage, turn.prompt = "", "", None, ""
         # Data that the earlier attempt stored stays stored, and can still be undone.
         turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()

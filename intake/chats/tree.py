@@ -16,6 +16,7 @@ from django.db.models import BooleanField, Q
 from django.db.models.expressions import RawSQL
 from django.urls import get_script_prefix, reverse
 
+from core.isolation.acting import Caller
 from intake.models import Conversation, Turn
 from intake.models.conversations import TurnQuerySet
 
@@ -101,6 +102,15 @@ def end_of(conversation: Conversation) -> int | None:
 
 def turns_of(conversation: Conversation) -> TurnQuerySet:
     return Turn.objects.filter(user=conversation.user_id, conversation=conversation)
+
+
+def turns_of_chat(caller: Caller, conversation_id: UUID | None, *, at_most: int = NO_LIMIT) -> list[Turn]:
+    """All that was said in a chat and its versions, the newest first; in a branch then the turns above it."""
+    conversation = Conversation.objects.for_caller(caller).filter(Q(pk=conversation_id)).first()
+    if conversation is None:
+        return []
+    found = list(turns_of(conversation).order_by("-turn_number")[:at_most])
+    return found + shared_turns(conversation, at_most=at_most - len(found))
 
 
 def upward(*, user_id: int | None, conversation_id: UUID, number: int | None, at_most: int = NO_LIMIT) -> list[int]:

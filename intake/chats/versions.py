@@ -10,7 +10,7 @@ from django.db import transaction
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import Caller
-from core.text import shortened
+from core.text import gettext_noop, shortened
 from intake.chats import services
 from intake.chats.tree import Tree
 from intake.models import Conversation
@@ -45,7 +45,7 @@ def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: date
         origin = services.lock_conversation(caller, conversation_id)
         services.ended_turn(origin, turn_number)
         if origin.expires_at is not None:
-            raise InvalidInput("This chat is temporary. Keep it first, then branch from it.")
+            raise InvalidInput(gettext_noop("This chat is temporary. Keep it first, then branch from it."))
         return Conversation.objects.create(
             user_id=caller.user_id,
             title=_branch_title(origin.title),
@@ -56,6 +56,7 @@ def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: date
             instructions=origin.instructions,
             temperature=origin.temperature,
             uses_memory=origin.uses_memory,
+            uses_web=origin.uses_web,
             proposes=origin.proposes,
             started_at=now,
             last_active_at=now,

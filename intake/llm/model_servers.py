@@ -18,22 +18,12 @@ from typing import Any
 
 from core.resilience import refuse_in_transaction
 
-# How long one request waits, and all requests about one model together.
-ASKING_SECONDS = 2.0
-ALL_SECONDS = 4.0
-MOST_LISTED = 500
-LONGEST_LIST = 2_000_000
-FAILURES = (OSError, ValueError, HTTPException)
+FAILURES = (OSError, ValueError, RecursionError, HTTPException)
 # A server's product, its address and the names of its models.
 FoundServer = tuple[str, str, list[str]]
 
-# Of a model about which nothing is known. Nearly all that are served today read more; one that reads less refuses what
-# is too long, and says so.
-ASSUMED_TOKENS = 16_384
 # Ollama loads a model with so much unless it is told otherwise, and cuts the front of a longer prompt.
 OLLAMA_TOKENS = 4_096
-# A number beyond is no length of a context.
-MOST_TOKENS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +39,9 @@ class Window:
     is_ollama: bool = False
 
 
-ASSUMED = Window(ASSUMED_TOKENS, is_certain=False, is_assumed=True)
+# Of a model about which nothing is known. Nearly all that are served today read more; one that reads less refuses what
+# is too long, and says so.
+ASSUMED = Window(16_384, is_certain=False, is_assumed=True)
 
 
 # It takes a key in its own way, also where it lists its models.
@@ -89,7 +81,7 @@ def list_models(base_url: str, api_key: str) -> dict[str, Window | None]:
     """
     rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
     found = {row["id"]: _window_in(row) for row in rows if isinstance(row.get("id"), str) and row["id"]}
-    names = sorted(found)[:MOST_LISTED]
+    names = sorted(found)[:500]
     with ThreadPoolExecutor(8) as pool:
         can_chat = pool.map(partial(_can_chat, _root(base_url), api_key), names if _tags(base_url, api_key) else ())
         said = dict(zip(names, can_chat, strict=False))
@@ -135,7 +127,8 @@ def _root(base_url: str) -> str:
 
 def ask_window(base_url: str, api_key: str, name: str) -> Window | None:
     """The window of one model; None if its server does not say. Raises `FAILURES` if the server is away."""
-    deadline = time.monotonic() + ALL_SECONDS
+    # For all requests about one model together.
+    deadline = time.monotonic() + 4.0
     rows = _rows(_fetch(f"{base_url.rstrip('/')}/models", api_key))
     row = next((row for row in rows if _is_called(row.get("id"), name)), rows[0] if len(rows) == 1 else {})
     if window := _window_in(row):
@@ -215,7 +208,8 @@ def _is_called(found: Any, name: str) -> bool:
 def _number(data: Any, name: str) -> int | None:
     """A field that is a number of tokens; None for anything else."""
     value = data.get(name) if isinstance(data, dict) else None
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS
+    # A number beyond is no length of a context.
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 100_000_000
     return int(value) if is_one and value is not None else None
 
 
@@ -240,5 +234,5 @@ def _fetch(address: str, api_key: str, data: dict[str, Any] | None = None) -> An
         request.add_header("anthropic-version", "2023-06-01")
     elif api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
-    with urllib.request.urlopen(request, timeout=ASKING_SECONDS) as response:  # noqa: S310 - the address is checked above
-        return json.loads(response.read(LONGEST_LIST))
+    with urllib.request.urlopen(request, timeout=2.0) as response:  # noqa: S310 - the address is checked above
+        return json.loads(response.read(2_000_000))

@@ -1,32 +1,23 @@
-"""Markdown beyond CommonMark: a few elements, callouts, folded thoughts, and formulas.
-
-Draws what answers use beyond CommonMark: a few HTML elements, `==marks==`, callouts, and folded thoughts.
+"""Draws what answers use beyond CommonMark: a few HTML elements, `==marks==`, callouts, and folded thoughts.
 
 Nothing here lets HTML through: each element is read by name and made anew, without attributes, and always with its end.
 All searches are bounded, so that the time grows with the text's length alone.
 """
 
 import re
-from typing import Any
 
-import nh3
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
-from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from intake.markdown.safety import MATH_TAGS, check
-
 # How far behind its beginning an inline element may end.
 LONGEST_INLINE = 500
 # Folded blocks in one another: each is searched for its end.
 DEEPEST_FOLD = 4
-# A cell of about three words, of a date or an amount, in characters.
-SHORT_CELL = 24
 # The longest summary of a folded block.
 LONGEST_SUMMARY = 500
 
@@ -53,7 +44,12 @@ def add_elements(parser: MarkdownIt) -> None:
     parser.inline.ruler.before("autolink", "marked", _find_marked)
     parser.core.ruler.before("inline", "callout", _find_callouts)
     parser.core.ruler.push("short_cells", _mark_short_cells)
-    parser.add_render_rule("callout_title", lambda _renderer, tokens, index, *_: _callout_title(tokens[index]))
+    parser.add_render_rule(
+        "callout_title",
+        lambda _renderer, tokens, index, *__: (
+            f'<p class="callout-title" dir="auto">{_(CALLOUTS[tokens[index].content])}</p>'
+        ),
+    )
 
 
 def _find_inline_element(state: StateInline, silent: bool) -> bool:
@@ -115,7 +111,9 @@ def _find_fold(state: StateBlock, start_line: int, end_line: int, silent: bool) 
     tag = opening[1].lower()
     after = _line_after_end(state, tag, start_line, end_line)
     text = state.getLines(start_line, after, state.blkIndent, False).lstrip()[opening.end() - begin :]
-    content, rest = _parted(text, tag)
+    ends = [found.span() for found in re.finditer(f"</{tag}>", text, re.IGNORECASE)]
+    # Without an end yet, all of it is within.
+    content, rest = (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else (text, "")
     state.line = after
     state.env[_DEPTH] = depth + 1
     try:
@@ -142,12 +140,6 @@ def _line_after_end(state: StateBlock, tag: str, start_line: int, end_line: int)
         if open_ones <= 0:
             return number + 1
     return end_line
-
-
-def _parted(text: str, tag: str) -> tuple[str, str]:
-    """The text before the last end, and the text behind it; all of it if there is no end yet."""
-    ends = [found.span() for found in re.finditer(f"</{tag}>", text, re.IGNORECASE)]
-    return (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else (text, "")
 
 
 def _push_fold(
@@ -195,161 +187,10 @@ def _find_callouts(state: StateCore) -> None:
     state.tokens = tokens
 
 
-def _callout_title(token: Token) -> str:
-    return f'<p class="callout-title" dir="auto">{_(CALLOUTS[token.content])}</p>'
-
-
 def _mark_short_cells(state: StateCore) -> None:
     """The cells of a table whose text stays in one line."""
     for place, token in enumerate(state.tokens):
-        if token.type in ("th_open", "td_open") and len(state.tokens[place + 1].content) <= SHORT_CELL:
+        # A cell of about three words, of a date or an amount, in characters.
+        if token.type in ("th_open", "td_open") and len(state.tokens[place + 1].content) <= 24:
             classes = [str(token.attrs["class"])] if "class" in token.attrs else []
             token.attrs["class"] = " ".join([*classes, "short"])
-
-
-# --- Finds formulas in Markdown (`$…$`, `\(…\)`, `$$…$$`, `\[…\]`, LaTeX environments) and renders them as MathML ---
-
-# A longer formula is not for reading, and the converter recurses for each bracket.
-LONGEST_FORMULA = 2_000
-DEEPEST_FORMULA = 40
-
-# From here on Unicode has Chinese, Japanese and Korean.
-FIRST_WITHOUT_BLANKS = "\u2e80"
-
-_TAG = re.compile(r"</?([^\s/>]*)")
-_FENCES = {"$$": "$$", "\\[": "\\]"}
-# The converter aligns at `&` only in these two.
-_LINED_UP = re.compile(r"\\(begin|end)\{(?:align|aligned|alignat|flalign|gather|gathered|eqnarray)\*?\}")
-_ENVIRONMENT = re.compile(r"\\begin\{((?:equation|align|gather|multline|alignat|flalign|cases|[pbvBV]?matrix)\*?)\}")
-
-
-def add_formulas(parser: MarkdownIt) -> None:
-    parser.block.ruler.before(
-        "fence", "formula", _find_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    )
-    parser.inline.ruler.before("escape", "formula_in_brackets", _find_in_brackets)
-    parser.inline.ruler.before("escape", "formula_in_dollars", _find_in_dollars)
-    parser.add_render_rule("math_inline", lambda _renderer, tokens, index, *_: draw(tokens[index].content))
-    parser.add_render_rule("formula", _render_block)
-
-
-def draw(source: str, *, is_display: bool = False) -> str:
-    """MathML of LaTeX; the source as code if it is invalid or too long."""
-    check()
-    try:
-        if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
-            return _as_code(source)
-        drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
-    except TimeoutError:
-        raise
-    except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
-        return _as_code(source)
-    # The converter copies the contents of \text unchanged.
-    return drawn if set(_TAG.findall(drawn)) <= MATH_TAGS else _as_code(source)
-
-
-def _as_code(source: str) -> str:
-    return f'<code class="formula-source">{nh3.clean_text(source)}</code>'
-
-
-def _depth(source: str) -> int:
-    deepest = depth = 0
-    for character in source:
-        depth += (character == "{") - (character == "}")
-        deepest = max(deepest, depth)
-    return deepest + source.count("\\left") + source.count("\\begin")
-
-
-def _find_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """A block formula ends at its closing mark or with the text; after an empty line it is not a formula."""
-    if state.is_code_block(start_line):
-        return False
-    first = _line(state, start_line)
-    closing = _closing_of(first)
-    if closing is None:
-        return False
-    lines: list[str] = []
-    is_closed = False
-    after = start_line
-    while after < end_line and not is_closed:
-        line = first[2:] if after == start_line and closing in _FENCES.values() else _line(state, after)
-        is_closed = line.rstrip().endswith(closing)
-        if (not is_closed and closing in line) or (not line.strip() and after > start_line):
-            return False
-        lines.append(line)
-        after += 1
-    if not silent:
-        _push(state, "\n".join(lines), closing, is_closed=is_closed, lines=(start_line, after))
-    return True
-
-
-def _closing_of(line: str) -> str | None:
-    if environment := _ENVIRONMENT.match(line):
-        return f"\\end{{{environment[1]}}}"
-    return _FENCES.get(line[:2])
-
-
-def _push(state: StateBlock, text: str, closing: str, *, is_closed: bool, lines: tuple[int, int]) -> None:
-    token = state.push("formula", "", 0)
-    is_fence = closing in _FENCES.values()
-    token.content = text.rstrip().removesuffix(closing).strip() if is_fence else text.strip()
-    token.map = list(lines)
-    token.meta = {"is_closed": is_closed}
-    state.line = lines[1]
-
-
-def _line(state: StateBlock, number: int) -> str:
-    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
-
-
-def _find_in_dollars(state: StateInline, silent: bool) -> bool:
-    """`$x$` and `$$x$$` within a line. A price or a variable's name is no formula: "US$5 to R$10", `$HOME/$USER`."""
-    src, begin = state.src, state.pos
-    if src[begin] != "$" or (begin and _is_in_word(src[begin - 1])):
-        return False
-    mark = "$$" if src.startswith("$$", begin) else "$"
-    start = begin + len(mark)
-    end = src.find(mark, start, min(state.posMax, start + LONGEST_FORMULA))
-    while end > 0 and _is_escaped(src, end):
-        end = src.find(mark, end + 1, min(state.posMax, start + LONGEST_FORMULA))
-    content = src[start:end]
-    if end < 0 or not content or content[0].isspace() or content[-1].isspace():
-        return False
-    if _is_in_word(src[end + len(mark) : end + len(mark) + 1]):
-        return False
-    if not silent:
-        state.push("math_inline", "math", 0).content = content
-    state.pos = end + len(mark)
-    return True
-
-
-def _is_in_word(character: str) -> bool:
-    """A letter or a digit. Scripts without blanks between words have none around a formula either."""
-    return character.isalnum() and character < FIRST_WITHOUT_BLANKS
-
-
-def _is_escaped(src: str, at: int) -> bool:
-    before = src[max(0, at - LONGEST_FORMULA) : at]
-    return bool((len(before) - len(before.rstrip("\\"))) % 2)
-
-
-def _find_in_brackets(state: StateInline, silent: bool) -> bool:
-    opening = state.src[state.pos : state.pos + 2]
-    if opening not in ("\\(", "\\["):
-        return False
-    closing = "\\)" if opening == "\\(" else "\\]"
-    end = state.src.find(closing, state.pos + 2, min(state.posMax, state.pos + LONGEST_FORMULA))
-    content = state.src[state.pos + 2 : end]
-    if end < 0 or not content.strip():
-        return False
-    if not silent:
-        state.push("math_inline", "math", 0).content = content.strip()
-    state.pos = end + 2
-    return True
-
-
-def _render_block(_renderer: Any, tokens: Any, index: int, *_: Any) -> str:
-    token = tokens[index]
-    # Half a formula would change its shape with every letter.
-    shown = draw(token.content, is_display=True) if token.meta["is_closed"] else _as_code(token.content)
-    return f'<div class="formula">{shown}</div>'

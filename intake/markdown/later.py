@@ -9,10 +9,7 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString, mark_safe
 
-from intake.markdown.safety import budget
-
-# For all texts of a page. The rest of them is shown as it was written, with a sentence that says so.
-PAGE_SECONDS = 2.0
+from intake.markdown.budget import budget
 
 
 class _Page:
@@ -48,7 +45,8 @@ def drawn_later(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable
             # A test in a transaction of its own keeps it.
             if not connection.in_atomic_block:
                 connection.close()
-            with budget(PAGE_SECONDS):
+            # For all texts of a page. The rest of them is shown as it was written, with a sentence that says so.
+            with budget(2.0):
                 html = [draw() for draw in page.texts]
             marks = re.compile(rf"{page.mark}-(\d+);")
             response.content = marks.sub(lambda found: html[int(found[1])], response.content.decode())

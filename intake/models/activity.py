@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 from intake.models.conversations import MODEL_NAME_LENGTH, OwnedQuerySet
-from intake.models.users import User
+from intake.models.users import owner
 
 DEVICE_LENGTH = 60
 
@@ -58,7 +58,7 @@ class ActivityEntry(models.Model):
     pk = models.CompositePrimaryKey("user_id", "id")
     id = models.UUIDField(default=uuid7, editable=False)
     # The database deletes the entries with their account: the web role may delete none.
-    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    user = owner(models.DO_NOTHING)
     at = models.DateTimeField(default=timezone.now, editable=False)
     what = models.CharField(max_length=24, choices=Activity)
     count = models.PositiveIntegerField(default=1)
@@ -79,17 +79,16 @@ class ActivityEntry(models.Model):
         return f"{self.what} of user {self.user_id}"
 
 
-# --- A user's preferences for answers: the default model, and instructions for every model ---
-
-
 class ChatPreferences(models.Model):
     """One row per user, created with the first choice. Separate from the user's row, which staff may read."""
 
-    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")
     how_to_answer = models.TextField(blank=True, default="")
     # The parts of the home page that this person does not want to see, with blanks between them.
     hidden_at_home = models.CharField(max_length=100, blank=True, default="", db_default="")
+    # Whether the pages that answers read on the web stay with their chats.
+    keeps_pages = models.BooleanField(default=True, db_default=True)
     # The lines that agents do not get, by their digests (`agent_tools.tools.context`).
     left_out: "ArrayField[list[str], list[str]]" = ArrayField(
         models.CharField(max_length=32), blank=True, default=list, db_default=[]

@@ -11,13 +11,12 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from intake.models.conversations import OwnedQuerySet
-from intake.models.users import User
+from intake.models.users import owner
 
 NAME_LENGTH = 255
 MEDIA_TYPE_LENGTH = 127
 PLACE_LENGTH = 200
-# The longest text of one `AttachmentText`.
-TEXT_LENGTH = 4_000
+ADDRESS_LENGTH = 2_000
 PIECE_BYTES = 256 * 1024
 
 
@@ -28,6 +27,8 @@ class Attachment(models.Model):
         FILE = "file"
         PASTED = "pasted"
         IMPORTED = "imported"
+        # A page of the web that was read for the answer of its turn: no file of the message.
+        PAGE = "page"
 
     class State(models.TextChoices):
         WAITING = "waiting"
@@ -36,7 +37,7 @@ class Attachment(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # A migration creates the foreign keys, which cascade in the database: to the user, and to the turn.
-    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    user = owner(models.DO_NOTHING)
     conversation_id = models.UUIDField(null=True, editable=False)
     turn_number = models.PositiveIntegerField(null=True, editable=False)
     # Its place among the attachments of the message, from 0.
@@ -45,6 +46,8 @@ class Attachment(models.Model):
     media_type = models.CharField(max_length=MEDIA_TYPE_LENGTH)
     size = models.BigIntegerField()
     sha256 = models.CharField(max_length=64)
+    # Of a page.
+    address = models.CharField(max_length=ADDRESS_LENGTH, blank=True, default="", db_default="")
     kind = models.CharField(max_length=8, choices=Kind, default=Kind.FILE)
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     # Why it cannot be read: `{"message"}`, and perhaps `sentence` (`core.text.kept`).
@@ -85,6 +88,11 @@ class Attachment(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
+    @property
+    def title(self) -> str:
+        """The name of a file; of a page, its title, which stands before the ending of its text."""
+        return self.name.removesuffix(".md") if self.kind == self.Kind.PAGE else self.name
+
 
 class AttachmentPiece(models.Model):
     """Up to `PIECE_BYTES` bytes of a content, numbered from 0. An empty file has one piece without bytes.
@@ -94,7 +102,7 @@ class AttachmentPiece(models.Model):
     """
 
     pk = models.CompositePrimaryKey("user_id", "sha256", "number")
-    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    user = owner(models.DO_NOTHING)
     sha256 = models.CharField(max_length=64)
     number = models.PositiveIntegerField()
     data = models.BinaryField()
@@ -112,7 +120,7 @@ class AttachmentText(models.Model):
     """A part of an attachment's text, numbered from 0 in the order of the file, with its place: a page, a sheet."""
 
     pk = models.CompositePrimaryKey("user_id", "attachment_id", "number")
-    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    user = owner(models.DO_NOTHING)
     # The database deletes the texts with their attachment.
     attachment = models.ForeignKey(
         Attachment, on_delete=models.DO_NOTHING, related_name="texts", db_index=False, db_constraint=False

@@ -1,6 +1,6 @@
-"""Conversations, their turns, projects, and the kept responses of repeated requests.
+"""Conversations, their turns, and projects.
 
-Conversations and their turns. Each row names its owner; a personal query starts at `for_caller` or `for_user`.
+Each row names its owner; a personal query starts at `for_caller` or `for_user`.
 """
 
 import operator
@@ -19,11 +19,13 @@ from django.utils import timezone
 from core.ids import uuid7
 from core.isolation.acting import Caller
 from core.text import LONGEST_PROJECT, pg_text, project_label
-from intake.models.users import User
+from intake.models.users import User, owner
 
 TITLE_LENGTH = 80
 MODEL_NAME_LENGTH = 200
 PROJECT_LENGTH = LONGEST_PROJECT
+PROJECT_COLOURS = ("blue", "teal", "green", "yellow", "orange", "red", "pink", "purple")
+MAX_PROJECT_INSTRUCTIONS = 4_000
 
 
 OwnedRow = TypeVar("OwnedRow", bound=models.Model)
@@ -96,6 +98,10 @@ class Conversation(models.Model):
     instructions = models.TextField(blank=True, default="", db_default="")
     temperature = models.FloatField(null=True, blank=True)
     uses_memory = models.BooleanField(default=True, db_default=True)
+    # Whether its answers may search the web and read pages, if staff have chosen a search.
+    uses_web = models.BooleanField(default=False, db_default=False)
+    # What its answers do not get of the user's memory, by digests (`memory.left_out`).
+    left_out = models.JSONField(default=list, db_default=[], blank=True, editable=False)
     # Whether it is read for things worth keeping, once it has ended and if its user agreed (`User.proposes_since`).
     proposes = models.BooleanField(default=True, db_default=True)
     # The last turn that was read for that, and the tokens and outcome of all its readings (`memory.ended_chats`).
@@ -198,6 +204,8 @@ class Turn(models.Model):
         COMPLETE = "complete"
         INTERRUPTED = "interrupted"
         FAILED = "failed"
+        # Calls wait for the person (`intake.models.tools.PausedTurn`): nobody writes it, and its answer is not over.
+        WAITING = "waiting"
 
     # A migration creates the foreign keys, which cascade in the database.
     conversation = models.ForeignKey(
@@ -227,9 +235,11 @@ class Turn(models.Model):
     attempt = models.PositiveIntegerField(default=1, db_default=1)
     # The usage of the answer, in the format of `intake.chats.usage`.
     usage = models.JSONField(null=True, blank=True)
+    # What the answer was made of: ids and digests, in the format of `intake.chats.prompts`.
+    prompt = models.TextField(blank=True, default="", db_default="", editable=False)
     # For quotas: an index contains it, so that the sum reads no rows.
     text_bytes = models.GeneratedField(
-        expression=bytes_of("user_message", "assistant_message", "reasoning", "tool_calls"),
+        expression=bytes_of("user_message", "assistant_message", "reasoning", "tool_calls", "prompt"),
         output_field=models.IntegerField(),
         db_persist=True,
     )
@@ -276,13 +286,15 @@ class Turn(models.Model):
 
     @property
     def has_ended(self) -> bool:
-        return self.status != self.Status.STREAMING
+        return self.status not in OPEN
+
+    @property
+    def is_being_written(self) -> bool:
+        return self.status == self.Status.STREAMING
 
 
-# --- Projects: what a person says about a label of chats, records, documents and tokens ---
-
-PROJECT_COLOURS = ("blue", "teal", "green", "yellow", "orange", "red", "pink", "purple")
-MAX_PROJECT_INSTRUCTIONS = 4_000
+# The states of a turn whose answer is not over.
+OPEN = (Turn.Status.STREAMING, Turn.Status.WAITING)
 
 
 class Project(models.Model):
@@ -294,7 +306,7 @@ class Project(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The migration creates the foreign key.
-    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     name = models.CharField(max_length=PROJECT_LENGTH)
     colour = models.CharField(max_length=8, choices=[(name, name) for name in PROJECT_COLOURS], default="blue")
     instructions = models.TextField(blank=True, default="")
@@ -334,29 +346,3 @@ def labels_of(user: User, project: str) -> set[str]:
     # A name that is no label would otherwise be that of no project.
     label = project_label(project) or project
     return {label, project, label_of(user=user, label=label)}
-
-
-# --- The kept responses of idempotent requests ---
-
-
-class IdempotentAnswer(models.Model):
-    """One key of a caller: a digest of its request, and the response."""
-
-    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    key = models.CharField(max_length=255)
-    # A digest of the operation and the body; keyed, so that the body cannot be guessed from it.
-    request_digest = models.CharField(max_length=64)
-    # As text, because jsonb does not keep the order of fields.
-    answer = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-
-    objects = OwnedQuerySet["IdempotentAnswer"].as_manager()
-
-    class Meta:
-        db_table = "intake_idempotent_answers"
-        constraints = [
-            models.UniqueConstraint(fields=["user", "key"], name="intake_idempotent_answers_once"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user_id}: {self.key}"

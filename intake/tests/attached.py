@@ -36,13 +36,15 @@ def a_file(
         )
 
 
-def a_picture(width: int = 4, height: int = 3, *, color: tuple[int, int, int] = (200, 30, 30)) -> bytes:
+def a_picture(
+    width: int = 4, height: int = 3, *, color: tuple[int, int, int] = (200, 30, 30), is_transparent: bool = False
+) -> bytes:
     """A PNG of one colour."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    line = b"\0" + bytes(color) * width
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    line = b"\0" + bytes((*color, 99) if is_transparent else color) * width
+    head = struct.pack(">IIBBBBB", width, height, 8, 6 if is_transparent else 2, 0, 0, 0)
     pixels = zlib.compress(line * height)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")

@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from intake.markdown.rendering import BlockStream
+from intake.markdown.streaming import BlockStream
 
 
 def changes_of(text, size):

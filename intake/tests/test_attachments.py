@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound, TooLarge
 from core.isolation.acting import acting_as
-from intake.accounts import registration
+from intake.accounts import visitors
 from intake.attachments import services as attachments
-from intake.chats import arranging, deleting, services
+from intake.chats import deleting, retention, services, temporary
 from intake.models import Attachment, AttachmentPiece, AttachmentText, Conversation, Turn, User
 from intake.models.attachments import PIECE_BYTES
 from intake.tests.attached import PDF, a_file, a_picture
@@ -195,7 +195,7 @@ def test_chats_too_old_to_keep_and_a_whole_account_take_their_files(alice, setti
     settings.RETENTION_DAYS = 1
     User.objects.update(retention_due_at=NOW)
     say(alice, "One", a_file(alice))
-    deleting.remove_old_turns(now=NOW + timedelta(days=3))
+    retention.remove_old_turns(now=NOW + timedelta(days=3))
     assert rows() == (0, 0, 0)
     a_file(alice)
     deleted = deleting.delete_account(user=alice)
@@ -207,7 +207,7 @@ def test_a_worker_removes_a_temporary_chat_with_the_bytes_of_its_files(alice):
     turn = say(alice, "Secret", a_file(alice), temporary=True)
     kept = say(alice, "Kept", a_file(alice, b"other"))
     with as_a_worker():
-        assert arranging.remove_expired(now=NOW + timedelta(days=2)) == 1
+        assert temporary.remove_expired(now=NOW + timedelta(days=2)) == 1
     assert list(Turn.objects.all()) == [kept]
     assert turn.conversation_id not in Conversation.objects.values_list("pk", flat=True)
     assert rows() == (1, 1, 0)
@@ -250,7 +250,7 @@ def test_a_visitor_who_logs_in_takes_the_files_along(alice):
     visitor = a_visitor()
     turn = say(visitor, "Before I registered", a_file(visitor, PDF, "lease.pdf"))
     waiting = a_file(visitor, b"not sent yet", "draft.txt")
-    registration.move_to_account(visitor=visitor, user=alice)
+    visitors.move_to_account(visitor=visitor, user=alice)
     assert set(Attachment.objects.values_list("name", "user")) == {("lease.pdf", alice.pk), ("draft.txt", alice.pk)}
     moved = attachments.attachments_of(Turn.objects.filter(user=alice))
     (files,) = moved.values()

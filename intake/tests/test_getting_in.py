@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from intake.accounts.sessions import PROVED_AT
+from intake.accounts.proofs import PROVED_AT
 from intake.models import ActivityEntry, Conversation, User
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
 
@@ -338,7 +338,7 @@ def test_after_another_secret_key_a_recovery_code_lets_in_and_the_page_says_why(
     another.post(LOGIN, WORKER)
     refused = another.post(CODE, {"code": code_of(secret)})
     assert refused.status_code == 200
-    assert "SECRET_KEY has changed since the app was set up" in html.unescape(refused.text)
+    assert "own key has changed since the app was set up" in html.unescape(refused.text)
     assert not is_in(another)
     for expected in (True, False):
         another = Client()

@@ -1,11 +1,12 @@
 """HTML becomes Markdown: what a reader sees stays, and any input takes linear time."""
 
 import gc
+import re
 import time
 
 import pytest
 
-from intake.attachments.reading.html_text import html_to_text
+from intake.attachments.reading.html_text import html_to_text, main_text
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,25 @@ def test_html_takes_linear_time(piece):
             gc.enable()
 
     assert seconds(16_000) < 12 * max(seconds(4_000), 0.02)
+
+
+SENTENCE = "<p>Bake it at 240 degrees for fifty minutes, and let it rest for a whole night before you cut it.</p>"
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<header>Shop</header><nav>Home</nav><main><h1>Rye</h1>{}<aside>Advert</aside></main><footer>Imprint</footer>",
+        "<div>Banner</div><article><h1>Rye</h1>{}</article><article>Oat</article><div>Comments</div>",
+        "<header>Shop</header><nav>Home</nav><h1>Rye</h1>{}<footer>Imprint</footer>",
+        "<form><h1>Rye</h1>{}</form><nav>Home</nav>",
+    ],
+)
+def test_the_main_text_of_a_page_leaves_out_what_surrounds_it(markup):
+    text = main_text(markup.format(SENTENCE * 5))
+    assert text.startswith("# Rye") and text.count("240 degrees") == 5
+    assert not re.search("Shop|Home|Advert|Imprint|Banner|Comments", text)
+
+
+def test_a_page_that_is_all_navigation_is_read_whole():
+    assert "Opening hours" in main_text("<nav>" + "<a href='/'>Opening hours</a> " * 9 + "</nav><main> </main>")

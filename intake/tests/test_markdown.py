@@ -4,6 +4,7 @@ import re
 from time import process_time
 
 import pytest
+from django.conf import settings
 
 from intake.markdown import BlockStream, render, render_summary, rendering
 from intake.markdown.extensions import DEEPEST_FOLD
@@ -180,9 +181,10 @@ def test_a_summary_is_one_line_without_blocks():
     assert tags_in(render_summary("# Big\n\n- item\n\n```\ncode\n```")) <= {"code", "br"}
 
 
-def test_an_answer_of_nothing_but_brackets_is_rendered():
+@pytest.mark.parametrize("cited", [None, {"1": "/sources/1/"}])
+def test_an_answer_of_nothing_but_brackets_is_rendered(cited):
     """A model that repeats itself may write one; with links looked for, this takes minutes."""
-    html = render("[" * 90_000 + " and **bold**")
+    html = render("[" * 90_000 + " and **bold**", cited)
     assert "<strong>bold</strong>" in html
 
 
@@ -224,6 +226,15 @@ def test_a_formula_that_cannot_be_drawn_is_shown_as_it_was_written(broken):
     html = render(f"$${broken}$$")
     assert "formula-source" in html
     assert "<math" not in html
+
+
+def test_numbers_and_charges_of_chemistry_stand_below_and_above():
+    html = render(r"$\ce{SO4^2- + H2O -> }$")
+    assert "<msubsup>" in html and "<msub>" in html and "formula-source" not in html
+
+
+def test_the_font_of_formulas_is_a_subset():
+    assert (settings.BASE_DIR / "intake/static/intake/fonts/stix-two-math.woff2").stat().st_size <= 80_000
 
 
 def test_lines_of_a_formula_are_lined_up():

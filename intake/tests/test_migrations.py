@@ -5,7 +5,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from core.isolation.checks import connected_as_owner
+from core.isolation.connecting import connected_as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

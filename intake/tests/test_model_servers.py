@@ -48,12 +48,12 @@ def test_a_model_that_is_loaded_first_answers_after_its_time(visitor, language_m
     assert len(model.requests) == 1
 
 
-def test_a_model_that_is_too_slow_is_asked_once_and_the_setting_is_named(visitor, language_model, settings, logged):
+def test_a_model_that_is_too_slow_is_asked_once(visitor, language_model, settings, logged):
     settings.LLM_TIMEOUT_SECONDS = 0.5
     model = language_model(Hang(), Hang())
     error = error_of(visitor)
     assert (error["code"], error["retryable"]) == ("unavailable", True)
-    assert error["detail"] == "The model did not respond within 0.5 seconds (LLM_TIMEOUT_SECONDS). Try again."
+    assert error["detail"] == "The model did not answer within 0.5 seconds. Try again."
     assert len(model.requests) == 1
     assert "scripted at 127.0.0.1:" in "\n".join(logged.lines) and "ModelRequestTimeout" in "\n".join(logged.lines)
 
@@ -69,7 +69,7 @@ def test_a_wrong_address_is_told_and_logged_without_its_password(visitor, settin
     settings.LLM_BASE_URL = f"http://user:hunter2@127.0.0.1:{port}/v1/secret-path"
     error = error_of(visitor)
     assert (error["code"], error["retryable"]) == ("unavailable", True)
-    assert "LLM_BASE_URL" in error["detail"]
+    assert "check its address" in error["detail"] and error["about"] == "model"
     assert f"The model scripted at 127.0.0.1:{port} failed after " in "\n".join(logged.lines)
     assert "hunter2" not in "\n".join(logged.lines) and "secret-path" not in "\n".join(logged.lines)
 
@@ -189,9 +189,17 @@ def test_staff_read_the_servers_own_reason_without_a_key(staff, language_model, 
     assert "insufficient memory" in page.split('data-part="trouble"')[1]
 
 
+def test_a_model_that_only_embeds_says_that_it_cannot_chat(person, log_in, language_model):
+    language_model(*[Refuse(400, message='"all-minilm" does not support chat')] * 2)
+    error = error_of(log_in(person))
+    assert (error["detail"], error["about"]) == ("scripted cannot chat. Choose another one.", "model")
+
+
 def test_others_read_no_word_of_the_server(person, log_in, language_model, logged):
     language_model(*[Refuse(400, message="insufficient memory of alice")] * 2)
     error = error_of(log_in(person))
+    # The page offers another model.
+    assert (error["detail"], error["about"]) == ("This model cannot answer this. Choose another one.", "model")
     assert "memory" not in str(error) and "memory" not in str(the_turn().error)
     assert "insufficient memory" not in "\n".join(logged.lines)
     assert "The model scripted at 127.0.0.1:" in "\n".join(logged.lines) and " 400" in "\n".join(logged.lines)

@@ -10,6 +10,7 @@ from intake.attachments.reading import Part, Unreadable
 from intake.attachments.reading.formats import read_file
 from intake.attachments.reading.parts import LONGEST_PART, MOST_TEXT, lines_of, reading_of, sections_of, table_of
 from intake.attachments.reading.process import read_safely
+from intake.tests.attached import a_picture
 from testing import files
 
 
@@ -344,6 +345,16 @@ def test_a_picture_has_no_text_and_is_no_error():
     assert read(files.png(2, bytes(4)), "a.png").parts == []
 
 
+@pytest.mark.medium
+def test_a_flat_picture_of_fifty_million_pixels_is_read_or_refused_with_a_sentence():
+    """It is small as a file; the process that reads it bounds its memory."""
+    rgb = a_picture(7_000, 7_100)
+    assert len(rgb) < 300_000
+    assert len(read_safely(rgb, "a.png", "image/png").pictures) == 2
+    with pytest.raises(Unreadable, match="takes more memory"):
+        read_safely(a_picture(7_000, 7_100, is_transparent=True), "a.png", "image/png")
+
+
 def test_a_jpeg_with_more_scans_than_a_camera_writes_is_refused_before_it_is_decoded():
     assert len(read(files.jpeg_of_scans(100, 64), media_type="image/jpeg").pictures) == 2
     begun = time.process_time()
@@ -357,8 +368,10 @@ def test_a_jpeg_with_more_scans_than_a_camera_writes_is_refused_before_it_is_dec
     ("data", "name", "sentence"),
     [
         (b"", "a.txt", "The file has no text."),
-        (bytes(range(256)) * 9, "a.bin", "Files of this kind cannot be read."),
-        (files.zipped({"a.txt": "a"}), "a.zip", "Files of this kind cannot be read."),
+        (bytes(range(256)) * 9, "a.bin", "Files of this kind are kept, but cannot be read."),
+        (bytes(range(256)) * 9, "a.mp4", "Videos are kept, but cannot be read."),
+        (bytes(range(256)) * 9, "a.mp3", "Recordings are kept, but cannot be read."),
+        (files.zipped({"a.txt": "a"}), "a.zip", "Archives are kept, but cannot be read: add the files in them."),
         (files.encrypted_pdf(), "a.pdf", "The file is protected by a password."),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"), "a.docx", "The file is protected by a password."),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a.doc", "Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format."),

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.errors import InvalidInput
-from intake.accounts import registration
+from intake.accounts import visitors
 from intake.accounts.registration import check_registration
 from intake.models import Conversation, Invitation, User
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
@@ -95,7 +95,7 @@ def test_two_who_come_at_once_with_the_last_use_get_one_account(by_invitation):
 
     def register(email: str) -> None:
         try:
-            registration.register(visitor=None, email=email, password="password", time_zone="UTC", invitation=secret)
+            visitors.register(visitor=None, email=email, password="password", time_zone="UTC", invitation=secret)
             outcomes.append("in")
         except InvalidInput:
             outcomes.append("out")

@@ -34,6 +34,18 @@ def logged_in(user, *, by: str = FIREFOX) -> Client:
     return client
 
 
+def test_a_late_answer_to_a_former_session_leaves_the_new_ones_cookie():
+    """A browser asks for a page and logs in, which makes another session; the page's answer comes after the log-in's."""
+    late = Client()
+    late.cookies["sessionid"] = "of-before-the-log-in"
+    assert "sessionid" not in late.get(HOME).cookies
+    assert logged_in(a_person()).post("/logout/").cookies["sessionid"].value == ""
+
+
+def test_logging_out_empties_the_browsers_cache_where_it_can():
+    assert logged_in(a_person()).post("/logout/")["Clear-Site-Data"] == '"cache"'
+
+
 def is_in(client: Client) -> bool:
     return client.get(SESSIONS).status_code == 200
 

@@ -52,8 +52,7 @@ class E5Embedder(OnDeviceEmbedder):
     max_tokens = 251  # 256 with the prefix and the two around them
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
-        super().__init__(cache_dir=cache_dir, threads=threads)
-        self._model_dir = Path(model_dir) if model_dir else None
+        super().__init__(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
         self._spans_within = lru_cache(WORDS_REMEMBERED)(self._cut)
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
@@ -98,7 +97,7 @@ class E5Embedder(OnDeviceEmbedder):
 
     @property
     def _path(self) -> Path:
-        return (self._model_dir or find_package(E5)) / WEIGHTS
+        return Path(self._model_dir or find_package(E5), WEIGHTS)
 
     @cached_property
     def _file(self) -> E5File:

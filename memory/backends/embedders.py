@@ -4,7 +4,7 @@ The configured embedding models, each shared by a process's threads; one of them
 
 Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`. `EMBEDDER_BEFORE` is
 the other built-in model, which may have made the index before the default changed. The database says which of them is
-active (docs/decisions/0016).
+active (docs/decisions/0047).
 """
 
 import asyncio

@@ -6,14 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
-from core.resilience import step_back
+from core.priority import step_back
 from memory.backends.embedders import TUNED, EmbedderError, Span
 from memory.backends.on_device import (
     AWAKE_MICROSECONDS,
@@ -72,9 +72,7 @@ class MiniLMEmbedder(OnDeviceEmbedder):
     calibration = TUNED
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
-        super().__init__(cache_dir=cache_dir, threads=threads)
-        self._model_dir = Path(model_dir) if model_dir else None
-        self._loaded_tokenizer: Tokenizer | None = None
+        super().__init__(cache_dir=cache_dir, threads=threads, model_dir=model_dir)
         self._within_words = _Remembered(self._cut_word)
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
@@ -118,30 +116,30 @@ class MiniLMEmbedder(OnDeviceEmbedder):
     def _cut_word(self, word: str) -> Sequence[Span] | None:
         """None for a word that is one token, as most are."""
         # Skips the tokenizer's first steps, which do not change such a word and take five times as long.
-        tokens = self._tokenizer().model.tokenize(word.lower())
+        tokens = self._tokenizer.model.tokenize(word.lower())
         return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
 
     def _encode(self, text: str) -> Encoding:
-        return self._tokenizer().encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
+        return self._tokenizer.encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
 
+    @cached_property
     def _tokenizer(self) -> Tokenizer:
-        if self._loaded_tokenizer is None:
-            with self._lock:
-                if self._loaded_tokenizer is None:
-                    path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
-                    tokenizer = Tokenizer.from_file(str(path))
-                    # The file asks for 128 tokens, padded; chunking must see the complete text.
-                    tokenizer.no_truncation()
-                    tokenizer.no_padding()
-                    self._loaded_tokenizer = tokenizer
-        return self._loaded_tokenizer
+        return _load_tokenizer(self._find("tokenizer.json"))
 
     def _graph(self) -> bytes | Path:
         weights = partial(check_file, self._find("model.safetensors"), WEIGHTS_SHA256)
         return load_graph(MINILM_GRAPH, weights, self._cache_dir)
 
     def _find(self, file_name: str) -> Path:
-        return (self._model_dir or find_package(MINILM) / "model") / file_name
+        return Path(self._model_dir or find_package(MINILM) / "model", file_name)
+
+
+def _load_tokenizer(path: Path) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(check_file(path, TOKENIZER_SHA256)))
+    # The file asks for 128 tokens, padded; chunking must see the complete text.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 # The built-in reranker is ms-marco-MiniLM-L-12-v2 in int8 on onnxruntime: no network, no key, no GPU; English. Its
@@ -228,13 +226,10 @@ class CrossEncoder(Reranker):
 
     def _load(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         try:
-            vocabulary = check_file(find_package(MINILM) / "model/tokenizer.json", TOKENIZER_SHA256)
-            tokenizer = Tokenizer.from_file(str(vocabulary))
+            tokenizer = _load_tokenizer(find_package(MINILM) / "model/tokenizer.json")
             weights = check_file(find_package(RERANKER) / WEIGHTS, RERANKER_WEIGHTS_SHA256)
         except EmbedderError as error:
             raise RerankerError(str(error)) from error
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         # As for the embedder; without it reranking took a fifth more processor time, and no less time.

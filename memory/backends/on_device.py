@@ -25,7 +25,7 @@ import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]
 from filelock import FileLock, Timeout
 
-from core.resilience import step_back
+from core.priority import step_back
 from memory.backends.embedders import (
     Calibration,
     Embedder,
@@ -53,8 +53,8 @@ class OnDeviceEmbedder(Embedder):
 
     batch_seconds = 0.5
 
-    def __init__(self, *, cache_dir: Path, threads: int = 2) -> None:
-        self._cache_dir = Path(cache_dir)
+    def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
+        self._cache_dir, self._model_dir = Path(cache_dir), model_dir
         self._threads = threads
         self._lock = threading.Lock()
         self._sessions: dict[int, onnxruntime.InferenceSession] = {}

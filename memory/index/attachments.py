@@ -51,8 +51,6 @@ SELECT user_id, id
  ORDER BY place, size, random()
  LIMIT %(limit)s
 """
-# Small files of strangers do not push a longer one out of these.
-MOST_OF_VISITORS = 2_000
 
 
 def read_waiting(*, until: datetime) -> bool:
@@ -104,7 +102,8 @@ def _due(now: datetime) -> list[tuple[int, UUID]]:
     waiting = Attachment.objects.filter(user__in=visitors, state=Attachment.State.WAITING)
     if waiting.filter(next_attempt_at__gt=now).exists():
         return []
-    of_visitors = found(of_visitors=True, limit=MOST_OF_VISITORS)
+    # Small files of strangers do not push a longer one out of these.
+    of_visitors = found(of_visitors=True, limit=2_000)
     seconds = seconds_of_reading([pk for _user_id, pk in of_visitors])
     return sorted(of_visitors, key=lambda row: seconds[row[1]])
 

@@ -23,7 +23,6 @@ from core.citus.routing import about
 from memory import index
 from memory.backends import embedders
 from memory.backends.embedders import Embedder, EmbedderError, using
-from memory.index import vectors
 from memory.index.sources import SourceKey
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
 
@@ -267,7 +266,7 @@ class Switch:
         deleted = 0
         # Each of these transactions stays short.
         while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:5_000]):
-            deleted += vectors.delete(Embedding.objects.filter(pk__in=some))
+            deleted += Embedding.objects.filter(pk__in=some).delete()[0]
         self.tell(f"{deleted:,} rows of other models deleted.")
 
     def _rows(self) -> EmbeddingQuerySet:
@@ -298,7 +297,7 @@ class Switch:
             # First because it locks the text, as all code does before it changes the rows. It skips a chunk that has
             # rows and terms already.
             index.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
-            vectors.delete(self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))))
+            self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))).delete()
             index.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
 
     def _outdated(self) -> Iterator[Outdated]:

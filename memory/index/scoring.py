@@ -1,9 +1,11 @@
 """Scores each user's texts with BM25F: one statement over the segments and the pending terms."""
 
+import re
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from core.isolation.acting import binding_of
-from memory.index.terms import configuration_of, configurations, fetch, indexed_forms
+from memory.index.terms import PAIRED_RUN, configuration_of, configurations, fetch, indexed_forms
 from memory.models.documents import HIDDEN_SOURCES, Hit, Scope
 
 # BM25F over the person's own postings, their statistics theirs alone:
@@ -24,6 +26,10 @@ USER_WEIGHT = 2.0
 # them; by its whole length, any line with the query's words would be worth a third of a message with them.
 LISTS = ["memory", "daily_log"]
 LINE_TERMS = 20
+# A longer query is a message, and most people never used some of its words.
+WORDS_OF_A_QUESTION = 20
+# A short word, or one of characters without spaces between them, is part of too much to be missed.
+WORD = re.compile(r"[^\W\d_]{3,}")
 
 # A pending text is a segment of one text here, numbered by the negative of its id. The postings of a term in a segment
 # are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
@@ -138,14 +144,23 @@ SELECT source_id, chunk_index, corpus, date_part('epoch', said_at), length, scor
                   FROM stemmed JOIN term USING (lexeme)
                  WHERE is_own
                  GROUP BY configuration) AS by_language),
+       ARRAY(SELECT word
+               FROM unnest(%(words)s::text[]) AS word
+              WHERE to_tsvector(%(own)s::regconfig, word) <> ''
+                AND NOT EXISTS (SELECT
+                                  FROM (SELECT DISTINCT configuration FROM stemmed) AS one
+                                 CROSS JOIN unnest(to_tsvector(configuration::regconfig, word)) AS part
+                                  JOIN term USING (lexeme)
+                                 WHERE having_it > 0)),
        EXISTS (SELECT 1 FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
-  FROM best
+  FROM (VALUES (1)) AS always  -- one row says which words no text has, where there is no text
+  LEFT JOIN best ON true
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
- CROSS JOIN LATERAL (
+  LEFT JOIN LATERAL (
     SELECT source_id, chunk_index, corpus, said_at, said_length + answered_length AS length
       FROM indexed_texts
      WHERE user_id = %(user_id)s AND id = text_id
-    OFFSET 0) AS text
+    OFFSET 0) AS text ON true
  ORDER BY score DESC, text_id
 """
 _NOT_HIDDEN = f"""AND text_id NOT IN (SELECT id
@@ -194,12 +209,20 @@ def _statements(hidden: str) -> tuple[str, str]:
 _SCORE = (_statements(""), _statements(_NOT_HIDDEN))
 
 
-def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
-    """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words.
-
-    Also returns the ideal, which is the score of a text that contains only the query's terms.
+class Scored(NamedTuple):
+    """The best texts, best first. `ideal`: the score of a text that contains only the query's terms. `absent`: the
+    words of a short query that no text of the scope's corpora has, in any form, as far as the caller may see them.
     """
+
+    hits: list[Hit]
+    ideal: float
+    absent: tuple[str, ...]
+
+
+def score(scope: Scope, *, query: str, limit: int) -> Scored:
+    """The best texts in `scope` that share terms with `query`; none if it has only stop words."""
     own, spellings = indexed_forms(query)
+    words = dict.fromkeys(word for word in WORD.findall(query) if not PAIRED_RUN.search(word))
     parameters = {
         **scope.parameters(),
         "is_narrowed": scope.is_dated or scope.only is not None,
@@ -208,6 +231,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
         "own": configuration_of(query),
         "query": own,
         "spellings": spellings,
+        "words": [*words] if len(words) <= WORDS_OF_A_QUESTION else [],
         "said_weight": USER_WEIGHT,
         "of_lines": LISTS,
         "line_terms": LINE_TERMS,
@@ -233,5 +257,7 @@ def score(scope: Scope, *, query: str, limit: int) -> tuple[list[Hit], float]:
             has_only=has_only,
         )
         for source, place, corpus, at, length, lexical, user_lexical, assistant_lexical, has_only, *_ in rows
+        if source is not None
     ]
-    return hits, rows[0][-2] if rows else 0.0
+    ideal, absent, _ = rows[0][-3:]
+    return Scored(hits, ideal, tuple(absent))

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.isolation.acting import insert_values, is_cluster
-from core.resilience import for_each, seconds_until
+from core.isolation.acting import is_cluster
+from core.isolation.inserting import insert_values
+from core.rounds import for_each, seconds_until
 
 # The number flushed by one statement.
 BATCH_TEXTS = 200

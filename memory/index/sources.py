@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from core.ids import time_of_id
 from intake.models import Attachment, AttachmentText, Turn, User
-from intake.models.conversations import with_pairs
+from intake.models.conversations import OPEN, with_pairs
 from memory.backends.embedders import Embedder
 from memory.chunking import (
     CUTTING_RULES,
@@ -219,7 +219,7 @@ class Reader:
 def _turns() -> QuerySet[Turn, Any]:
     """Completed turns of registered users."""
     ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
-    return ended.exclude(status=Turn.Status.STREAMING)
+    return ended.exclude(status__in=OPEN)
 
 
 def _documents(corpus: Corpus) -> QuerySet[MemoryDocument, Any]:

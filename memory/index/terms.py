@@ -29,7 +29,8 @@ from urllib.parse import unquote
 from django.conf import settings
 from django.db import connection
 
-from core.isolation.acting import insert_values, is_cluster
+from core.isolation.acting import is_cluster
+from core.isolation.inserting import insert_values
 from memory.chunking import UNSPACED
 from memory.index.sources import Entry, Text, content_hash
 from memory.index.trigrams import trigram_filter, without_accents

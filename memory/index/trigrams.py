@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from memory.index.sources import READERS, SourceKey, Text
 from memory.models.documents import HIDDEN_SOURCES, Corpus, Hit, Scope
 
-# Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
-# longest so much that it is looked at more often than it need be.
+# Powers of two. A text of more than some 5,000 different stretches fills the longest so much that it is looked at more
+# often than it need be.
 LENGTHS = tuple(1 << power for power in range(8, 15))
 LONGEST_BITS = 14
 
@@ -180,13 +180,19 @@ def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
 
 
 def containing(
-    scope: Scope, *, texts: Sequence[str], limit: int, as_written: bool = False, speaker: str | None = None
+    scope: Scope,
+    *,
+    texts: Sequence[str],
+    limit: int,
+    as_written: bool = False,
+    is_word: bool = False,
+    speaker: str | None = None,
 ) -> list[list[Hit]]:
     """For each of `texts`, the newest texts in `scope` one side of which contains it, in any case; every character is
     literal. All of them together cost one scan.
 
-    `as_written`: only with its accents, ligatures and indices. `speaker`: only on the side of `me` or of the
-    `assistant`. One or two ASCII characters are searched in the newest 2,000 texts.
+    `as_written`: only with its accents, ligatures and indices. `is_word`: not within a longer word. `speaker`: only on
+    the side of `me` or of the `assistant`. One or two ASCII characters are searched in the newest 2,000 texts.
     """
     form = written if as_written else fold
     pieces = [form(text) for text in texts]
@@ -194,6 +200,8 @@ def containing(
     if not searched:
         return [[] for _ in texts]
     found: dict[str, list[Hit]] = {piece: [] for piece in searched}
+    around = r"(?<![\w-]){}(?![\w-])" if is_word else "{}"
+    patterns = {piece: re.compile(around.format(re.escape(piece))) for piece in searched}
     # Those that can contain a piece of which too few texts are found yet, the newest first.
     possible = (each for each in _possible(scope, searched) if any(len(found[piece]) < limit for piece in each[1]))
     while batch := list(islice(possible, AT_ONCE)):
@@ -204,7 +212,8 @@ def containing(
                 said = "" if speaker == "assistant" else form(text.said)
                 answered = "" if speaker == "me" else form(text.answered)
                 for piece in can_have:
-                    if len(found[piece]) < limit and (piece in said or piece in answered):
+                    has = patterns[piece].search
+                    if len(found[piece]) < limit and (has(said) or has(answered)):
                         found[piece].append(hit)
     return [found.get(piece, []) for piece in pieces]
 

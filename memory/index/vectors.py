@@ -1,140 +1,100 @@
-"""The vectors of each user's texts: stored by a worker, packed into blocks, and scanned exactly by every search.
+"""The vectors of each user's texts: stored by a worker, and searched by the signs of their coordinates first.
 
-`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. Most of a scan's time is for rows and
-not for distances. So a row of `embedding_blocks` holds ten vectors (`v0` to `v9`, with the keys of their rows in
-`embeddings` and the times of their texts), and the scan computes the nearest distance of each block. A vector without a
-block is unpacked: it is scanned in its own row.
+`store` writes, `nearest` and `distances` read. A scan of vectors takes most of its time for their bytes. So a row also
+has `bits`, one for each dimension, and a covering index has what searches narrow by, and the bits. A search takes from
+it the passages whose bits differ least from the query's, and measures the vectors of these alone. A vector without bits
+is from before there were any; it is measured, until `add_missing_bits` has reached it.
 """
 
+import hashlib
+import logging
+import shutil
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import groupby
+from math import pi
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.db import connection, transaction
+from django.utils import timezone
 from pgvector.django import HalfVectorField
 
-from core.citus.routing import by_owner
-from core.isolation.acting import insert_values, is_cluster
-from core.resilience import for_each, seconds_until
+from intake.attachments.services import FREE_BYTES
 from memory.backends.embedders import Matrix, Vector
 from memory.chunking import PassageSpan, Side
 from memory.index.terms import fetch
-from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
+from memory.models import Embedding
 from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
-from memory.models.embeddings import SLOTS
 
 # The number of a text's passages among the nearest, for most texts.
 USUAL_PASSAGES = 3
-# If long texts take most places with their passages, this many times as many are fetched, repeatedly.
-MORE_PASSAGES = 8
+# At least so many passages, whose bits are nearest, have their vectors measured (docs/decisions/0076).
+CANDIDATES = 1_000
+
+logger = logging.getLogger(__name__)
 
 Rows = list[tuple[Any, ...]]
 
-_STORE = Path(__file__).with_name("store_vectors.sql").read_text()
-
-# On a cluster one statement cannot write two tables: these are the steps of `_STORE` and `_PACK`.
-_STORE_OF_ONE = """
-WITH made AS MATERIALIZED (
-    SELECT id, content_hash, text::halfvec AS vector
-      FROM unnest(%(ids)s::bigint[], %(hashes)s::bytea[], %(vectors)s::text[]) AS each(id, content_hash, text)
-), stored AS (
-    UPDATE embeddings AS row
-       SET vector = made.vector, embedded_at = %(now)s, last_error = ''
-      FROM made
-     WHERE row.user_id = %(user_id)s AND row.id = made.id AND row.content_hash = made.content_hash
-       AND row.vector IS NULL
-    RETURNING row.corpus, row.model_id, row.is_further
-)
-SELECT DISTINCT corpus, model_id, is_further FROM stored
+_STORE = """
+UPDATE embeddings AS row
+   SET vector = made.vector::halfvec, bits = made.bits::varbit, embedded_at = %(now)s, last_error = ''
+  FROM unnest(%(ids)s::bigint[], %(hashes)s::bytea[], %(vectors)s::text[], %(bits)s::text[])
+       AS made(id, content_hash, vector, bits)
+ WHERE row.user_id = %(user_id)s AND row.id = made.id AND row.content_hash = made.content_hash AND row.vector IS NULL
 """
-_UNPACKED = """
-SELECT id, said_at, vector::text
-  FROM embeddings
- WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND model_id = %(model_id)s AND is_further = %(is_further)s
-   AND vector IS NOT NULL AND block_id IS NULL
- ORDER BY id
-   FOR NO KEY UPDATE SKIP LOCKED
-"""
-_PACKED = "UPDATE embeddings SET block_id = %(block_id)s WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
-
-_LOCK_BLOCKS = """
-SELECT id FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE
-"""
-# Their other vectors become unpacked. A foreign key would do so too, but not on a cluster.
-_UNPACK = "UPDATE embeddings SET block_id = NULL WHERE user_id = %(user_id)s AND block_id = ANY(%(ids)s)"
-_DELETE_BLOCKS = "DELETE FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
-
-# A block is full when it is packed, and is deleted as a whole.
-_WITH_GAPS = """
-SELECT block.user_id, block.id
-  FROM embedding_blocks AS block
-  JOIN unnest(%(models)s::int[], %(slots)s::int[]) AS model(id, slots) ON model.id = block.model_id
-  LEFT JOIN (SELECT user_id, block_id, count(*) AS rows
-               FROM embeddings
-              WHERE user_id = %(user_id)s AND block_id IS NOT NULL
-              GROUP BY user_id, block_id) AS held
-    ON held.user_id = block.user_id AND held.block_id = block.id
- WHERE block.user_id = %(user_id)s AND coalesce(held.rows, 0) < model.slots
+_ADD_BITS = """
+UPDATE embeddings AS row
+   SET bits = made.bits::varbit
+  FROM unnest(%(ids)s::bigint[], %(bits)s::text[]) AS made(id, bits)
+ WHERE row.user_id = %(user_id)s AND row.id = made.id AND row.vector IS NOT NULL AND row.bits IS NULL
 """
 
-_UNPACKED_BY_OWNER = """
-SELECT user_id, corpus, model_id, is_further
-  FROM embeddings
- WHERE vector IS NOT NULL AND block_id IS NULL
- GROUP BY user_id, corpus, model_id, is_further
-HAVING count(*) > 1
- ORDER BY user_id, corpus, model_id, is_further  -- so that two workers wait for each other and not in a circle
-"""
-_PACK = Path(__file__).with_name("pack_vectors.sql").read_text()
-
-# The nearest passages are in the blocks whose own nearest are, so as many blocks as passages are wanted do. Only their
-# keys leave the scan: to hand on ten keys and distances of each block would take longer than to measure these few
-# again. And as vectors have length 1, but for what half precision rounds off, their inner product says which blocks
-# those are (eight more than needed, for what it rounds differently); it takes less than the cosine, which then ranks.
-#
-# Of few sources (`only`) the rows are scanned one by one, because a block has vectors of several. Without some sources
-# (`hidden`) as many more blocks are looked into as have vectors of those, which may be what makes them near.
+# The first part of a statement: the nearest passages, with what the rest wants of their rows. The scan hands on keys
+# alone, because a sort copies its rows.
 #
 # The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
 # It gives one row at least, for that count. A chat's turns come with what is shown of them.
-#
-# `_scan` puts one of the two before the rest of a statement, and fills in the distances of a block's vectors.
 _NEAR = """
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
-    SELECT %(vector)s::halfvec AS q
-), {hidden_rows}near_block AS MATERIALIZED (
+    SELECT %(vector)s::halfvec AS q, %(bits)s::varbit AS query_bits
+), nearest_by_bits AS MATERIALIZED (
     SELECT id
-      FROM asked, embedding_blocks
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-     ORDER BY least({inner_products})
-              + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
-     LIMIT %(passages)s + 8{more_blocks}
-), near AS MATERIALIZED (
-    SELECT id, distance
-      FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
-                   unnest(ARRAY[{cosines}])
-                   + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
-              FROM asked, near_block JOIN embedding_blocks USING (id)
-             WHERE user_id = %(user_id)s) AS passage
-     WHERE distance IS NOT NULL{not_hidden}
-     UNION ALL
-    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
       FROM asked, embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-       AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
-       AND {is_shown}
+       AND bits IS NOT NULL{in_scope}
+     ORDER BY (bits <~> query_bits) + CASE WHEN is_further THEN %(further_bits)s::float8 ELSE 0 END
+     LIMIT greatest(%(candidates)s, (SELECT %(share)s * sum(texts)
+                                       FROM term_segments
+                                      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)))
+), near AS MATERIALIZED (
+    SELECT row.*
+      FROM nearest_by_bits
+     CROSS JOIN LATERAL (
+        SELECT id, corpus, source_id, chunk_index, part, said_at, length,
+               (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
+          FROM asked, embeddings
+         WHERE user_id = %(user_id)s AND id = nearest_by_bits.id
+        OFFSET 0) AS row
+     UNION ALL
+    SELECT id, corpus, source_id, chunk_index, part, said_at, length,
+           (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
+      FROM asked, embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       AND vector IS NOT NULL AND bits IS NULL{in_scope}
      ORDER BY distance, id
      LIMIT %(passages)s
 """
+# Few sources have few passages: each is measured.
 _NEAR_AMONG = """
 WITH asked AS NOT MATERIALIZED (
     SELECT %(vector)s::halfvec AS q
 ), near AS MATERIALIZED (
-    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
+    SELECT id, corpus, source_id, chunk_index, part, said_at, length,
+           (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
       FROM asked, embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(%(only)s::uuid[])
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
@@ -143,25 +103,9 @@ WITH asked AS NOT MATERIALIZED (
      ORDER BY distance, id
      LIMIT %(passages)s
 """
-_HIDDEN = {
-    "hidden_rows": f"""hidden_row AS MATERIALIZED (
-    SELECT id, block_id
-      FROM embeddings
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = ANY(ARRAY({HIDDEN_SOURCES}))
-), """,  # noqa: S608 - only constants of ours
-    "more_blocks": " + (SELECT count(DISTINCT block_id) FROM hidden_row)",
-    "not_hidden": " AND id NOT IN (SELECT id FROM hidden_row)",
-    "is_shown": "id NOT IN (SELECT id FROM hidden_row)",
-}
-_NOTHING_HIDDEN = dict.fromkeys(_HIDDEN, "") | {"is_shown": "true"}
 _NEAREST = """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
     SELECT corpus, source_id, chunk_index, min(said_at) AS said_at, min(distance) AS distance
       FROM near
-     CROSS JOIN LATERAL (
-        SELECT corpus, source_id, chunk_index, said_at
-          FROM embeddings
-         WHERE user_id = %(user_id)s AND id = near.id
-        OFFSET 0) AS passage
      GROUP BY corpus, source_id, chunk_index
      ORDER BY distance, source_id, chunk_index
      LIMIT %(texts)s
@@ -192,29 +136,17 @@ SELECT pending, (SELECT count(*) FROM near), text.*
 # `unrelated` is the distance that three in ten of some passages are beyond.
 _DISTANCES = """), sample AS MATERIALIZED (
     SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY vector <=> q) AS unrelated
-      FROM (SELECT unnest(ARRAY[v0, v1, v2, v3, v4, v5, v6, v7, v8, v9]) AS vector
-              FROM (SELECT *
-                      FROM embedding_blocks
-                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s) AND NOT is_further
-                     LIMIT %(sample)s / 10) AS some_blocks
-             UNION ALL
-            SELECT vector
+      FROM (SELECT vector
               FROM embeddings
              WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
                AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-               AND vector IS NOT NULL AND block_id IS NULL AND NOT is_further
+               AND vector IS NOT NULL AND NOT is_further
              LIMIT %(sample)s) AS some_passages, asked
 ), found AS MATERIALIZED (
     SELECT corpus, source_id, chunk_index, min(distance) AS distance,
            min(distance) FILTER (WHERE part = 0 OR corpus <> 'chat') AS said_distance,
            (array_agg(length ORDER BY distance) FILTER (WHERE corpus <> 'chat'))[1] AS near_length
       FROM near
-     CROSS JOIN LATERAL (
-        SELECT corpus, source_id, chunk_index, part, length
-          FROM embeddings
-         WHERE user_id = %(user_id)s AND id = near.id
-        OFFSET 0) AS row
      GROUP BY corpus, source_id, chunk_index
 ), candidate AS MATERIALIZED (
     SELECT source_id, chunk_index, distance, said_distance, near_length FROM found
@@ -306,118 +238,86 @@ SELECT text.id, halfvec_send(mean)
 """
 
 
-# A block's keys: the user's, and its own.
-Block = tuple[int, int]
+def signs(vectors: Matrix, *, model: str) -> list[str]:
+    """The bits of each vector: the signs of its coordinates after a rotation, whose seed is the model's name.
 
-
-def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
-    """Store a batch's vectors, of one model, and pack them with the same users' unpacked ones."""
-    parameters: dict[str, Any] = {
-        "ids": [row.pk for row in rows],
-        "hashes": [bytes(row.content_hash) for row in rows],
-        "vectors": [_halfvec(vector) for vector in vectors],
-        "now": now,
-        "slots": slots_for(vectors.shape[1]),
-    }
-    if is_cluster(connection):
-        # The work of `_STORE`, each user's rows on their node: first the vectors, then the packing.
-        for user_id in sorted({row.user_id for row in rows}):
-            with transaction.atomic():
-                for corpus, model_id, is_further in fetch(_STORE_OF_ONE, parameters | {"user_id": user_id}):
-                    owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
-                    _pack_on_node(owner, slots=parameters["slots"])
-        return
-    with connection.cursor() as cursor:
-        cursor.execute(_STORE, parameters)
-
-
-def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
-    """Does the work of `_PACK`; returns the number of packed vectors. Keys and vectors are read and written: see
-    `insert_values`.
-
-    Must run in a transaction.
+    The share of bits in which two vectors differ is that of the angle between them in a half turn, but for chance
+    (M. S. Charikar, Similarity Estimation Techniques from Rounding Algorithms, 2002). The rotation is for models whose
+    dimensions are unlike each other: three times, coordinates change signs and go through Hartley's transform.
     """
-    rows = fetch(_UNPACKED, owner)
-    full = [rows[place : place + slots] for place in range(0, len(rows) - slots + 1, slots)]
-    if not full:
-        return 0
-    columns = [*owner, *(f"{array}{slot}" for array in "ptv" for slot in range(SLOTS))]
-    none = [None] * (SLOTS - slots)
-    values = [
-        [*owner.values(), *(each for array in zip(*block, strict=True) for each in (*array, *none))] for block in full
-    ]
-    keys = insert_values("embedding_blocks", columns, values, ending="RETURNING id")
-    with connection.cursor() as cursor:
-        for (block_id,), block in zip(keys, full, strict=True):
-            packed = {"block_id": block_id, "ids": [row[0] for row in block]}
-            cursor.execute(_PACKED, owner | packed)
-    return len(full) * slots
+    dimensions = vectors.shape[1]
+    seeded = np.frombuffer(hashlib.shake_256(model.encode()).digest(3 * dimensions), np.uint8)
+    rotated: np.ndarray = np.asarray(vectors, np.float32)
+    for flips in np.where(seeded < 128, np.float32(-1), np.float32(1)).reshape(3, dimensions):
+        spectrum = np.fft.fft(rotated * flips)
+        rotated = spectrum.real - spectrum.imag
+    return [row.tobytes().decode() for row in np.where(rotated > 0, b"1", b"0")]
 
 
-def slots_for(dimensions: int) -> int:
-    """The number of vectors of this many dimensions, two bytes each, in a block: at least 1."""
-    # PostgreSQL's largest row, minus a block's other data, holds vectors with a header of 8 bytes each.
-    return max(1, min(SLOTS, (8_160 - 232) // (8 + 2 * dimensions)))
-
-
-def pack_all(*, until: datetime | None = None) -> int:
-    """Pack all unpacked vectors, or until the time is up; returns their number."""
-    owners = fetch(_UNPACKED_BY_OWNER, {})
-    dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    packed: list[int] = []
-
-    def pack(of: tuple[int, str, int, bool]) -> None:
-        owner: dict[str, Any] = dict(zip(("user_id", "corpus", "model_id", "is_further"), of, strict=True))
-        with transaction.atomic(), connection.cursor() as cursor:
-            slots = slots_for(dimensions[owner["model_id"]])
-            if is_cluster(connection):
-                packed.append(_pack_on_node(owner, slots=slots))
-            else:
-                cursor.execute(_PACK, owner | {"slots": slots})
-                packed.append(cursor.rowcount)
-
-    for_each("memory.sweep_deleted, packing", owners, pack, seconds=seconds_until(until))
-    return sum(packed)
-
-
-def delete(rows: EmbeddingQuerySet) -> int:
-    """Delete rows with their vectors, and the blocks that hold those; returns the number of rows."""
-    deleted = 0
-    with transaction.atomic():
-        for some in by_owner(rows):
-            unpack(some)
-            deleted += some.delete()[0]
-    return deleted
-
-
-def unpack(rows: EmbeddingQuerySet) -> None:
-    """Remove the blocks that hold vectors of these rows, which are about to lose them; a worker packs the rest again.
-
-    Must run in a transaction. Blocks are always locked before rows, so that two deletions of neighbours cannot
-    deadlock. Then the rows stay locked; the second query is for blocks that a worker has packed since the first.
+def store(rows: Sequence[Embedding], vectors: Matrix, *, model: str, now: datetime) -> None:
+    """Store a batch's vectors. A row whose text has changed stays pending, a row that has a vector keeps
+    it.
     """
-    for some in by_owner(rows):
-        _delete_blocks(_blocks_of(some))
-        _delete_blocks(_blocks_of(some.order_by("pk").select_for_update(of=("self",))))
+    made = zip(rows, map(_halfvec, vectors), signs(vectors, model=model), strict=True)
+    # In one order, so that two workers do not wait for each other in a circle.
+    in_order = sorted(made, key=lambda each: (each[0].user_id, each[0].pk))
+    with transaction.atomic(), connection.cursor() as cursor:
+        for user_id, of_user in groupby(in_order, key=lambda each: each[0].user_id):
+            stored, halfvecs, signed = zip(*of_user, strict=True)
+            columns = {
+                "ids": [row.pk for row in stored],
+                "hashes": [bytes(row.content_hash) for row in stored],
+                "vectors": list(halfvecs),
+                "bits": list(signed),
+            }
+            cursor.execute(_STORE, columns | {"user_id": user_id, "now": now})
 
 
-def sweep(user_id: int) -> int:
-    """Remove a user's blocks with a vector whose row was deleted without this module; returns the number of blocks.
+def add_missing_bits(*, until: datetime | None = None) -> int:
+    """Give vectors from before there were bits theirs, until all have them or the time is up; returns their number.
 
-    It reads all of the user's embeddings.
-
-    A search never finds such a vector, because it reads the row.
+    It writes each of these rows anew, so it stops while the disk is nearly full.
     """
-    dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    parameters: dict[str, Any] = {
-        "user_id": user_id,
-        "models": list(dimensions),
-        "slots": [slots_for(each) for each in dimensions.values()],
-    }
-    with transaction.atomic():
-        blocks = fetch(_WITH_GAPS, parameters)
-        _delete_blocks(blocks)
-    return len(blocks)
+    without = Embedding.objects.exclude(vector=None).filter(bits=None)
+    owners = without.order_by("user_id", "model_id").values_list("user_id", "model_id", "model__name")
+    added = 0
+    while (until is None or timezone.now() < until) and (owner := owners.first()):
+        folder = settings.DATABASE_FOLDER
+        if folder and shutil.disk_usage(folder).free < FREE_BYTES:
+            logger.warning("Vectors get no bits while the disk is nearly full: searches by meaning stay slow.")
+            break
+        user_id, model_id, model = owner
+        some = list(without.filter(user_id=user_id, model_id=model_id).values_list("pk", "vector")[:500])
+        if some:
+            bits = signs(np.array([vector for _, vector in some], np.float32), model=model)
+            with connection.cursor() as cursor:
+                cursor.execute(_ADD_BITS, {"user_id": user_id, "ids": [pk for pk, _ in some], "bits": bits})
+                added += cursor.rowcount
+    return added
+
+
+def retire_blocks() -> None:
+    """Remove the table with second copies of the vectors, which version 1.0 scanned; as the owner of the tables.
+
+    While a vector has no bits, the table and the column that refers to it stay, without a row, so that version 1.0 runs
+    on these data.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('embedding_blocks') IS NULL")
+        if cursor.fetchone()[0]:
+            return
+        # The policies show the owner no row.
+        cursor.execute("ALTER TABLE embeddings NO FORCE ROW LEVEL SECURITY, DROP COLUMN IF EXISTS block_id")
+        cursor.execute("SELECT EXISTS (SELECT FROM embeddings WHERE vector IS NOT NULL AND bits IS NULL)")
+        is_needed = cursor.fetchone()[0]
+        cursor.execute("ALTER TABLE embeddings FORCE ROW LEVEL SECURITY")
+        if is_needed:
+            roles = settings.DATABASE_ROLES
+            cursor.execute("TRUNCATE embedding_blocks")
+            cursor.execute("ALTER TABLE embeddings ADD COLUMN block_id bigint")
+            cursor.execute(f"GRANT UPDATE (block_id) ON embeddings TO {roles.worker}, {roles.staff}")
+        else:
+            cursor.execute("DROP TABLE embedding_blocks")
 
 
 def nearest(
@@ -430,7 +330,7 @@ def nearest(
     It first fetches a few passages per text, because few texts crowd a ranking. If they do, it fetches more, until
     there are enough texts or no more passages.
     """
-    parameters = {"model": model, "vector": _halfvec(vector), "further": further, "length": snippet_length}
+    parameters = {**_measures(vector, model, further), "length": snippet_length}
     passages = limit * USUAL_PASSAGES
     while True:
         rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
@@ -449,7 +349,7 @@ def nearest(
         ]
         if len(hits) == limit or found < passages:
             return hits, pending
-        passages *= MORE_PASSAGES
+        passages *= 8
 
 
 def distances(
@@ -466,9 +366,7 @@ def distances(
     """
     passages = passages if vector is not None else 0
     parameters = {
-        "model": model,
-        "vector": None if vector is None else _halfvec(vector),
-        "further": further,
+        **_measures(vector, model, further),
         # A sample of the user's passages shows the distance of unrelated texts; the nearest would not.
         "sample": 200,
         # A term has some ten characters in English, where function words are no terms: so many terms a note's line has.
@@ -482,7 +380,7 @@ def distances(
         pending, unrelated, near, texts, has_files, *_ = rows[0]
         if texts >= enough or near < passages:
             break
-        passages *= MORE_PASSAGES
+        passages *= 8
     known = {hit.key: hit for hit in hits}
     measured: dict[Key, Hit] = {}
     for *_, source, place, corpus, at, distance, user_distance, length in rows:
@@ -500,9 +398,7 @@ def nearest_passages(
     """The position of the nearest passage in each of these texts; none without a vector."""
     parameters = {
         **scope.parameters(),
-        "model": model,
-        "vector": _halfvec(vector),
-        "further": further,
+        **_measures(vector, model, further),
         "sources": [source for source, _ in keys],
         "chunks": [place for _, place in keys],
     }
@@ -540,33 +436,25 @@ def count_pending(scope: Scope, *, model: str) -> int:
     return int(count)
 
 
-def _blocks_of(rows: EmbeddingQuerySet) -> list[Block]:
-    held = rows.values_list("user_id", "block_id")
-    return [(user_id, block_id) for user_id, block_id in set(held) if block_id is not None]
-
-
-def _delete_blocks(blocks: Sequence[Block]) -> None:
-    by_user: dict[int, list[int]] = {}
-    for user_id, block in sorted(blocks):
-        by_user.setdefault(user_id, []).append(block)
-    with connection.cursor() as cursor:
-        for user_id, ids in by_user.items():
-            for statement in (_LOCK_BLOCKS, _UNPACK, _DELETE_BLOCKS):
-                cursor.execute(statement, {"user_id": user_id, "ids": ids})
-
-
 def _scan(rest: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
-    """A vector of another time counts like an empty slot. Without dates that would cost as much as the distances."""
     if scope.only is not None:
         return fetch(_NEAR_AMONG.format(hidden_sources=HIDDEN_SOURCES) + rest, scope.parameters() | parameters)
-    slot = "CASE WHEN t{0} >= %(since)s AND t{0} < %(until)s THEN v{0} END" if scope.is_dated else "v{0}"
-    slots = [slot.format(number) for number in range(SLOTS)]
-    distances = {
-        "inner_products": ", ".join(f"{slot} <#> q" for slot in slots),
-        "cosines": ", ".join(f"{slot} <=> q" for slot in slots),
-    }
-    hidden = _HIDDEN if scope.hides_any else _NOTHING_HIDDEN
-    return fetch(_NEAR.format(**distances, **hidden) + rest, scope.parameters() | parameters)
+    # Conditions that exclude nothing would still take time at each row.
+    in_scope = " AND said_at >= %(since)s AND said_at < %(until)s" if scope.is_dated else ""
+    if scope.hides_any:
+        in_scope += f" AND source_id NOT IN ({HIDDEN_SOURCES})"
+    # And 3 % of all, of which a text has four on average: segments know how many texts there are, so no row is counted.
+    measured = {"candidates": max(CANDIDATES, 3 * parameters["passages"]), "share": 0.12}
+    return fetch(_NEAR.format(in_scope=in_scope) + rest, scope.parameters() | parameters | measured)
+
+
+def _measures(vector: Vector | None, model: str, further: float) -> dict[str, Any]:
+    """What a statement measures with."""
+    if vector is None:
+        return {"model": model, "further": further, "vector": None, "bits": None, "further_bits": 0.0}
+    # About a right angle, where most passages are, a distance is an angle.
+    bits, further_bits = signs(vector[np.newaxis], model=model)[0], further * len(vector) / pi
+    return {"model": model, "further": further, "vector": _halfvec(vector), "bits": bits, "further_bits": further_bits}
 
 
 def _halfvec(vector: Vector) -> str:

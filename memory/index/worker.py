@@ -113,7 +113,7 @@ def embed_pending(*, until: datetime | None = None) -> int:
             outcome = made.result()
             hold(upcoming, now=timezone.now())
             made = beside.submit(_embed, upcoming, embedder)
-            total += _settle(batch, outcome)
+            total += _settle(batch, outcome, embedder)
             if not upcoming and not is_time_up:
                 # A row that just failed may be due again already.
                 upcoming = _next_batch(embedder)
@@ -162,7 +162,7 @@ batches = Batches()
 def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> int:
     """Make the vectors of claimed rows and store them. Returns how many it stored."""
     batch = _with_texts(rows, embedder)
-    return _settle(batch, _embed(batch, embedder))
+    return _settle(batch, _embed(batch, embedder), embedder)
 
 
 def _next_batch(embedder: Embedder) -> Batch:
@@ -188,7 +188,7 @@ def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
         return error
 
 
-def _settle(batch: Batch, made: Matrix | Exception) -> int:
+def _settle(batch: Batch, made: Matrix | Exception, embedder: Embedder) -> int:
     rows = list(batch)
     match made:
         case EmbedderRefused():
@@ -199,7 +199,7 @@ def _settle(batch: Batch, made: Matrix | Exception) -> int:
             logger.error("Embedding failed for rows %s", [row.pk for row in rows], exc_info=made)
             count_failure(rows, made, now=timezone.now())
         case _:
-            vectors.store(rows, made, now=timezone.now())
+            vectors.store(rows, made, model=embedder.name, now=timezone.now())
             return len(rows)
     return 0
 

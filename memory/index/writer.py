@@ -22,12 +22,12 @@ from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from core.citus.routing import about
-from core.isolation.acting import insert_many
+from core.isolation.inserting import insert_many
 from core.logs import request_id
 from intake.models import Attachment
 from memory.backends.embedders import Embedder, EmbedderError, get_embedder
 from memory.chunking import PassageSpan
-from memory.index import terms, vectors
+from memory.index import terms
 from memory.index.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut, line_spans, passages_of
 from memory.index.terms import RULES, configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
@@ -126,11 +126,11 @@ def index(entry: Entry, *, now: datetime) -> None:
                 # The text is saved and can be found by its words; `index_missing` queues it when the model works again.
                 logger.exception("A text was saved without being queued for indexing")
                 if changed:
-                    vectors.delete(Embedding.objects.at(entry.place))
+                    Embedding.objects.at(entry.place).delete()
     except Exception as error:
         # Without the message, which may quote the text.
         logger.error("A text of %s was saved without its index (%s)", entry.place.source_id, type(error).__name__)
-        vectors.delete(Embedding.objects.at(entry.place))
+        Embedding.objects.at(entry.place).delete()
         _queue(entry.texts, now=now)
 
 
@@ -180,7 +180,7 @@ def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
     """
     terms.delete(place, chunks=chunks)
     rows = Embedding.objects.at(place)
-    vectors.delete(rows if chunks is None else rows.filter(chunk_index__in=chunks))
+    (rows if chunks is None else rows.filter(chunk_index__in=chunks)).delete()
     transaction.on_commit(wake_worker, robust=True)
 
 
@@ -233,7 +233,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     """
     if changed and entry.place.chunk_index is None:
         # Rows of another model would refer to chunks that have moved.
-        vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
+        Embedding.objects.at(entry.place).exclude(model__name=embedder.name).delete()
     model = EmbeddingModel.named(embedder.name, embedder.dimensions)
     rows = Embedding.objects.at(entry.place).filter(model=model)
     known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
@@ -301,7 +301,7 @@ def _replace(
     made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
     made |= _vectors(twins, missing) if missing else {}
     if stale:
-        vectors.delete(rows.filter(pk__in=stale))
+        rows.filter(pk__in=stale).delete()
     Embedding.objects.bulk_create(
         [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
         ignore_conflicts=True,
@@ -315,6 +315,6 @@ def _replace(
 def _vectors(rows: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
     embedded = rows.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
     return {
-        bytes(row.content_hash): {"vector": row.vector, "embedded_at": row.embedded_at, "attempts": row.attempts}
+        bytes(row.content_hash): {name: getattr(row, name) for name in ("vector", "bits", "embedded_at", "attempts")}
         for row in embedded
     }

@@ -15,7 +15,6 @@ from memory.models.embeddings import (
     MapPoint,
     MemoryMap,
     TellingWord,
-    VectorBlock,
 )
 from memory.models.postings import DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 
@@ -37,5 +36,4 @@ __all__ = [
     "TellingWord",
     "TermBlock",
     "TermSegment",
-    "VectorBlock",
 ]

@@ -9,7 +9,6 @@ from datetime import date, datetime
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 from django.db.models import OuterRef, Q, Subquery
@@ -22,6 +21,7 @@ from core.ids import uuid7
 from core.text import LONGEST_PROJECT
 from intake.models import Project, User
 from intake.models.conversations import OwnedQuerySet
+from intake.models.users import owner
 
 Key = tuple[UUID, int]
 """How a text is named: by its source and its place in it, for chat the conversation and the turn number, for a file the
@@ -308,7 +308,7 @@ class MemoryDocument(models.Model):
             return [cls.DAILY_LOG] if corpus == Corpus.DAILY_LOG else [cls.MEMORY, cls.ABOUT, cls.NOTE]
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     kind = models.CharField(max_length=16, choices=Kind)
     date = models.DateField(null=True, blank=True, help_text="The day of a log; other kinds have none.")
     project = models.CharField(
@@ -367,7 +367,7 @@ class MemoryDocumentVersion(models.Model):
     """The text of a document before it was overwritten. An append keeps the earlier text, so it makes no version."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     # The database deletes them with their document: see the migration.
     document = models.ForeignKey(MemoryDocument, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     version = models.PositiveIntegerField(help_text="The document's, when this was written over.")
@@ -402,7 +402,7 @@ class MemoryRecordQuerySet(OwnedQuerySet["MemoryRecord"]):
 
 class MemoryRecord(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     content = models.TextField()
     type = models.CharField(max_length=MAX_LABEL_LENGTH, help_text="For example ARCHITECTURAL_DECISION.")
     project_id = models.CharField(max_length=MAX_PROJECT_LENGTH, blank=True, default="", help_text="Empty for none.")
@@ -463,7 +463,7 @@ PROPOSAL_STATES = (WAITING, ACCEPTED, REJECTED, NEVER)
 
 class Proposal(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     state = models.CharField(
         max_length=8, default=WAITING, choices=[(state, state.capitalize()) for state in PROPOSAL_STATES]
     )

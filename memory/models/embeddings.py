@@ -1,11 +1,6 @@
 """The vectors of the index, and the stored data of the map and the timeline.
 
-The vectors of the index: one row per passage, pending until a worker stores its vector; and blocks of vectors.
-
-An exact scan reads blocks of ten vectors. Most of its time is for rows and not for distances, because PostgreSQL passes
-each row through the nodes of the plan. So a worker packs a user's vectors into blocks, each about a page, and the scan
-computes only the nearest distance of each block. The vectors in `embeddings` are authoritative. A block is deleted with
-any of its vectors, and its other vectors are packed again (`memory.index.vectors`).
+The vectors of the index: one row per passage, pending until a worker stores its vector.
 """
 
 from datetime import datetime
@@ -19,9 +14,12 @@ from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
+from intake.models.users import owner
 from memory.chunking import CUTTING_RULES, PassageSpan, Side
 from memory.models.documents import Corpus, IndexQuerySet
+from memory.models.postings import SignatureField
 
+# Of the vector blocks that migrations make and remove.
 SLOTS = 10
 SIDES = [(Side.WHOLE, "Both sides"), (Side.USER, "The user's"), (Side.ASSISTANT, "The assistant's")]
 
@@ -71,8 +69,8 @@ class EmbeddingQuerySet(IndexQuerySet["Embedding"]):
     def nearest_sources(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
         """The nearest sources as (source_id, distance of their nearest passage), the nearest first.
 
-        Row by row, for some that were picked out; all of a person's are scanned in blocks (`memory.index.vectors`). For
-        texts with one author, whose passages all rank in full.
+        Each is measured, for some that were picked out (`memory.index.vectors` searches all of a person's). For texts
+        with one author, whose passages all rank in full.
         """
         distance = Min(CosineDistance("vector", vector))
         nearest = self.exclude(vector=None).values("source_id").annotate(distance=distance)
@@ -80,36 +78,10 @@ class EmbeddingQuerySet(IndexQuerySet["Embedding"]):
         return cast("models.QuerySet[Embedding, Any]", ranked.values_list("source_id", "distance"))
 
 
-class VectorBlock(models.Model):
-    """Up to `SLOTS` vectors of one person, corpus and model, in no order: of further passages alone, or of none.
-
-    Slot k is `p{k}`, the key of the row in `embeddings`, `t{k}`, when it was said, and `v{k}`, the vector; an empty one
-    has none of the three.
-    """
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    corpus = models.CharField(max_length=16, choices=Corpus)
-    model = models.ForeignKey("memory.EmbeddingModel", on_delete=models.PROTECT, db_index=False)
-    is_further = models.BooleanField(default=False)
-
-    class Meta:
-        db_table = "embedding_blocks"
-        indexes = [models.Index(fields=["user", "corpus", "model"], name="idx_embedding_blocks_scan")]
-
-    def __str__(self) -> str:
-        return f"{self.corpus} of {self.user_id}"
-
-
-# Columns of fixed width come first: their offset in the row is known; a vector's depends on its predecessors.
-for _prefix, _field in (("p", models.BigIntegerField), ("t", models.DateTimeField), ("v", HalfVectorField)):
-    for _slot in range(SLOTS):
-        VectorBlock.add_to_class(f"{_prefix}{_slot}", _field(null=True))
-
-
 class Embedding(models.Model):
     VISIBILITY = "AUTHENTICATED"
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
@@ -128,10 +100,8 @@ class Embedding(models.Model):
     visibility = models.CharField(max_length=16, default=VISIBILITY)
     # Of any size, so that two models' vectors can coexist during a switch.
     vector = HalfVectorField(null=True, blank=True)
-    # A migration creates the foreign key, which sets NULL in the database when the block is deleted.
-    block = models.ForeignKey(
-        VectorBlock, null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False, editable=False
-    )
+    # As many as the vector has dimensions, as a constraint of a migration sees to.
+    bits = SignatureField(null=True, editable=False, help_text="Signs of the rotated vector: see memory.index.vectors.")
     length = models.PositiveIntegerField(help_text="Characters in the part.")
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the part's text.")
     said_at = models.DateTimeField()
@@ -152,28 +122,31 @@ class Embedding(models.Model):
             ),
         ]
         indexes = [
-            # The vectors without a block, a handful for each user.
+            # What a search scans, without visiting the rows: the bits, and what it narrows by. The time is not in the
+            # key: a worker takes the newest first, and such an order leaves pages half empty.
             models.Index(
                 fields=["user", "corpus", "model"],
-                condition=Q(vector__isnull=False, block=None),
-                name="idx_embeddings_loose",
+                include=["id", "source_id", "said_at", "is_further", "bits"],
+                condition=Q(bits__isnull=False),
+                name="idx_embeddings_bits",
+            ),
+            # The vectors from before there were bits.
+            models.Index(
+                fields=["user", "model", "corpus"],
+                condition=Q(vector__isnull=False, bits=None),
+                name="idx_embeddings_without_bits",
             ),
             models.Index(
                 fields=["next_attempt_at", "id"],
                 condition=Q(vector__isnull=True, quarantined_at__isnull=True),
                 name="idx_embeddings_waiting",
             ),
-            models.Index(
-                fields=["user", "corpus", "source_id", "chunk_index"],
-                condition=Q(vector__isnull=True),
-                name="idx_embeddings_unfilled",
-            ),
-            # The order in which a worker takes rows of all users: the newest first, and further passages of a long text
-            # last.
+            # What of a user has no vector, in the order in which a worker takes it: the newest first, and further
+            # passages of a long text last.
             models.Index(
                 fields=["user", "is_further", "-said_at", "id"],
-                condition=Q(vector__isnull=True, quarantined_at__isnull=True),
-                name="idx_embeddings_in_turns",
+                condition=Q(vector__isnull=True),
+                name="idx_embeddings_unfilled",
             ),
             # Staff's list, newest first; filters use the index, without visiting the rows.
             models.Index(fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"),
@@ -249,7 +222,7 @@ class MapPoint(models.Model):
     text = models.OneToOneField(
         "memory.IndexedText", on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False
     )
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     x = models.PositiveSmallIntegerField()
     y = models.PositiveSmallIntegerField(help_text="Downwards.")
     cluster = models.PositiveSmallIntegerField()
@@ -271,7 +244,7 @@ class TellingWord(models.Model):
     KINDS = [(MONTH, "Month"), (CLUSTER, "Cluster")]
 
     pk = models.CompositePrimaryKey("user_id", "kind", "bucket", "rank")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     kind = models.CharField(max_length=8, choices=KINDS)
     bucket = models.IntegerField(help_text="A month as 202603, or a cluster's number.")
     rank = models.PositiveSmallIntegerField()

@@ -7,11 +7,11 @@ the size of the history.
 
 from typing import Self
 
-from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from intake.models.users import owner
 from memory.models.documents import Corpus, IndexQuerySet, Scope, closed_sources, past_records
 
 
@@ -47,7 +47,7 @@ class IndexedTextQuerySet(IndexQuerySet["IndexedText"]):
 class IndexedText(models.Model):
     """A text in the index; also one without terms, so that it is known to be indexed."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
@@ -72,12 +72,6 @@ class IndexedText(models.Model):
             ),
         ]
         indexes = [
-            # Finds the texts that may contain a substring, without visiting the rows.
-            models.Index(
-                fields=["user", "corpus"],
-                include=["source_id", "chunk_index", "said_at", "signature"],
-                name="idx_indexed_texts_signatures",
-            ),
             # The languages of a user's texts. English texts, the majority, are not in this index.
             models.Index(
                 fields=["user", "configuration"],
@@ -98,7 +92,7 @@ class PendingTerms(models.Model):
     """
 
     text = models.OneToOneField(IndexedText, on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     corpus = models.CharField(max_length=16, choices=Corpus)
     said_length = models.PositiveIntegerField()
     answered_length = models.PositiveIntegerField()
@@ -121,7 +115,7 @@ class TermSegment(models.Model):
     It is written once. Deleted texts stay in it, marked by `DeletedText`, until it is merged or rewritten.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     corpus = models.CharField(max_length=16, choices=Corpus)
     texts = models.PositiveSmallIntegerField(help_text="How many.")
     said_length = models.BigIntegerField(help_text="Of all its texts together.")
@@ -146,7 +140,7 @@ class TermBlock(models.Model):
 
     pk = models.CompositePrimaryKey("user_id", "segment_id", "first_lexeme")
     # A migration creates the foreign key, (user_id, segment_id), which deletes the blocks with the segment.
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     segment = models.ForeignKey(TermSegment, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     first_lexeme = models.TextField(db_collation="C")
     lexemes = ArrayField(models.TextField())
@@ -169,7 +163,7 @@ class DeletedText(models.Model):
     """
 
     pk = models.CompositePrimaryKey("user_id", "text_id")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    user = owner()
     text_id = models.BigIntegerField()
     corpus = models.CharField(max_length=16, choices=Corpus)
 

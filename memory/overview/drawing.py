@@ -2,7 +2,7 @@
 
 1. `claim` takes one map whose owner has looked recently and has new texts, or has deleted some.
 2. The new texts are placed by the existing layout. When a fifth of the texts has been added or deleted since, or the
-   embedding model has changed, the whole map is laid out again, and turned to match the old one.
+   embedding model has changed, the whole map is laid out again.
 3. The typical words come from the postings, and everything is stored in one transaction.
 
 Drawing twice changes nothing. A map without a visit for a month is deleted, and drawn again at the next visit.
@@ -19,8 +19,8 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.isolation.acting import insert_many
-from core.resilience import for_each
+from core.isolation.inserting import insert_many
+from core.rounds import for_each
 from intake.models import User, local_time
 from memory.backends.embedders import get_embedder
 from memory.index import vectors
@@ -36,12 +36,6 @@ LEASE = timedelta(minutes=15)
 PAUSE = timedelta(seconds=20)
 PAUSE_FACTOR = 20
 KEPT = timedelta(days=30)
-# The share of new and deleted texts after which the complete map is laid out again.
-GROWTH = 0.2
-# With so few texts, after every deletion: each text is a noticeable part of a mean of few vectors.
-FEW_TEXTS = 2_000
-# A layout is made from this many texts, picked evenly; the others are placed like later ones.
-SAMPLE = 10_000
 BATCH_TEXTS = 5_000
 
 # Checked for one map after the other, each by an index; only the points are counted.
@@ -90,17 +84,8 @@ class Points:
             [each for each, keep in zip(self.ids, kept, strict=True) if keep], self.places[kept], self.clusters[kept]
         )
 
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "ids": self.ids,
-            "xs": self.places[:, 0].tolist(),
-            "ys": self.places[:, 1].tolist(),
-            "clusters": self.clusters.tolist(),
-        }
 
-
-# The stored result of a drawing: new or moved points and, after a complete layout, the layout.
-MapDrawing = tuple[Points, Layout | None]
+NO_POINTS = Points([], np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 def draw_due(*, until: datetime) -> int:
@@ -129,15 +114,13 @@ def _drop(stale: MemoryMap) -> None:
 
 def claim(*, now: datetime) -> int | None:
     """Claim one map to draw, for a while. None if nothing is due."""
-    times = {"now": now, "until": now + LEASE}
     with connection.cursor() as cursor:
-        while True:
-            cursor.execute(_DUE, {"now": now, "model": get_embedder().name})
-            if (row := cursor.fetchone()) is None:
-                return None
-            cursor.execute(_CLAIM, {**times, "user_id": row[0]})
+        cursor.execute(_DUE, {"now": now, "model": get_embedder().name})
+        for (user_id,) in cursor.fetchall():
+            cursor.execute(_CLAIM, {"now": now, "until": now + LEASE, "user_id": user_id})
             if cursor.rowcount:
-                return int(row[0])
+                return int(user_id)
+    return None
 
 
 def draw(user_id: int) -> None:
@@ -149,7 +132,9 @@ def draw(user_id: int) -> None:
         return
     latest = IndexedText.objects.filter(user_id=user_id).order_by("-pk").values_list("pk", flat=True).first() or 0
     texts = vectors.embedded_texts(user_id, model=model)
-    known = _points_of(user_id)
+    rows = list(MapPoint.objects.filter(user_id=user_id).order_by("pk").values_list("pk", "x", "y", "cluster"))
+    numbers = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+    known = Points(numbers[:, 0].tolist(), numbers[:, 1:3], numbers[:, 3])
     points, layout = _drawing(present, texts, known, model=model)
     try:
         with transaction.atomic():
@@ -164,73 +149,44 @@ def draw(user_id: int) -> None:
         logger.info("A map was not stored, for texts of it were deleted meanwhile")
 
 
-def _points_of(user_id: int) -> Points:
-    rows = list(MapPoint.objects.filter(user_id=user_id).order_by("pk").values_list("pk", "x", "y", "cluster"))
-    numbers = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
-    return Points(numbers[:, 0].tolist(), numbers[:, 1:3], numbers[:, 3])
-
-
-def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
+def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> tuple[Points, Layout | None]:
     if not texts:
-        return _no_points(), None
+        return NO_POINTS, None
     of_another_kind = present.model is None or present.model.name != model or present.method != MemoryMap.SVD
     deleted = present.placed - len(known.ids)
-    changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
-    if of_another_kind or changed or (deleted > 0 and len(texts) <= FEW_TEXTS):
-        return _laid_out(present.user_id, texts, known, model=model)
+    # The share of new and deleted texts after which the complete map is laid out again.
+    changed = abs(len(texts) - present.laid_out) > 0.2 * present.laid_out
+    # With so few texts, after every deletion: each text is a noticeable part of a mean of few vectors.
+    if of_another_kind or changed or (deleted > 0 and len(texts) <= 2_000):
+        return _laid_out(present.user_id, texts, model=model)
     layout = Layout.parse(bytes(present.layout))
     on_it = set(known.ids)
     new = [text_id for text_id in texts if text_id not in on_it]
     return _placed(present.user_id, layout, new, model=model), None
 
 
-def _laid_out(user_id: int, texts: list[int], known: Points, *, model: str) -> MapDrawing:
+def _laid_out(user_id: int, texts: list[int], *, model: str) -> tuple[Points, Layout | None]:
     """A complete layout from a sample, and every text placed by it."""
-    ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
+    # A layout is made from this many texts, picked evenly; the others are placed like later ones.
+    ids, sample = vectors.means(user_id, model=model, texts=texts[:: -(-len(texts) // 10_000)])
     if not ids:
         # Deleted since they were listed.
-        return _no_points(), None
+        return NO_POINTS, None
     layout = Layout.of(sample)
-    reduced = layout.reduce(sample)
-    places = layout.place(reduced)
-    where = dict(zip(known.ids, known.places, strict=True))
-    common = [place for place, text_id in enumerate(ids) if text_id in where]
-    if len(common) > 1:
-        layout = layout.turned_towards(
-            places[common], np.array([where[ids[each]] for each in common], dtype=np.float32)
-        )
-        places = layout.place(reduced)
-    layout = layout.fitted(places)
+    layout = layout.fitted(layout.place(layout.reduce(sample)))
     return _placed(user_id, layout, texts, model=model), layout
 
 
 def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str) -> Points:
-    ids: list[int] = []
-    pieces: list[tuple[WholeNumbers, WholeNumbers]] = []
-    for batch in _batches(texts):
-        found, matrix = vectors.means(user_id, model=model, texts=batch)
-        if not found:
-            continue
-        reduced = layout.reduce(matrix)
-        ids += found
-        pieces.append((on_the_map(layout.place(reduced)), layout.cluster(reduced)))
-    if not ids:
-        return _no_points()
-    places, clusters = zip(*pieces, strict=True)
-    return Points(ids, np.concatenate(places), np.concatenate(clusters))
-
-
-def _no_points() -> Points:
-    return Points([], np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))
-
-
-def _evenly(texts: list[int], most: int) -> list[int]:
-    return texts[:: -(-len(texts) // most)] if texts else []
-
-
-def _batches(texts: list[int]) -> Iterator[list[int]]:
+    ids, places, clusters = [*NO_POINTS.ids], [NO_POINTS.places], [NO_POINTS.clusters]
     for start in range(0, len(texts), BATCH_TEXTS):
-        yield texts[start : start + BATCH_TEXTS]
+        found, matrix = vectors.means(user_id, model=model, texts=texts[start : start + BATCH_TEXTS])
+        if found:
+            reduced = layout.reduce(matrix)
+            ids += found
+            places.append(on_the_map(layout.place(reduced)))
+            clusters.append(layout.cluster(reduced))
+    return Points(ids, np.concatenate(places), np.concatenate(clusters))
 
 
 def _store(user_id: int, points: Points, known: Points) -> None:
@@ -252,15 +208,16 @@ def _store(user_id: int, points: Points, known: Points) -> None:
         held = {text_id for (text_id,) in cursor.fetchall()}
         moved = points.where([text_id in on_it for text_id in points.ids])
         added = points.where([text_id in new and text_id in held for text_id in points.ids])
-        cursor.execute(_MOVE_POINTS, {"user_id": user_id, **moved.parameters()})
+        places = {"xs": moved.places[:, 0].tolist(), "ys": moved.places[:, 1].tolist()}
+        about = {"user_id": user_id, "ids": moved.ids, "clusters": moved.clusters.tolist()}
+        cursor.execute(_MOVE_POINTS, {**about, **places})
         TellingWord.objects.filter(user_id=user_id).delete()
-    insert_many(_new_points(user_id, added), ignore_conflicts=True)
+    rows = zip(added.ids, added.places.tolist(), added.clusters.tolist(), strict=True)
+    insert_many(
+        [MapPoint(text_id=pk, user_id=user_id, x=x, y=y, cluster=cluster) for pk, (x, y), cluster in rows],
+        ignore_conflicts=True,
+    )
     insert_many([word for word in words if word.text_id in held], ignore_conflicts=True)
-
-
-def _new_points(user_id: int, points: Points) -> list[MapPoint]:
-    rows = zip(points.ids, points.places.tolist(), points.clusters.tolist(), strict=True)
-    return [MapPoint(text_id=pk, user_id=user_id, x=x, y=y, cluster=cluster) for pk, (x, y), cluster in rows]
 
 
 def _months_of(user_id: int) -> dict[int, int]:

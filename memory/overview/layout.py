@@ -1,16 +1,14 @@
 """Computes the layout of a map: from vectors to positions in a square, with numpy only, also for later texts.
 
 1. A singular value decomposition reduces the vectors to their first principal axes.
-2. K-means finds clusters among them. Their centres are placed by stress majorisation, so that distant means different,
-   and moved apart until none overlap.
-3. Each text is placed around its cluster's centre, by the two principal axes of that cluster, turned so that its sides
-   face similar clusters.
+2. K-means finds clusters among them. Their centres are placed by the first two axes, and moved apart until none
+   overlap and a name has room between them.
+3. Each text is placed around its cluster's centre, by the two principal axes of that cluster.
 
 A later text uses the same axes and its nearest cluster, so a layout is stable while it grows. Everything is
 deterministic.
 
-Sources: J. de Leeuw, Applications of Convex Analysis to Multidimensional Scaling (1977), for the stress majorisation;
-D. Arthur and S. Vassilvitskii, k-means++ (2007), for the first centres.
+Source: D. Arthur and S. Vassilvitskii, k-means++ (2007), for the first centres.
 """
 
 from dataclasses import dataclass, replace
@@ -25,23 +23,12 @@ from memory.models.embeddings import SIDE
 
 WholeNumbers = npt.NDArray[np.int64]
 
-MAX_AXES = 32
-MAX_CLUSTERS = 40
 # Clusters grow with the cube root of the texts: 3 of 10 texts, 13 of 1,000, 40 of 30,000.
 CLUSTERS_PER_ROOT = 1.3
-# Fewer texts do not make a cluster.
-LEAST_TEXTS = 3
-ITERATIONS = 25
-SCALING_ITERATIONS = 120
-PACKING_ITERATIONS = 400
-# The gap between two clusters, as a share of their radii.
-GAP = 0.08
 # The maximum ratio of a cluster's length to its width.
 LEAST_WIDTH = 0.62
 # Half of a cluster's texts lie within this share of its radius.
 REACH = 1.25
-MARGIN = 0.04
-SEED = 7
 # Points at one place, or without any spread.
 NOTHING = 1e-6
 
@@ -50,7 +37,7 @@ NOTHING = 1e-6
 class Layout:
     """Axes (R, D) around `mean` (D), and K clusters: where each is among the axes (K, R), and on the map (K, 2).
 
-    `frames` (K, 2, R) are each cluster's own two axes, in units of its spread and turned as on the map.
+    `frames` (K, 2, R) are each cluster's own two axes, in units of its spread.
     """
 
     mean: Matrix
@@ -68,15 +55,17 @@ class Layout:
         # Of many vectors the right singular vectors are those of the covariance, which is small.
         is_many = len(vectors) > vectors.shape[1]
         _, _, axes = np.linalg.svd(centred.T @ centred if is_many else centred, full_matrices=False)
-        axes = axes[:MAX_AXES].astype(np.float32)
+        axes = axes[:32].astype(np.float32)
+        # Either sign is right; with this one a later layout of nearly the same texts is not the mirror image.
+        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
         reduced = (vectors - mean) @ axes.T
         centroids, members = _clusters(reduced)
         sizes = np.bincount(members, minlength=len(centroids)).astype(np.float64)
         radii = np.sqrt(sizes / sizes.sum())
-        centres = _apart(_scaled(centroids.astype(np.float64)), radii)
-        frames = np.stack(
-            [_frame(reduced[members == k] - centroids[k], centroids, centres, k) for k in range(len(centroids))]
-        )
+        # The first two axes tell the clusters apart the most.
+        among = np.pad(centroids[:, :2].astype(np.float64), ((0, 0), (0, max(0, 2 - centroids.shape[1]))))
+        centres = _apart(among / (np.abs(among).max() or 1.0) * 3, radii)
+        frames = np.stack([_frame(reduced[members == k] - centroids[k]) for k in range(len(centroids))])
         floats = (each.astype(np.float32) for each in (centres, radii, frames))
         return cls(mean, axes, centroids, *floats)
 
@@ -108,19 +97,11 @@ class Layout:
         places = self.centres[clusters] + self.radii[clusters, None] * local * pulled
         return np.asarray(places, dtype=np.float32)
 
-    def turned_towards(self, mine: Matrix, theirs: Matrix) -> Self:
-        """The layout turned and mirrored so that the texts at `mine` come as near as possible to their old positions
-        (N, 2).
-        """
-        first, _, second = np.linalg.svd((mine - mine.mean(axis=0)).T @ (theirs - theirs.mean(axis=0)))
-        turn = (first @ second).T.astype(np.float32)
-        return replace(self, centres=self.centres @ turn.T, frames=np.einsum("ij,kjr->kir", turn, self.frames))
-
     def fitted(self, places: Matrix) -> Self:
         """The layout in units of the square that contains these positions (N, 2) and each cluster."""
         corners = [places, self.centres - self.radii[:, None], self.centres + self.radii[:, None]]
         low, high = np.vstack(corners).min(axis=0), np.vstack(corners).max(axis=0)
-        scale = SIDE * (1 - 2 * MARGIN) / max(float((high - low).max()), 1e-6)
+        scale = SIDE * (1 - 2 * 0.04) / max(float((high - low).max()), 1e-6)
         centres = (self.centres - (low + high) / 2) * scale + SIDE / 2
         return replace(self, centres=centres.astype(np.float32), radii=(self.radii * scale).astype(np.float32))
 
@@ -138,11 +119,10 @@ def _squared(points: Matrix, centres: Matrix) -> Matrix:
 
 def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
     """K-means: the centroids (K, R), the largest first, and the number of each point's."""
-    count = int(
-        min(MAX_CLUSTERS, np.ceil(CLUSTERS_PER_ROOT * len(points) ** (1 / 3)), max(1, len(points) // LEAST_TEXTS))
-    )
+    # Fewer texts do not make a cluster.
+    count = int(min(40, np.ceil(CLUSTERS_PER_ROOT * len(points) ** (1 / 3)), max(1, len(points) // 3)))
     centroids = _first_centroids(points, count)
-    for _ in range(ITERATIONS):
+    for _ in range(25):
         members = _squared(points, centroids).argmin(axis=1)
         sizes = np.bincount(members, minlength=len(centroids))
         kept = sizes > 0
@@ -156,7 +136,7 @@ def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
 
 def _first_centroids(points: Matrix, count: int) -> Matrix:
     """Each far from the earlier ones, chosen at random in proportion to the squared distance."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(7)
     chosen = [int(random.integers(len(points)))]
     nearest = _squared(points, points[chosen])[:, 0].astype(np.float64)
     while len(chosen) < count and nearest.sum() > 0:
@@ -165,27 +145,13 @@ def _first_centroids(points: Matrix, count: int) -> Matrix:
     return points[chosen].copy()
 
 
-def _scaled(centroids: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Positions (K, 2) whose distances are as near as possible to those of the centroids."""
-    requested = np.sqrt(_squared(centroids, centroids))  # type: ignore[arg-type]  # in double precision here
-    # The first two principal components: a good starting point.
-    places = np.pad(centroids[:, :2], ((0, 0), (0, max(0, 2 - centroids.shape[1]))))
-    for _ in range(SCALING_ITERATIONS):
-        present = np.linalg.norm(places[:, None] - places[None], axis=2)
-        ratio = np.divide(requested, present, out=np.zeros_like(present), where=present > NOTHING)
-        guttman = -ratio
-        np.fill_diagonal(guttman, ratio.sum(axis=1))
-        places = guttman @ places / len(places)
-    spread = np.abs(places).max() or 1.0
-    return np.asarray(places / spread * 3)
-
-
 def _apart(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The centres, moved as little as possible so that no disks overlap, and moved together where there is room."""
-    needed = (radii[:, None] + radii[None]) * (1 + GAP)
+    # The gap between two clusters, as a share of their radii.
+    needed = (radii[:, None] + radii[None]) * (1 + 0.3)
     np.fill_diagonal(needed, 0)
-    for done in range(PACKING_ITERATIONS):
-        if done < PACKING_ITERATIONS // 2:
+    for done in range(400):
+        if done < 200:
             centres = centres * 0.985
         between = centres[:, None] - centres[None]
         distance = np.linalg.norm(between, axis=2)
@@ -200,10 +166,8 @@ def _apart(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> 
     return centres
 
 
-def _frame(
-    offsets: Matrix, centroids: Matrix, centres: npt.NDArray[np.float64], number: int
-) -> npt.NDArray[np.float64]:
-    """A cluster's two principal axes (2, R), in units of its spread, and turned as its neighbours lie."""
+def _frame(offsets: Matrix) -> npt.NDArray[np.float64]:
+    """A cluster's two principal axes (2, R), in units of its spread."""
     dimensions = offsets.shape[1]
     _, sizes, axes = np.linalg.svd(offsets.T.astype(np.float64) @ offsets)
     axes = np.pad(axes[:2], ((0, max(0, 2 - dimensions)), (0, 0)))
@@ -213,12 +177,4 @@ def _frame(
     # A small spread along the second axis is not enlarged to the full width.
     spreads[1] = max(spreads[1], spreads[0] * LEAST_WIDTH / 4)
     width = np.clip(spreads[1] / spreads[0], LEAST_WIDTH, 1.0)
-    scaled = axes / spreads[:, None] * np.array([[1.0], [width]])
-    others = np.arange(len(centroids)) != number
-    if not others.any():
-        return np.asarray(scaled)
-    towards = (centroids[others] - centroids[number]) @ axes.T
-    lying = centres[others] - centres[number]
-    near = 1 / np.maximum((lying**2).sum(axis=1, keepdims=True), 1e-9)
-    first, _, second = np.linalg.svd((towards * near).T @ lying)
-    return np.asarray((first @ second).T @ scaled)
+    return np.asarray(axes / spreads[:, None] * np.array([[1.0], [width]]))

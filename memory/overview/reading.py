@@ -1,6 +1,4 @@
-"""Reads the map and the timeline, and describes their texts.
-
-Reads the map: the clusters with their words, all points, and single texts.
+"""Reads the timeline, and says where the texts of an overview are read.
 
 Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
 to date.
@@ -8,10 +6,9 @@ to date.
 
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -19,18 +16,13 @@ from django.db import transaction
 from django.db.models.functions import Left
 from pydantic import AwareDatetime, Field, PlainSerializer
 
-from core.errors import NotFound
-from core.isolation.acting import acting_as
-from core.text import first_line, shortened
+from core.text import first_line
 from core.validation import Shape
 from intake.models import Conversation, User
 from memory.index import writer
-from memory.index.sources import SourceKey, load
 from memory.index.terms import fetch
-from memory.models import Corpus, IndexedText, MapPoint, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
+from memory.models import Corpus, IndexedText, MemoryDocument, MemoryMap, MemoryRecord, TellingWord
 from memory.models.documents import CLOSED_SOURCES, PROJECT_SOURCES, closed_sources, project_sources
-from memory.models.embeddings import SIDE
-from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import UNTITLED, Kind, Reference, document_reference
 from memory.search.time_windows import moments_of
 
@@ -56,52 +48,6 @@ def _place(reference: Reference) -> PlaceOutput:
 
 SourceCorpus = Annotated[Corpus, Field(serialization_alias="source")]
 ReadAt = Annotated[Reference, PlainSerializer(_place, return_type=PlaceOutput), Field(serialization_alias="place")]
-
-
-class MapTextOutput(Shape):
-    """A text on the map; `snippet` is how it begins."""
-
-    id: int
-    corpus: SourceCorpus
-    title: str
-    said_at: AwareDatetime
-    snippet: str
-    reference: ReadAt
-
-
-def texts_of(user: User, ids: Sequence[int]) -> list[MapTextOutput]:
-    """The user's own ones among these, in this order, without deleted ones."""
-    rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
-    keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
-    loaded = {text.key: text for text in load(keys.values()) if text.user_id == user.pk}
-    references = references_of(user, {(row.corpus, row.source_id): row.said_at for row in rows.values()})
-    shown = []
-    for text_id in ids:
-        text = loaded.get(keys[text_id]) if text_id in keys else None
-        row = rows.get(text_id)
-        reference = references.get((row.corpus, row.source_id)) if row else None
-        if row is None or text is None or reference is None:
-            continue
-        corpus, title, place = reference
-        if corpus == Corpus.CHAT:
-            place = Reference(
-                kind=Kind.MESSAGE,
-                day=user.local_time(row.said_at).date(),
-                conversation_id=row.source_id,
-                turn_number=row.chunk_index,
-                session=title,
-            )
-        shown.append(
-            MapTextOutput(
-                id=text_id,
-                corpus=corpus,
-                title=title,
-                said_at=row.said_at,
-                snippet=_beginning(text.said or text.answered),
-                reference=place,
-            )
-        )
-    return shown
 
 
 def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source, tuple[Corpus, str, Reference]]:
@@ -138,140 +84,19 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
     return found
 
 
-def _beginning(text: str) -> str:
-    """On one line, cut between words."""
-    line = " ".join(text[: SNIPPET * 4].split())
-    return shortened(line, SNIPPET)
-
-
 # The task's name as a string: the tasks import the module that wakes their workers.
 TASK = "memory.draw_maps"
-# The time of a visit is rounded to the hour, so that the next one writes nothing.
-NOTED = timedelta(hours=1)
-NEWEST = 3
-# The number of texts that a search marks on the map.
-FOUND = 50
-# The number of words that name a cluster.
-NAMING = 3
-ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
-
 wake_drawer = writer.Waker(TASK).wake_worker
-
-_CHATS = """
-SELECT point.text_id, title
-  FROM map_points AS point
-  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
-  JOIN intake_conversations AS chat ON chat.user_id = point.user_id AND chat.id = source_id
- WHERE point.user_id = %(user_id)s AND corpus = 'chat'
-"""
-
-
-def _points(project: str) -> str:
-    """One column per field of a point, because there are tens of thousands."""
-    return f"""
-SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
-       floor(date_part('epoch', said_at) / 86400)::int
-  FROM map_points AS point
-  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s AND {_within(project)}
- ORDER BY said_at, point.text_id
-"""  # noqa: S608 - only constants of ours
-
-
-def _newest(project: str) -> str:
-    return f"""
-SELECT text_id, cluster
-  FROM (SELECT point.text_id, cluster,
-               row_number() OVER (PARTITION BY cluster ORDER BY said_at DESC, text_id DESC) AS place
-          FROM map_points AS point
-          JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
-         WHERE point.user_id = %(user_id)s AND {_within(project)}) AS ranked
- WHERE place <= %(newest)s
- ORDER BY cluster, place
-"""  # noqa: S608 - only constants of ours
-
-
-def _centres(project: str) -> str:
-    return f"""
-SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percentile_disc(0.5) WITHIN GROUP (ORDER BY y)
-  FROM map_points AS point
-  JOIN indexed_texts AS text ON text.user_id = point.user_id AND text.id = point.text_id
- WHERE point.user_id = %(user_id)s AND {_within(project)}
- GROUP BY cluster
- ORDER BY count(*) DESC, cluster
-"""  # noqa: S608 - only constants of ours
-
-
-def _placed(project: str) -> str:
-    return f"""
-SELECT count(*), count(point.text_id)
-  FROM indexed_texts AS text LEFT JOIN map_points AS point ON point.user_id = text.user_id AND point.text_id = text.id
- WHERE text.user_id = %(user_id)s AND corpus <> 'attachment' AND {_within(project)}
-"""  # noqa: S608 - only constants of ours
-
-
-class MapState(StrEnum):
-    """`EMPTY`: there is nothing to draw. `DRAWING`: a worker has not drawn it yet. `READY`: it can be shown."""
-
-    EMPTY = "empty"
-    DRAWING = "drawing"
-    READY = "ready"
-
-
-class ClusterOutput(Shape):
-    """Texts that are alike. `x` and `y`: its middle; `words` tell it from the others, the most telling first."""
-
-    number: Annotated[int, Field(serialization_alias="cluster")]
-    name: str
-    texts: int
-    x: ON_MAP
-    y: ON_MAP
-    words: list[str]
-    newest: list[MapTextOutput]
-
-
-class MapOutput(Shape):
-    """The clusters, the largest first. `texts` counts all that there are, `placed` those that are on the map."""
-
-    state: MapState
-    texts: int
-    placed: int
-    drawn_at: AwareDatetime | None
-    side: Annotated[int, Field(description="Coordinates are whole numbers from 0 to this, `y` downwards.")] = SIDE
-    clusters: list[ClusterOutput]
-
-
-class PointsOutput(Shape):
-    """Every point, the oldest first, a list for each thing: point k is `id[k]`, `x[k]`, `y[k]` and so on."""
-
-    id: list[int]
-    x: list[ON_MAP]
-    y: list[ON_MAP]
-    cluster: list[int]
-    source: Annotated[list[int], Field(description="A place in `sources`.")]
-    day: Annotated[list[int], Field(description="Days since 1970-01-01, in UTC.")]
-    sources: list[Corpus]
-    title: Annotated[list[int], Field(description="A place in `titles`, of a chat; -1 for other texts.")]
-    titles: list[str]
 
 
 def look(user: User, *, now: datetime) -> None:
     """Record the visit of the user and have the map drawn."""
     with transaction.atomic():
         present, is_new = MemoryMap.objects.get_or_create(user=user, defaults={"asked_at": now, "due_at": now})
-        if not is_new and present.asked_at < now - NOTED:
+        # The time of a visit is rounded to the hour, so that the next one writes nothing.
+        if not is_new and present.asked_at < now - timedelta(hours=1):
             MemoryMap.objects.filter(pk=user.pk).update(asked_at=now)
     transaction.on_commit(wake_drawer, robust=True)
-
-
-def read_atlas(*, user: User, now: datetime, project: str = "") -> MapOutput:
-    """`project`: as for the timeline."""
-    look(user, now=now)
-    ((texts, placed),) = fetch(_placed(project), _of(user, project))
-    drawn_at = MemoryMap.objects.filter(user=user).values_list("drawn_at", flat=True).first()
-    state = MapState.READY if placed else MapState.DRAWING if texts else MapState.EMPTY
-    clusters = _clusters(user, project) if placed else []
-    return MapOutput(state=state, texts=texts, placed=placed, drawn_at=drawn_at, clusters=clusters)
 
 
 def words_by_bucket(user: User, kind: str, *, project: str = "") -> dict[int, list[TellingWord]]:
@@ -291,89 +116,8 @@ def words_by_bucket(user: User, kind: str, *, project: str = "") -> dict[int, li
     return words
 
 
-def read_points(*, user: User, project: str = "") -> PointsOutput:
-    """`project`: as for the timeline."""
-    corpora = [corpus.value for corpus in Corpus]
-    parameters = {**_of(user, project), "corpora": corpora}
-    rows = fetch(_points(project), parameters)
-    places, xs, ys, clusters, sources, days = ([row[place] for row in rows] for place in range(6))
-    shown = set(places)
-    of_chats = {text_id: title for text_id, title in fetch(_CHATS, parameters) if text_id in shown}
-    titles = {title: number for number, title in enumerate(dict.fromkeys(of_chats.values()))}
-    # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
-    return PointsOutput.model_construct(
-        id=places,
-        x=xs,
-        y=ys,
-        cluster=clusters,
-        source=sources,
-        day=days,
-        sources=corpora,
-        title=[titles[of_chats[text_id]] if text_id in of_chats else -1 for text_id in places],
-        titles=list(titles),
-    )
-
-
-def find_texts(*, user: User, query: str, now: datetime, project: str = "") -> list[int]:
-    """The ids of the texts that a search finds, the best first. Raises what `search_history` raises.
-
-    Must not run in a transaction: the search asks the models' endpoints.
-    """
-    found = search_history(HistoryRequest(query=query, max_results=FOUND, project=project), user=user, now=now)
-    places = {place: rank for rank, place in enumerate(map(_place_in_index, [one.reference for one in found.results]))}
-    sources = {source for source, _ in places if source is not None}
-
-    with acting_as(user):
-        texts = IndexedText.objects.for_user(user).filter(source_id__in=sources)
-        ranks: dict[int, int] = {}
-        for pk, source, number in texts.values_list("pk", "source_id", "chunk_index"):
-            rank = places.get((source, number), places.get((source, None)))
-            if rank is not None:
-                ranks[pk] = rank
-        return sorted(ranks, key=lambda pk: (ranks[pk], pk))
-
-
-def _place_in_index(reference: Reference) -> tuple[UUID | None, int | None]:
-    """A turn of a chat; or a chat, document or record as a whole."""
-    if reference.conversation_id is not None:
-        return reference.conversation_id, reference.turn_number
-    return reference.document_id or reference.record_id, None
-
-
-def read_text(*, user: User, text_id: int) -> MapTextOutput:
-    """Raises `NotFound` if it is not the user's own, or not on the map."""
-    if not MapPoint.objects.filter(user=user, pk=text_id).exists():
-        raise NotFound
-    for text in texts_of(user, [text_id]):
-        return text
-    raise NotFound
-
-
-def _clusters(user: User, project: str) -> list[ClusterOutput]:
-    # A group is called by the same words wherever it is shown, but never by those of a closed project.
-    words = words_by_bucket(user, TellingWord.CLUSTER)
-    newest = fetch(_newest(project), {**_of(user, project), "newest": NEWEST})
-    texts = {text.id: text for text in texts_of(user, [text_id for text_id, _ in newest])}
-    by_cluster: dict[int, list[MapTextOutput]] = defaultdict(list)
-    for text_id, cluster in newest:
-        if text_id in texts:
-            by_cluster[cluster].append(texts[text_id])
-    clusters = []
-    named: set[str] = set()
-    for number, count, x, y in fetch(_centres(project), _of(user, project)):
-        # Words of a larger cluster are used last, so that two similar clusters have different names.
-        telling = sorted((word.word for word in words[number]), key=named.__contains__)
-        named.update(telling[:NAMING])
-        name = ", ".join(telling[:NAMING]) or f"Group {number + 1}"
-        newest_here = by_cluster[number]
-        clusters.append(
-            ClusterOutput(number=number, name=name, texts=count, x=x, y=y, words=telling, newest=newest_here)
-        )
-    return clusters
-
-
-def _of(user: User, project: str) -> dict[str, Any]:
-    """What the conditions of `_within` name."""
+def filters_of(user: User, project: str) -> dict[str, Any]:
+    """What the conditions of `within` name."""
     return {"user_id": user.pk, "project": project.removeprefix("-")}
 
 
@@ -392,7 +136,7 @@ SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
   FROM (SELECT said_at AT TIME ZONE %(zone)s AS local, corpus, source_id
           FROM indexed_texts
-         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND {_within(project)}) AS text
+         WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND {within(project)}) AS text
  GROUP BY 1, 2, corpus
  ORDER BY 1, 2
 """  # noqa: S608 - only constants of ours
@@ -403,14 +147,14 @@ def _sources(project: str) -> str:
 SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
   FROM indexed_texts
  WHERE user_id = %(user_id)s AND corpus <> 'attachment' AND said_at >= %(since)s AND said_at < %(until)s
-   AND {_within(project)}
+   AND {within(project)}
  GROUP BY corpus, source_id
  ORDER BY max(said_at) DESC, source_id
  LIMIT %(limit)s OFFSET %(skip)s
 """  # noqa: S608 - only constants of ours
 
 
-def _within(project: str) -> str:
+def within(project: str) -> str:
     """The condition for texts of a project; with a hyphen before the name, of no such text. Only the first shows what
     is closed.
     """
@@ -490,11 +234,14 @@ def read_timeline(*, user: User, now: datetime, project: str = "") -> TimelineOu
     """`project`: only of this one; with a hyphen before the name, of all but it. Without it, of all but closed ones."""
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
-    asked = {**_of(user, project), "zone": user.zone.key}
+    asked = {**filters_of(user, project), "zone": user.zone.key}
     for year, month, corpus, count in fetch(_counts(project), asked):
         counts[date(year, month, 1)][corpus] = count
     words = words_by_bucket(user, TellingWord.MONTH, project=project)
-    months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
+    months = [
+        _month(first, counts.get(first, {}), words[first.year * 100 + first.month])
+        for first in _from_first_to_last(counts)
+    ]
     drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
     return TimelineOutput(months=months, is_drawing=bool(months) and not drawn)
 
@@ -503,7 +250,7 @@ def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> 
     """`project`: as for the timeline."""
     since, until = moments_of(first, last_day(first), user.zone)
     span = {"since": since, "until": until or END_OF_TIME}
-    parameters = {**_of(user, project), **span, "limit": PAGE + 1, "skip": skip}
+    parameters = {**filters_of(user, project), **span, "limit": PAGE + 1, "skip": skip}
     rows = fetch(_sources(project), parameters)
     found = references_of(user, {(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
@@ -515,10 +262,6 @@ def read_month(*, user: User, first: date, skip: int = 0, project: str = "") -> 
             turns = count if kind == Corpus.CHAT else 0
             entries.append(MonthEntryOutput(corpus=kind, title=title, at=at, turns=turns, reference=reference))
     return MonthListOutput(entries=entries, more=skip + PAGE if len(rows) > PAGE else None)
-
-
-def bucket_of(first: date) -> int:
-    return first.year * 100 + first.month
 
 
 def last_day(first: date) -> date:

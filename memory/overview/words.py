@@ -43,21 +43,12 @@ TextIds = npt.NDArray[np.int64]
 WORDS = 8
 # The number of candidate terms: many are no nouns, some are stop words in other languages, or occur late in a text.
 CANDIDATES = 40
-# The number of the group's texts in which a term's word is searched.
-SAMPLES = 4
-# In a larger group, a term of only one text is a name or a typing error; in a small group every term counts.
-RARE = ((200, 1), (2_000, 2))
 LEAST_TEXTS = 3
-MAX_TERMS = 50_000
 ONE_GROUP = 0.1
 ASSISTANT_WEIGHT = 0.5
-# The length of a text that is searched for words.
-READ_CHARACTERS = 50_000
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
 # A word or number, and whether the one before it is beside it: nothing but a space or a hyphen is between them.
 _TOKEN = re.compile(r"(?P<beside>(?<=\w)[ -])?(?P<word>[^\W_]+)")
-# The length of each side that is searched for neighbours.
-NEIGHBOURS_IN = 4_000
 
 _ARTICLES = """
 the a an my your our his her their this that these those some any each every another other
@@ -89,13 +80,8 @@ _NEVER |= {*_MEASURES.split()}
 # "cello tuned", "cat sleeping": no phrase ends with these.
 _PARTICIPLE = re.compile(r"\w{3}(?:ed|ing)$")
 FEWEST_LETTERS = 3
-# What a word without evidence for a noun is worth, beside one with it.
-NO_EVIDENCE = 0.4
-# A group whose words are all verbs has a few of them.
-FEWEST_WORDS = 3
 # The share of a word's places that have the same neighbour, and the number of texts, that make the two a phrase.
 PHRASE_SHARE, PHRASE_TEXTS = 0.5, 2
-MAX_LABEL = 40
 # The share of the texts with a pair of characters that must go on with the same character.
 RUN_SHARE, MAX_RUN = 0.6, 6
 _KATAKANA, _HIRAGANA = re.compile(r"[\u30a0-\u30ff\uff66-\uff9f]"), re.compile(r"[\u3040-\u309f]")
@@ -159,8 +145,9 @@ class _Counted:
         text_ids = np.array(
             IndexedText.objects.filter(user_id=user_id).order_by("pk").values_list("pk", flat=True), dtype=np.int64
         )
-        least = next((least for most, least in RARE if len(text_ids) < most), LEAST_TEXTS)
-        frequent = frequent_terms(user_id, least=least, most=MAX_TERMS)
+        # In a larger group, a term of only one text is a name or a typing error; in a small group every term counts.
+        least = next((least for most, least in ((200, 1), (2_000, 2)) if len(text_ids) < most), LEAST_TEXTS)
+        frequent = frequent_terms(user_id, least=least, most=50_000)
         kept = [lexeme for lexeme in frequent if _WORDLIKE.fullmatch(lexeme)]
         numbers = {lexeme: number for number, lexeme in enumerate(kept)}
         pieces = [piece for block in postings_of(user_id) if (piece := _piece(block, numbers, text_ids)) is not None]
@@ -237,7 +224,8 @@ def _samples(flat: TextIds, texts: npt.NDArray[np.int32], requested: set[int]) -
     found: dict[int, list[int]] = defaultdict(list)
     order = np.argsort(-texts[chosen], kind="stable")
     for pair, text in zip(flat[chosen][order].tolist(), texts[chosen][order].tolist(), strict=True):
-        if len(found[pair]) < SAMPLES and text not in found[pair]:
+        # The number of the group's texts in which a term's word is searched.
+        if len(found[pair]) < 4 and text not in found[pair]:
             found[pair].append(text)
     return found
 
@@ -259,7 +247,8 @@ def _samples_of(text_ids: Iterable[int]) -> Samples:
         for word, count in counts.items():
             for lexeme in lexemes.get((languages[text_id], word), ()):
                 of_text[lexeme][word] += count
-        beginning = "\n".join(side[:NEIGHBOURS_IN] for side in (texts[text_id].said, texts[text_id].answered))
+        # The length of each side that is searched for neighbours.
+        beginning = "\n".join(side[:4_000] for side in (texts[text_id].said, texts[text_id].answered))
         found[text_id] = beginning, of_text
     return found
 
@@ -270,7 +259,8 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
 
 def _words_of(*sides: str) -> Iterator[str]:
     for side in sides:
-        yield from _WORDLIKE.findall(side[:READ_CHARACTERS])
+        # The length of a text that is searched for words.
+        yield from _WORDLIKE.findall(side[:50_000])
 
 
 def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
@@ -325,7 +315,8 @@ class _Neighbours:
         is_short = len(low) < FEWEST_LETTERS and not word.isupper()
         if is_short or _is_never(low) or self.numbered[low] * 2 > self.seen[low] or self.noun[low] < self.verb[low]:
             return 0
-        return 1 if self.noun[low] > self.verb[low] else NO_EVIDENCE
+        # What a word without evidence for a noun is worth, beside one with it.
+        return 1 if self.noun[low] > self.verb[low] else 0.4
 
     def _is_modifier(self, low: str) -> bool:
         return self.modifies[low] * 2 > self.seen[low]
@@ -340,7 +331,7 @@ class _Neighbours:
         written = max(self.phrases[best], key=lambda form: (self.phrases[best][form], form))
         if best[0] == low and word.islower():
             written = written[0].lower() + written[1:]
-        return (written, max(self.texts_of[best])) if len(written) <= MAX_LABEL else None
+        return (written, max(self.texts_of[best])) if len(written) <= 40 else None
 
     def _is_phrase(self, pair: tuple[str, str], low: str) -> bool:
         """A modifier is named with any word that it precedes; a noun with a word that it is nearly always beside."""
@@ -374,7 +365,8 @@ def _words_of_group(candidates: Sequence[TellingTerm], samples: Samples) -> list
         elif word := _word_for(one, samples):
             found.append((one.weight * neighbours.worth(word.word), word))
     found.sort(key=lambda each: -each[0])
-    nouns = [word for worth, word in found if worth] or [word for _, word in found][:FEWEST_WORDS]
+    # A group whose words are all verbs has a few of them.
+    nouns = [word for worth, word in found if worth] or [word for _, word in found][:3]
     labels: list[GroupWord] = []
     for word in nouns:
         phrase = neighbours.phrase_with(word.word)

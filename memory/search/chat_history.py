@@ -3,30 +3,29 @@
 Also what any search looks into: its scope, narrowed to days and to a project, without a session.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q
 
 from core.errors import NotFound
-from core.ids import parse_id
 from core.isolation.acting import binding_of, project_for
 from intake.chats.reading import beginnings, off_path
 from intake.models import Attachment, Conversation, User
 from intake.models.conversations import labels_of
 from memory.backends.embedders import Embedder, Vector
 from memory.index import vectors
+from memory.left_out import names_of, staying
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.models.documents import Hit, Key, Scope
 from memory.search.deadline import Deadline, OutOfTime, searching
-from memory.search.echoes import READ, restated, telling_sides
+from memory.search.echoes import READ, restated
 from memory.search.hybrid import (
     Found,
     by_terms,
@@ -49,8 +48,10 @@ from memory.search.literal import (
     with_literal,
 )
 from memory.search.query import Query, parse_query
-from memory.search.texts import LOOKED_AT, passages, read_turns, second_scores, together, with_clear_first
+from memory.search.sources import HistoryQuestion
+from memory.search.texts import LOOKED_AT, NOW, SEARCHED_LENGTH, passages, read_turns, reranked
 from memory.search.time_windows import TimeWindow, find_window, moments_of
+from memory.short_ids import id_in
 
 SNIPPET_LENGTH = 200
 
@@ -128,7 +129,9 @@ def search_chat_history(
         return ChatHistory([], pending=0, notes=(UNKNOWN_CHARACTERS,))
     nearest = partial(vectors.nearest, scope, model=embedder.name, vector=vector, further=further_of(embedder))
     hits, pending = searching(user, partial(nearest, limit=limit, snippet_length=READ), seconds=deadline.left)
-    return ChatHistory(_with_later([hit for hit in hits if hit.snippet is not None], query), pending)
+    hits = [hit for hit in hits if hit.snippet is not None]
+    hits = staying(user, hits, names_of)
+    return ChatHistory(_with_later(hits, query), pending)
 
 
 def _ranked(
@@ -143,14 +146,10 @@ def _ranked(
 ) -> ChatHistory:
     """A search by terms or in the hybrid ranking, step by step: each `searching` is a transaction of its own."""
     user, is_hybrid = everywhere.user, mode is SearchMode.HYBRID
-    scope, window = dated(everywhere, query), None
-    if now is not None and not scope.is_dated:
-        scope, window = searching(user, partial(in_window, scope, query, now=now), seconds=deadline.left)
-    query = query.preferring(window)
-    if window is not None:
-        query = query.about(window.topic)
-    embedder, vector = embedded(query.to_embed, needs_vector=not is_hybrid)
-    notes = [*query.notes, *([] if vector is not None else [WORDS_ALONE])]
+    seconds, needs_vector = deadline.left, not is_hybrid
+    asked, window = asked_of(everywhere, query, now=now, seconds=seconds, prefers=True, needs_vector=needs_vector)
+    query, scope = asked.parsed, asked.scope
+    notes = [*query.notes, *([] if asked.vector is not None else [WORDS_ALONE])]
     literal = LiteralHits()
     if is_hybrid:
         find = partial(find_literal, scope, query, everywhere=everywhere)
@@ -160,13 +159,15 @@ def _ranked(
             notes.append(NO_TIME_FOR_PIECES)
     if literal.left_out:
         notes.append(PIECES_LEFT_OUT.format(", ".join(literal.left_out)))
-    question = _Question(scope, query, vector, embedder, literal, everywhere)
-    # A query that names nothing but a time gets its turns in order, like one of operators alone.
-    names_time_alone = window is not None and not window.topic
-    rank = partial(_candidates, question, is_hybrid=is_hybrid, rerank=rerank and not names_time_alone)
+    rank = partial(_candidates, asked, literal, is_hybrid=is_hybrid, rerank=rerank and not asked.wants_everything)
     found, literal, passages = searching(user, rank, seconds=deadline.left)
-    hits, is_reranked = _reranked(query.text, found.hits, passages) if passages else (found.hits, False)
-    if query.is_listing or names_time_alone:
+    hits, is_reranked = found.hits, False
+    if passages:
+        # In a list of turns alone the relevance is the score.
+        scored = [hit._replace(score=hit.relevance) for hit in hits]
+        hits, is_reranked = reranked(query.text, scored, passages, weight=NOW)
+    hits = staying(user, hits, names_of) if user.left_out else hits
+    if asked.wants_everything:
         is_nothing = False
         hits = in_order_of_time(hits, scope, newest_first=query.is_listing)
     else:
@@ -191,26 +192,37 @@ def _ranked(
     )
 
 
-class _Question(NamedTuple):
-    scope: Scope
-    query: Query
-    vector: Vector | None
-    embedder: Embedder
-    literal: LiteralHits
-    everywhere: Scope
+def asked_of(
+    everywhere: Scope, query: Query, *, now: datetime | None, seconds: float, prefers: bool, needs_vector: bool = False
+) -> tuple[HistoryQuestion, TimeWindow | None]:
+    """The question of a query, and the days that its words name, unless operators do; it `prefers` these days and
+    months. One that names nothing but a time wants everything of it, like one of operators alone.
+    """
+    scope, window = dated(everywhere, query), None
+    if now is not None and not scope.is_dated:
+        scope, window = searching(scope.user, partial(in_window, scope, query, now=now), seconds=seconds)
+    query = query.preferring(window) if prefers else query
+    query = query.about(window.topic) if window else query
+    embedder, vector = embedded(query.to_embed[:SEARCHED_LENGTH], needs_vector=needs_vector)
+    wants_all = query.is_listing or (window is not None and not window.topic)
+    return HistoryQuestion(
+        parsed=query, scope=scope, everywhere=everywhere, vector=vector, embedder=embedder, wants_everything=wants_all
+    ), window
 
 
-def _candidates(question: _Question, *, is_hybrid: bool, rerank: bool) -> tuple[Found, LiteralHits, dict[Key, str]]:
+def _candidates(
+    asked: HistoryQuestion, literal: LiteralHits, *, is_hybrid: bool, rerank: bool
+) -> tuple[Found, LiteralHits, dict[tuple[str, Key], str]]:
     """The hits in their first order, the literal ones that are no echoes, and for the best hits the passages that a
     reranker reads.
     """
-    scope, query, vector, embedder, literal, _ = question
+    scope, query, vector, embedder = asked.scope, asked.parsed, asked.vector, asked.embedder
     if not is_hybrid:
         return by_terms(scope, query=query.text, vector=vector, embedder=embedder), literal, {}
     found = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
     literal = literal.without({hit.key for hit in found.hits if hit.is_echo})
-    hits = _literal_first(question._replace(literal=literal), found.hits) if literal.hits else found.hits
-    hits = _chosen_first(scope.user, hits)
+    hits = _literal_first(asked, literal, found.hits) if literal.hits else found.hits
+    hits = sorted(chosen_first(scope.user, hits), key=lambda hit: -hit.relevance)
     passages = _passages(scope, query.text, vector, embedder, hits) if rerank else {}
     return found._replace(hits=hits), literal, passages
 
@@ -236,22 +248,21 @@ def search_conversations(
             return []
         hits = [hit for hit in found.hits if hit.key in among][:limit]
         texts = _passages(scope, message, vector, embedder, hits)
-        return [(hit, texts[hit.key]) for hit in hits if hit.key in texts]
+        return [(hit, texts["", hit.key]) for hit in hits if ("", hit.key) in texts]
 
     return searching(user, find, seconds=deadline.left)
 
 
-def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
+def _literal_first(asked: HistoryQuestion, literal: LiteralHits, hits: list[Hit]) -> list[Hit]:
     """The literal matches among the others, with their distances; a narrowed search has those that fit already."""
-    _, query, vector, embedder, literal, everywhere = question
     others: list[Hit] = []
-    if beside := literal.beside({hit.key for hit in hits}, query):
+    if beside := literal.beside({hit.key for hit in hits}, asked.parsed):
         others, *_ = vectors.distances(
-            everywhere,
-            model=embedder.name,
-            vector=usable(vector),
+            asked.everywhere,
+            model=asked.embedder.name,
+            vector=usable(asked.vector),
             passages=0,
-            further=further_of(embedder),
+            further=further_of(asked.embedder),
             hits=beside,
         )
     every = hits + others
@@ -261,33 +272,21 @@ def _literal_first(question: _Question, hits: list[Hit]) -> list[Hit]:
     return sorted((hit._replace(relevance=relevances[hit.key]) for hit in every), key=lambda hit: -hit.relevance)
 
 
-def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
-    """The best of them reordered, with versions that were not chosen below those that were."""
-    passed_over = off_path(user=user, keys=[hit.key for hit in hits[:LOOKED_FOR_VERSIONS]])
-    if not passed_over:
-        return hits
-    again = [hit._replace(relevance=hit.relevance * NOT_CHOSEN) if hit.key in passed_over else hit for hit in hits]
-    return sorted(again, key=lambda hit: -hit.relevance)
+def chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
+    """Of the best turns, versions that were not chosen count a little less."""
+    turns = sorted((hit for hit in hits if hit.corpus == Corpus.CHAT and hit.key[1]), key=lambda hit: -hit.relevance)
+    passed_over = off_path(user=user, keys=[hit.key for hit in turns[:LOOKED_FOR_VERSIONS]])
+    return [hit._replace(relevance=hit.relevance * NOT_CHOSEN) if hit.key in passed_over else hit for hit in hits]
 
 
-def _passages(scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]) -> dict[Key, str]:
-    """For each of the best hits, the words for the reranker. A turn that was deleted meanwhile has none."""
+def _passages(
+    scope: Scope, query: str, vector: Vector | None, embedder: Embedder, hits: list[Hit]
+) -> dict[tuple[str, Key], str]:
+    """For each of the best hits, the words for the reranker."""
     keys = [hit.key for hit in hits[:LOOKED_AT]]
     spans = nearest_passages(scope, vector, embedder, keys)
-    turns = {key: segments for key, *_, segments in read_turns(scope.user, keys, query=query, passages=spans)}
-    turns = {hit.key: telling_sides(hit, turns[hit.key]) for hit in hits[:LOOKED_AT] if hit.key in turns}
-    return dict(zip(turns, passages(query, list(turns.values())), strict=True))
-
-
-def _reranked(query: str, hits: list[Hit], passages: Mapping[Key, str]) -> tuple[list[Hit], bool]:
-    """The best of them in their new order, before the others in their old one; and whether the reranker ran."""
-    first = [hit for hit in hits[:LOOKED_AT] if hit.key in passages]
-    scores = second_scores(query, [passages[hit.key] for hit in first])
-    again = [hit._replace(relevance=together(hit.relevance, score)) for hit, score in zip(first, scores, strict=False)]
-    again = with_clear_first(first, sorted(again, key=lambda hit: -hit.relevance)) if again else []
-    last = again[-1].relevance if again else 1.0
-    others = [hit._replace(relevance=min(last, hit.relevance)) for hit in first[len(again) :] + hits[LOOKED_AT:]]
-    return again + others, bool(again)
+    turns = {("", key): sides for key, *_, sides in read_turns(scope.user, keys, query=query, passages=spans)}
+    return passages(query, hits[:LOOKED_AT], turns)
 
 
 def in_window(scope: Scope, query: Query, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
@@ -368,13 +367,13 @@ def conversations_named(user: User, session: str) -> set[UUID]:
     """The conversations of a session, by an id here or the session's own in its product."""
     named = Q(external_id=session)
     with suppress(NotFound):
-        named |= Q(pk=parse_id(session))
+        named |= Q(pk=id_in(Conversation.objects.for_user(user), session))
     return set(Conversation.objects.for_user(user).filter(named).values_list("pk", flat=True))
 
 
-def projects_of(user: User, conversations: Collection[UUID]) -> dict[UUID, str]:
+def projects_of(user: User, conversations: Collection[UUID | None]) -> dict[UUID | None, str]:
     """The projects of those of these conversations that have one."""
-    rows = Conversation.objects.for_user(user).filter(pk__in=conversations).exclude(project="")
+    rows = Conversation.objects.for_user(user).filter(pk__in=filter(None, conversations)).exclude(project="")
     return dict(rows.values_list("pk", "project"))
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
+from core.deadlines import TOO_LATE
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
-from core.resilience import TOO_LATE
 from intake.models import User
 
 T = TypeVar("T")

@@ -143,9 +143,13 @@ def telling_sides(hit: Hit, segments: list[Segment]) -> list[Segment]:
     return segments[1:] if hit.is_echo and hit.lexical > 0 and len(segments) > 1 else segments
 
 
+def words_of(text: str) -> dict[str, None]:
+    return dict.fromkeys(_WORD.findall(_CONTRACTED.sub("", fold(text))))
+
+
 def telling_words(text: str) -> list[str]:
     """Without function words and those that ask."""
-    words = dict.fromkeys(_WORD.findall(_CONTRACTED.sub("", fold(text))))
+    words = words_of(text)
     return [word for word in words if word not in FUNCTION_WORDS and word not in _ASKING]
 
 
@@ -163,7 +167,7 @@ def are_forms(one: str, other: str) -> bool:
 
 # Of two messages among the results, the earlier one is marked if the later one states another value of the same thing,
 # or if one says that something never happened and the other that it did. Only two signs are right often enough, and
-# both are words (docs/decisions/0070): likeness in meaning, and a reranker's score of the pair, tell nothing.
+# both are words (docs/decisions/0009): likeness in meaning, and a reranker's score of the pair, tell nothing.
 #
 # 1. A number: the same unit, another figure, and a word of change in the later clause ("now", "updated"). The query
 #    asks for that unit and both messages have its words; or both clauses share three words and have the same names.

@@ -138,16 +138,8 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     A short segment leaves its rest to others.
     """
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
-    wishes = [len(segment.text.strip()) for segment in segments]
-    sizes = [0] * len(wishes)
-    # The smallest first, each at most an equal share of the rest.
-    for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
-        sizes[index] = min(wishes[index], room // (len(wishes) - place))
-        room -= sizes[index]
-    cuts = [
-        cut(segment.text, matcher, length=size, passage=segment.passage)
-        for segment, size in zip(segments, sizes, strict=True)
-    ]
+    most = fair_limit([len(segment.text.strip()) for segment in segments], budget=room)
+    cuts = [cut(segment.text, matcher, length=most, passage=segment.passage) for segment in segments]
     text = ""
     highlights: list[Highlight] = []
     pieces = [
@@ -164,6 +156,17 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
         highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
         text += excerpt.text + segment.after
     return Excerpt(text, highlights), pieces
+
+
+def fair_limit(lengths: list[int], *, budget: int) -> int:
+    """The maximum length of each text so that all together fit: short texts leave their rest to the others."""
+    left = budget
+    for position, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - position)
+        if length > share:
+            return share
+        left -= length
+    return budget
 
 
 def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:

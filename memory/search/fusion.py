@@ -21,7 +21,7 @@ docs/decisions/0009.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -165,6 +165,9 @@ def _beside(hits: "Sequence[Hit]", values: list[float]) -> list[float]:
 # 4. Neither hides a unique match. The only hit with one of the query's terms does not age; an exact hit is above all
 # that
 #    are not.
+# 5. Weight and age order results within sets of five, so that neither keeps a likelier text out: relevance alone
+#    decides which texts are in a set. Relevances of different sources compare badly, so a set has one text of each
+#    source beside the turns. On the development lives R@5 rises from 78.9 to 83.1, MRR from 70.4 to 73.0.
 #
 # A `Fingerprint` measures how much of a text another one contains: the share of its words in runs of three or more
 # words that the other has too, in the same order. So a copied passage counts in any context, a changed word affects
@@ -183,6 +186,8 @@ SHARPNESS = 4
 MOST_AGED = 0.5**SHARPNESS
 
 RUN = 3
+# A set of results, and the source of those that are turns.
+SET, TURNS = 5, "messages"
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
@@ -204,7 +209,24 @@ def rank(hits: "Iterable[Hit]", *, weights: Mapping[str, float], rate: float, no
         aged = max(MOST_AGED, decay(hit.at, now=now, rate=rate))
         score = share**SHARPNESS * weight * (1.0 if hit.has_only and is_any_common else aged)
         scored.append(hit._replace(score=score, printed=share * weight * aged))
-    return with_exact_first(scored)
+    exact = [hit for hit in with_exact_first(scored) if hit.is_exact]
+    return [*exact, *_in_sets([hit for hit in scored if not hit.is_exact])]
+
+
+def _in_sets(hits: "Iterable[Hit]") -> "Iterator[Hit]":
+    """Sets of five, each ordered by score. A set has the most relevant hits: turns, and one of each other source."""
+    sources: dict[str, list[Hit]] = defaultdict(list)
+    for hit in reversed(sorted(hits, key=lambda hit: -hit.relevance)):
+        sources[hit.source].append(hit)
+    while sources:
+        chosen: list[Hit] = []
+        while sources and len(chosen) < SET:
+            full = {hit.source for hit in chosen} - {TURNS}
+            best = max(sources, key=lambda source: (source not in full, sources[source][-1].relevance))
+            chosen.append(sources[best].pop())
+            if not sources[best]:
+                del sources[best]
+        yield from sorted(chosen, key=lambda hit: -hit.score)
 
 
 def with_exact_first(hits: "Iterable[Hit]") -> "list[Hit]":

@@ -16,26 +16,25 @@ from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
 from core.isolation.acting import binding_of
-from intake.chats.reading import off_path
 from intake.chats.services import without_nul
 from intake.models import User
 from memory.index.vectors import count_pending
+from memory.left_out import names_of, staying
 from memory.models import Corpus
 from memory.models.documents import Hit, Key, Scope
 from memory.search.chat_history import (
-    LOOKED_FOR_VERSIONS,
-    NOT_CHOSEN,
+    asked_of,
+    chosen_first,
     dated,
     in_order_of_time,
-    in_window,
     limited,
     projects_of,
 )
 from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.echoes import restated, telling_sides
 from memory.search.excerpts import Excerpt, Piece, matching, own_words, show
-from memory.search.fusion import Fingerprint, rank, with_exact_first
-from memory.search.hybrid import RELATED, embedded
+from memory.search.fusion import Fingerprint, rank
+from memory.search.hybrid import RELATED, lacking
 from memory.search.query import Query, parse_query
 from memory.search.sources import (
     ATTACHMENTS,
@@ -53,11 +52,8 @@ from memory.search.sources import (
 )
 from memory.search.texts import (
     NOW_BESIDE_SCORE,
-    SEARCHED_LENGTH,
     Inflections,
-    second_scores,
-    together,
-    with_clear_first,
+    reranked,
 )
 from memory.search.texts import passages as passages_of
 from memory.search.time_windows import TimeWindow, moments_of
@@ -158,7 +154,7 @@ class History:
     `counts`: for the scope and each part of it that was searched, how many chats, notes, logs and files were found, and
     whether there may be more.
     `query`: it with its operators. `lacking`: sentences about operators that no text fulfils, in English;
-    `lacks_quotation`: no text has its quotations; `lacks_title`: no chat its title.
+    `lacks_quotation`: no text has its quotations; `lacks_title`: no chat its title; `absent`: its words in no text.
     """
 
     results: list[HistoryMatch]
@@ -176,6 +172,7 @@ class History:
     lacking: Sequence[str] = ()
     lacks_quotation: bool = False
     lacks_title: bool = False
+    absent: Sequence[str] = ()
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """The indexes of `results` by day: the newest day first, the best of it first."""
@@ -208,12 +205,13 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     unfinished = [name for name, those in found.items() if those is None]
     files = asked.of_files if found.get(ATTACHMENTS.name) is not None else None
     hits = _quoting(found, asked, files)
+    hits = staying(user, hits, names_of)
     ranked, passages = _reading(user, deadline, lambda: _ranked(hits, asked, sources, rerank=request.rerank, now=now))
-    is_reranked = False
-    if passages:
-        ranked, is_reranked = _reranked(ranked, asked, passages)
+    ranked, is_reranked = reranked(asked.query, ranked, passages, weight=NOW_BESIDE_SCORE)
 
-    lacks_quotation = asked.lacks_quotation and (files is None or files.lacks_quotation)
+    lacks_quotation = asked.found.lacks_quotation and (files is None or files.found.lacks_quotation)
+    absent = tuple(word for word in asked.found.absent if files is None or word in files.found.absent)
+    whole = asked.found._replace(absent=absent)
 
     def read() -> History:
         results = _labelled(user, choose(ranked, asked, sources=sources, limit=request.max_results))
@@ -245,9 +243,10 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             left_out=literal.left_out if literal else (),
             counts=_counts(request.scope, *relevant),
             query=asked.parsed,
-            lacking=asked.lacking if lacks_quotation == asked.lacks_quotation else (),
+            lacking=lacking(asked.parsed, whole) if lacks_quotation == asked.found.lacks_quotation else (),
+            absent=whole.absent,
             lacks_quotation=lacks_quotation,
-            lacks_title=asked.lacks_title,
+            lacks_title=asked.found.lacks_title,
         )
 
     return _reading(user, deadline, read)
@@ -279,12 +278,11 @@ def _cut_scopes(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion) -
 
 def _labelled(user: User, results: list[HistoryMatch]) -> list[HistoryMatch]:
     """With the projects of their conversations."""
-    projects = projects_of(user, {pk for each in results if (pk := each.reference.conversation_id)})
+    places = [each.reference for each in results]
+    projects = projects_of(user, {place.conversation_id for place in places})
     return [
-        replace(each, reference=replace(each.reference, project=projects[pk]))
-        if (pk := each.reference.conversation_id) in projects and pk is not None
-        else each
-        for each in results
+        replace(each, reference=replace(place, project=projects.get(place.conversation_id, place.project)))
+        for each, place in zip(results, places, strict=True)
     ]
 
 
@@ -292,13 +290,13 @@ def _quoting(found: Mapping[str, list[Hit] | None], asked: HistoryQuestion, file
     """All hits; if only the files or only the other texts have the quotation, without those of the other side: they are
     merely the nearest.
     """
-    if files is None or files.lacks_quotation == asked.lacks_quotation:
+    if files is None or files.found.lacks_quotation == asked.found.lacks_quotation:
         return [hit for those in found.values() for hit in those or []]
     return [
         hit
         for name, those in found.items()
         for hit in those or []
-        if (name == ATTACHMENTS.name) == asked.lacks_quotation
+        if (name == ATTACHMENTS.name) == asked.found.lacks_quotation
     ]
 
 
@@ -318,57 +316,14 @@ def _ranked(
     hits: list[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, rerank: bool, now: datetime
 ) -> tuple[list[Hit], dict[tuple[str, Key], str]]:
     """The hits in their first order, and for the best of them the passages that a reranker reads."""
-    hits = _chosen_first(asked.user, hits)
+    hits = chosen_first(asked.user, hits)
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
     if asked.wants_everything:
         return in_order_of_time(ranked, asked.scope, newest_first=asked.parsed.is_listing), {}
     if not rerank:
         return ranked, {}
-    texts = _read(ranked[:LOOKED_AT], asked, sources)
-    sides = {
-        (hit.source, hit.key): telling_sides(hit, texts[hit.source, hit.key][1])
-        for hit in ranked[:LOOKED_AT]
-        if (hit.source, hit.key) in texts
-    }
-    return ranked, dict(zip(sides, passages_of(asked.query, list(sides.values())), strict=True))
-
-
-def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
-    """Of the best messages, versions that were not chosen count a little less."""
-    messages = sorted((hit for hit in hits if hit.source == MESSAGES.name), key=lambda hit: -hit.relevance)
-    passed_over = off_path(user=user, keys=[hit.key for hit in messages[:LOOKED_FOR_VERSIONS]])
-    return [
-        hit._replace(relevance=hit.relevance * NOT_CHOSEN)
-        if hit.source == MESSAGES.name and hit.key in passed_over
-        else hit
-        for hit in hits
-    ]
-
-
-def _reranked(
-    ranked: list[Hit], asked: HistoryQuestion, passages: Mapping[tuple[str, Key], str]
-) -> tuple[list[Hit], bool]:
-    """The best of them in their new order, before the others in their old one; and whether the reranker ran.
-
-    The reranker counts beside the complete score, and not before weight and age: as a relevance it would outweigh both.
-    """
-    first = [hit for hit in ranked[:LOOKED_AT] if (hit.source, hit.key) in passages]
-    scores = second_scores(asked.query, [passages[hit.source, hit.key] for hit in first])
-    if not scores:
-        return ranked, False
-    again = with_exact_first(
-        hit._replace(
-            relevance=together(hit.relevance, second), score=together(hit.score, second, weight=NOW_BESIDE_SCORE)
-        )
-        for hit, second in zip(first, scores, strict=False)
-    )
-    again = with_clear_first(first, again)
-    score, relevance = again[-1].score, min(hit.relevance for hit in again)
-    others = [
-        hit._replace(relevance=min(relevance, hit.relevance), score=min(score, hit.score))
-        for hit in first[len(again) :] + ranked[LOOKED_AT:]
-    ]
-    return again + others, True
+    texts = {place: sides for place, (_, sides) in _read(ranked[:LOOKED_AT], asked, sources).items()}
+    return ranked, passages_of(asked.query, ranked[:LOOKED_AT], texts)
 
 
 def _asked(
@@ -380,22 +335,15 @@ def _asked(
     if request.project or request.exclude_session or binding_of(user):
         limit = partial(limited, everywhere, project=request.project, is_open=request.is_open)
         everywhere = _reading(user, deadline, lambda: limit(exclude_session=request.exclude_session))
-    scope, window = dated(everywhere, query), None
-    if request.reads_time and not scope.is_dated:
-        scope, window = _reading(user, deadline, lambda: in_window(scope, query, now=now))
-        query = query.preferring(window)
-    if window is not None:
-        query = query.about(window.topic)
-    embedder, vector = embedded(query.to_embed[:SEARCHED_LENGTH])
-    asked = HistoryQuestion(
-        parsed=query,
-        scope=scope,
-        everywhere=everywhere,
-        vector=vector,
-        embedder=embedder,
-        wants_everything=query.is_listing or (window is not None and not window.topic),
-    )
-    return asked, window
+    is_dated = dated(everywhere, query).is_dated
+    with _failing_as("the query could not be read"):
+        return asked_of(
+            everywhere,
+            query,
+            now=now if request.reads_time else None,
+            seconds=max(deadline.left, SECONDS_TO_READ),
+            prefers=request.reads_time and not is_dated,
+        )
 
 
 def _searched(

@@ -28,7 +28,15 @@ from memory.index import scoring, vectors
 from memory.models.documents import Hit, Key, Scope
 from memory.search.echoes import answers_alone, discounted, find_echoes, with_question
 from memory.search.fusion import fuse
-from memory.search.literal import NO_CHAT_HAS, NO_TEXT_HAS, THESE_ARE_NEAREST, LiteralHits, Narrowing, narrow
+from memory.search.literal import (
+    NO_CHAT_HAS,
+    NO_TEXT_HAS,
+    NO_TEXT_HAS_WORDS,
+    THESE_ARE_NEAREST,
+    LiteralHits,
+    Narrowing,
+    narrow,
+)
 from memory.search.query import Query
 from memory.search.time_windows import NO_TIMES, PreferredTimes, moments_of
 
@@ -52,7 +60,8 @@ class Found(NamedTuple):
     `has_files`: whether the user has any file, in the scope or not. `is_cut`: others may share its terms.
 
     `calibration` is the one for the hits' distances; `ideal` and `unrelated` are as in `fuse`. `lacks_quotation`: no
-    text has the query's quotations, and these are others. `lacks_title`: no chat has the title.
+    text has the query's quotations, and these are others. `lacks_title`: no chat has the title. `absent` is as in
+    `Scored`.
     """
 
     hits: list[Hit]
@@ -64,6 +73,11 @@ class Found(NamedTuple):
     lacks_title: bool = False
     has_files: bool = False
     is_cut: bool = False
+    absent: tuple[str, ...] = ()
+
+
+# Of retrievers whose time was up.
+NOT_KNOWN = Found([], 0, UNCALIBRATED, 0.0, 0.0, has_files=True, is_cut=True)
 
 
 def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
@@ -162,7 +176,7 @@ def gather(
     also: Iterable[Hit] = (),
 ) -> Found:
     """The best texts by terms and those of the nearest passages, and others to be measured, before ranking."""
-    best, ideal = scoring.score(scope, query=query, limit=texts)
+    best, ideal, absent = scoring.score(scope, query=query, limit=texts)
     known = {hit.key for hit in best}
     hits, unrelated, pending, has_files = vectors.distances(
         scope,
@@ -177,7 +191,7 @@ def gather(
         is_measurable = sum(hit.distance is not None for hit in hits) >= MEASURED_TEXTS
         calibration = UNCALIBRATED if unrelated is None or not is_measurable else Calibration.measured(unrelated)
     is_cut = len(best) >= texts
-    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut)
+    return Found(hits, pending, calibration, ideal, unrelated or 0.0, has_files=has_files, is_cut=is_cut, absent=absent)
 
 
 def nearest_passages(
@@ -203,11 +217,16 @@ def is_near(hit: Hit, calibration: Calibration) -> bool:
 
 
 def lacking(query: Query, found: "Found") -> list[str]:
-    """Sentences about operators that no text fulfils."""
+    """Sentences about operators that no text fulfils, and words that none has."""
     quoted = ", ".join(f'"{words}"' for words in query.quotations)
     return [
         *([NO_TEXT_HAS.format(quoted) + THESE_ARE_NEAREST * bool(found.hits)] if found.lacks_quotation else []),
         *([NO_CHAT_HAS.format(", ".join(f'"{title}"' for title in query.titles))] if found.lacks_title else []),
+        *(
+            [NO_TEXT_HAS_WORDS.format(", ".join(found.absent))]
+            if found.hits and found.absent and not found.lacks_quotation
+            else []
+        ),
     ]
 
 

@@ -18,7 +18,7 @@ from memory.chunking import UNSPACED
 from memory.index.trigrams import containing, fold, texts_of, written
 from memory.models import Corpus, IndexedText
 from memory.models.documents import Hit, Key, Scope
-from memory.search.query import Query, Speaker, identifiers
+from memory.search.query import Query, Speaker, flags, identifiers
 
 # A query's exact pieces beyond these are left out, and the answer says so.
 MOST_PIECES = 8
@@ -33,6 +33,7 @@ LITERAL_ALONE = 0.5
 
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
 NO_TEXT_HAS = "No text has {} word for word"
+NO_TEXT_HAS_WORDS = "No text has: {}"
 THESE_ARE_NEAREST = ": these are the nearest"
 NO_CHAT_HAS = "No chat has {} in its title"
 NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
@@ -82,10 +83,12 @@ class LiteralHits:
 
 
 def find_literal(scope: Scope, query: Query, *, everywhere: Scope) -> LiteralHits:
-    """One scan; a second one if the query has accents, ligatures or indices, for the texts that have them too; and one
-    of `everywhere`, the scope before the days that the query names, if more than its words was read in the query.
+    """One scan; one more for the options of a command, which are words of their own; one more if the query has accents,
+    ligatures or indices, for the texts that have them too; and one of `everywhere`, the scope before the days that the
+    query names, if more than its words was read in the query.
     """
-    exact = list(dict.fromkeys([*query.quotations, *identifiers(query.text)]))
+    options = flags(query.text)[:MOST_PIECES]
+    exact = [piece for piece in dict.fromkeys([*query.quotations, *identifiers(query.text)]) if piece not in options]
     searched, left_out = exact[:MOST_PIECES], exact[MOST_PIECES:]
     wholes = [piece for piece in (query.written if query.quotes_only else "", query.text) if piece]
     pieces = list(dict.fromkeys([*wholes, *searched]))
@@ -99,6 +102,7 @@ def find_literal(scope: Scope, query: Query, *, everywhere: Scope) -> LiteralHit
     if query.sent not in wholes or scope != everywhere:
         (as_sent,) = containing(everywhere, texts=[query.sent], limit=LITERAL)
     others = [found[piece] for piece in searched if piece != query.text]
+    others += containing(scope, texts=options, limit=LITERAL, speaker=query.speaker, is_word=True)
     return LiteralHits(
         as_sent or whole,
         others,

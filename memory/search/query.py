@@ -170,6 +170,12 @@ def without_operator(query: str, operator: str) -> str:
     return " ".join(query.replace(operator, words, 1).split())
 
 
+def flags(text: str) -> list[str]:
+    """The options of a command that were not read as exclusions, with their dashes: `--no-cache`, `-C`."""
+    words = (word.strip(".,;:!?()[]{}'\"`") for word in text.split())
+    return [word for word in dict.fromkeys(words) if re.fullmatch(r"--?[^\W\d_][\w-]*(?:=\S+)?", word)]
+
+
 def identifiers(text: str) -> Iterator[str]:
     """The words that are meant to the letter: an order number, an error code, an e-mail address, a file or a
     name_with_underscores; not an amount or a date.

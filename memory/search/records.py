@@ -14,6 +14,7 @@ from intake.models import User
 from intake.models.conversations import labels_of
 from memory.backends.embedders import Embedder, Vector, get_embedder
 from memory.index import scoring, vectors
+from memory.left_out import staying
 from memory.models import Corpus, Embedding, MemoryRecord
 from memory.models.documents import Scope, closed_sources
 from memory.records import RecordOutput
@@ -102,7 +103,9 @@ def search_memory(
             # are in 0..1; a larger distance is a similarity below 0, and so below any threshold. Rounding to half
             # precision can make a distance slightly less than 0.
             similarities = {pk: min(1.0, 1.0 - distance) for pk, distance in nearest.items()}
-            good = {pk: each for pk, each in similarities.items() if each >= max(0.0, query.min_similarity)}
+            near = [pk for pk, each in similarities.items() if each >= max(0.0, query.min_similarity)]
+            near = staying(user, near, lambda pk: [str(pk)])
+            good = {pk: similarities[pk] for pk in near}
             # A record that was deleted meanwhile is no result.
             records = MemoryRecord.objects.for_user(user).with_replacement(user).in_bulk(good)
             return [
@@ -122,7 +125,7 @@ def find_nearly_same(*, user: User, content: str, project_id: str) -> list[UUID]
     By their words: a vector would be a call of a model, and the caller is in a transaction.
     """
     scope = Scope(user, (Corpus.RECORD,))
-    hits, _ = scoring.score(scope, query=content[:SEARCHED_LENGTH], limit=COMPARED)
+    hits = scoring.score(scope, query=content[:SEARCHED_LENGTH], limit=COMPARED).hits
     rows = MemoryRecord.objects.for_user(user).filter(pk__in=[hit.key[0] for hit in hits], project_id=project_id)
     texts = {pk: Fingerprint.of(text) for pk, text in rows.values_list("pk", "content")}
     own = Fingerprint.of(content)

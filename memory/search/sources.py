@@ -20,7 +20,7 @@ from django.db.models.functions import Left
 from core.ids import time_of_id
 from core.text import ELLIPSIS, first_line, shortened
 from intake.models import Attachment, AttachmentText, Conversation, Turn, User
-from intake.models.conversations import with_pairs
+from intake.models.conversations import OPEN, with_pairs
 from memory.backends.embedders import Embedder, Vector
 from memory.chunking import HEADING_JOINT, PassageSpan
 from memory.index.sources import ONLY_CHUNK, Text, document_entry, headings_of, record_entry
@@ -30,7 +30,7 @@ from memory.models.documents import HIDDEN_SOURCES, Hit, Key, Scope
 from memory.search.deadline import OutOfTime
 from memory.search.echoes import ECHO, repeats
 from memory.search.excerpts import EXCERPT_LENGTH, Segment
-from memory.search.hybrid import RELATED, Found, find_related, is_near, is_nearest_only, lacking, nearest_passages
+from memory.search.hybrid import NOT_KNOWN, RELATED, Found, find_related, is_near, is_nearest_only, nearest_passages
 from memory.search.literal import FEW, LITERAL, LiteralHits, Narrowing, find_literal, with_literal
 from memory.search.query import Query
 from memory.search.texts import SEARCHED_LENGTH, passage_in, read_turns
@@ -127,13 +127,6 @@ class HistoryQuestion:
             or is_near(hit, found.calibration)
         ]
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the user has files, which are searched apart: a file of a thousand parts must neither take the places
-        of what was said nor change how rare its words are. True if that is not known, because the time was up.
-        """
-        return (found := self._found_in_time) is None or found.has_files
-
     @cached_property
     def of_files(self) -> "HistoryQuestion":
         """The same question, asked of the user's files."""
@@ -151,37 +144,23 @@ class HistoryQuestion:
 
     def is_far(self, hit: Hit) -> bool:
         """Whether its meaning is beyond the model's `Calibration.near`; False if that is not known."""
-        found = self._found_in_time
-        return found is not None and hit.distance is not None and hit.distance > found.calibration.near
+        return hit.distance is not None and hit.distance > self.found.calibration.near
 
     @property
     def is_cut(self) -> bool:
         """Whether more texts than those that were found may be relevant, or the time was up."""
-        found, literal = self._found_in_time, self._done.get("literal")
-        if found is None or not isinstance(literal, LiteralHits):
+        found, literal = self.found, self._done.get("literal")
+        if found is NOT_KNOWN or not isinstance(literal, LiteralHits):
             return True
         # If every one of so many texts is relevant, there may be others behind the last.
         is_near_to_the_last = len(self.related) == len(found.hits) >= 50
         return found.is_cut or is_near_to_the_last or any(len(each) >= LITERAL for each in literal.lists)
 
     @property
-    def lacking(self) -> list[str]:
-        """Sentences about operators that no text fulfils; empty if the time was up."""
-        return [] if (found := self._found_in_time) is None else lacking(self.parsed, found)
-
-    @property
-    def lacks_quotation(self) -> bool:
-        return (found := self._found_in_time) is not None and found.lacks_quotation
-
-    @property
-    def lacks_title(self) -> bool:
-        return (found := self._found_in_time) is not None and found.lacks_title
-
-    @property
-    def _found_in_time(self) -> Found | None:
-        """What `_found` returned, if it was called and its time was not up."""
+    def found(self) -> Found:
+        """What both retrievers found, if they were asked and their time was not up."""
         found = self._done.get("found")
-        return found if isinstance(found, Found) else None
+        return found if isinstance(found, Found) else NOT_KNOWN
 
     @property
     def _found(self) -> Found:
@@ -196,14 +175,6 @@ class HistoryQuestion:
             ),
         )
 
-    @cached_property
-    def relevances(self) -> dict[Key, float]:
-        """For every related text, and every text with the literal query."""
-        related = {hit.key: hit.relevance for hit in self.related}
-        answering = self.answering
-        beside = [hit.key for hit in answering.beside(related, self.parsed)]
-        return with_literal(related, [*(key for key in answering.hits if key in related), *beside])
-
     @property
     def literal(self) -> LiteralHits:
         """The texts of every kind in scope that contain the whole query literally, or its exact pieces."""
@@ -212,8 +183,7 @@ class HistoryQuestion:
     @property
     def answering(self) -> LiteralHits:
         """The same without questions that were asked before."""
-        found = self._found_in_time
-        return self.literal.without({hit.key for hit in found.hits if hit.is_echo} if found else set())
+        return self.literal.without({hit.key for hit in self.found.hits if hit.is_echo})
 
     @property
     def literal_in_time(self) -> LiteralHits | None:
@@ -223,13 +193,14 @@ class HistoryQuestion:
     @cached_property
     def hits(self) -> list[Hit]:
         """The texts that are related or contain the query, in no order, each with its relevance."""
-        known = {hit.key for hit in self.related}
+        related = {hit.key: hit.relevance for hit in self.related}
         # Only now it is known which of them are echoes.
         answering = self.answering
-        found = self.related + answering.beside(known, self.parsed)
+        found = self.related + answering.beside(related, self.parsed)
+        relevances = with_literal(related, [hit.key for hit in found if hit.key in answering.hits])
         return [
             hit._replace(
-                relevance=self.relevances[hit.key],
+                relevance=relevances[hit.key],
                 is_exact=hit.key in answering.exact,
                 shares_terms=hit.shares_terms or hit.key in self.literal.hits,
             )
@@ -279,6 +250,8 @@ class Reference:
     first_line: str = ""
     # Of a file: its name, its attachment, the number of the part, and the place of that, such as "page 3".
     file: str | None = None
+    # Of a page of the web that was read.
+    address: str = ""
     attachment_id: UUID | None = None
     part: int | None = None
     place: str | None = None
@@ -405,7 +378,8 @@ def _read_files(keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, Hit
             conversation_id=file.conversation_id,
             turn_number=file.turn_number,
             session=" ".join(title.split()) or UNTITLED,
-            file=file.name,
+            file=file.title,
+            address=file.address,
             attachment_id=file.pk,
             part=part.number,
             place=part.place or None,
@@ -573,7 +547,7 @@ def _relevance(raw: float) -> float:
 def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
     """For each its id, title and last time, its preview and its number of messages; None without a turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
-    last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
+    last = turns.exclude(status__in=OPEN).order_by("-turn_number")
     has_answer = ~Q(assistant_message="")
     message = Case(
         When(has_answer & Q(is_recall=False), then=F("assistant_message")),
@@ -603,5 +577,6 @@ ATTACHMENTS = HistorySource(
     "attachments",
     lambda asked: [hit._replace(source="attachments") for hit in asked.of_files.hits],
     _read_files,
-    lambda asked: asked.has_files,
+    # Apart: a file of a thousand parts must neither take the places of what was said nor change how rare its words are.
+    lambda asked: asked.found.has_files,
 )

@@ -14,12 +14,14 @@ from django.db.models import Case, F, Value, When
 from django.db.models.functions import Coalesce, Greatest, Lower, NullIf, StrIndex, Substr
 
 from intake.models import Turn, User
+from intake.models.conversations import OPEN
 from memory.backends.rerankers import RerankerError, get_reranker
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
 from memory.index.terms import ENGLISH, configuration_of, indexed_form, language_of
 from memory.models.documents import Hit, Key
+from memory.search.echoes import telling_sides
 from memory.search.excerpts import Highlight, Matcher, Segment, matching, own_words, show
-from memory.search.fusion import SHARPNESS
+from memory.search.fusion import SHARPNESS, with_exact_first
 
 # The part of a message that is read; of a longer one, around the literal query, or the found passage.
 STRETCH = 32_000
@@ -47,7 +49,7 @@ def read_turns(
 
     `passages`: for each, the passage that is nearest to the query in meaning.
     """
-    turns = Turn.objects.for_user(user).with_keys(keys).exclude(status=Turn.Status.STREAMING)
+    turns = Turn.objects.for_user(user).with_keys(keys).exclude(status__in=OPEN)
     piece = query.strip()[:SEARCHED_LENGTH]
     sides = {
         side: {key: span for key, span in passages.items() if span.side is side} for side in (Side.USER, Side.ASSISTANT)
@@ -141,7 +143,7 @@ class Inflections:
 #     relevance = 1 / (1 + exp(-(BEFORE * log odds before + NOW * the reranker's log odds + INTERCEPT)))
 #
 # Both scores count. The reranker is better on conversations between two people, the first ranking on long technical
-# ones, and both together are better than each alone everywhere (docs/decisions/0021).
+# ones, and both together are better than each alone everywhere (docs/decisions/0009).
 
 # The candidates for reranking: few right ones come after them, and the time grows with their number.
 LOOKED_AT = 20
@@ -179,10 +181,40 @@ def second_scores(query: str, texts: Sequence[str]) -> list[float]:
         return []
 
 
-def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
-    """For each text the words that its excerpt shows."""
-    matcher = Inflections(query).matcher_for(segment.text for segments in texts for segment in segments)
-    return [own_words(show(matching(list(segments), matcher), matcher)[1]) for segments in texts]
+def passages(
+    query: str, hits: Iterable[Hit], texts: Mapping[tuple[str, Key], list[Segment]]
+) -> dict[tuple[str, Key], str]:
+    """For each of these hits, the words that its excerpt shows. A text that was deleted meanwhile has none."""
+    sides = {
+        (hit.source, hit.key): telling_sides(hit, texts[hit.source, hit.key])
+        for hit in hits
+        if (hit.source, hit.key) in texts
+    }
+    matcher = Inflections(query).matcher_for(segment.text for segments in sides.values() for segment in segments)
+    return {place: own_words(show(matching(segments, matcher), matcher)[1]) for place, segments in sides.items()}
+
+
+def reranked(
+    query: str, hits: list[Hit], passages: Mapping[tuple[str, Key], str], *, weight: float
+) -> tuple[list[Hit], bool]:
+    """Those with a passage in their new order, before the others in their old one; and whether the reranker ran.
+
+    The reranker counts beside the complete score, and not before weight and age: as a relevance it would outweigh both.
+    """
+    first = [hit for hit in hits if (hit.source, hit.key) in passages]
+    scores = second_scores(query, [passages[hit.source, hit.key] for hit in first]) if first else []
+    if not scores:
+        return hits, False
+    again = with_exact_first(
+        hit._replace(relevance=together(hit.relevance, second), score=together(hit.score, second, weight=weight))
+        for hit, second in zip(first, scores, strict=False)
+    )
+    again = with_clear_first(first, again)
+    score, relevance = again[-1].score, min(hit.relevance for hit in again)
+    others = first[len(again) :] + [hit for hit in hits if (hit.source, hit.key) not in passages]
+    return again + [
+        hit._replace(relevance=min(relevance, hit.relevance), score=min(score, hit.score)) for hit in others
+    ], True
 
 
 def with_clear_first(before: Sequence[Hit], again: Sequence[Hit]) -> list[Hit]:

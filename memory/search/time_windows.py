@@ -6,7 +6,8 @@ in the past count. "May" alone may be a verb; "on Tuesday" may be next week's, u
 A question that says more than a time ("the roof, in March") hides nothing: texts of that time are only preferred. For
 that, the months and days that it names are read without today's date as well (`preferred_times`).
 
-English, German, Spanish and French. Pure: the input is a text and today's date, the output the days and their words.
+Relative times are read in English, German, Spanish and French, days and months of the calendar also in Italian, Dutch,
+Portuguese, Chinese, Japanese and Korean. Pure: from a text and today's date to the days and their words.
 """
 
 import re
@@ -21,6 +22,7 @@ from memory.time_words import (
     FEASTS,
     FILLER,
     INTENT,
+    MONTH_NAMES,
     MONTHS,
     NUMBERS,
     ORDINAL_DAYS,
@@ -55,7 +57,8 @@ class TimeWindow:
     topic: str
 
 
-_WORD = re.compile(r"\w+")
+# Chinese and Japanese have no spaces: each character counts.
+_WORD = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+")
 
 
 def find_window(query: str, *, today: Callable[[], date]) -> TimeWindow | None:
@@ -100,8 +103,11 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 
 def _fold(text: str) -> str:
-    """In lower case and without accents, without moving any character."""
-    return "".join(unicodedata.normalize("NFD", character.lower())[:1] or " " for character in text)
+    """In lower case and without accents, without moving any character. A syllable of Hangul stays whole."""
+    return "".join(
+        character if "가" <= character <= "힣" else unicodedata.normalize("NFD", character.lower())[:1] or " "
+        for character in text
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +153,15 @@ def preferred_times(query: str, window: TimeWindow | None = None) -> PreferredTi
     """All months and days that the question names by the calendar, and the window that it names relative to today."""
     folded = _fold(query)
     days, months, words = [], [], []
-    for pattern in NAMED_DAYS:
+    for pattern in (*NAMED_DAYS, *NAMED_MONTHS):
         for match in pattern.finditer(folded):
-            parts = match.groupdict()
-            year = int(parts["y"]) if parts.get("y") else None
-            month = int(parts["m"]) if parts.get("m") else MONTHS[parts["month"]]
-            number = parts["day"]
-            day = int(number) if number.isdigit() else ORDINAL_DAYS[number]
-            if 1 <= month <= 12 and 1 <= day <= 31:
-                days.append((year, month, day))
+            year, month, day = _named(match)
+            if 1 <= month <= 12 and (day is None or 1 <= day <= 31):
+                # A day is of its month as well.
+                months.append((year, month))
+                days += [(year, month, day)] if day else []
                 words.append(query[match.start() : match.end()].strip())
         folded = pattern.sub(lambda found: " " * len(found[0]), folded)
-    for pattern in NAMED_MONTHS:
-        for match in pattern.finditer(folded):
-            months.append((int(match["y"]) if match["y"] else None, MONTHS[match["month"]]))
-            words.append(query[match.start() : match.end()].strip())
-        folded = pattern.sub(lambda found: " " * len(found[0]), folded)
-    # A day is of its month as well.
-    months += [(year, month) for year, month, _ in days]
     windows = () if window is None or months else (window.days,)
     if window is not None and not words:
         words.append(window.words)
@@ -188,55 +185,48 @@ def _number(word: str) -> int:
     return int(word) if word.isdigit() else NUMBERS[word]
 
 
+# The days of a unit, and how far a day that is some of them ago may be from the exact one.
+_LENGTHS = {"day": (1, 0), "week": (7, 3), "month": (30.44, 15), "year": (365.25, 45), "weekend": (0, 0)}
+
+
 def _ago(match: re.Match[str], today: date) -> Days | None:
     """Days are exact; a week, a month or a year ago is approximate."""
-    count, unit = _number(match["n"]), UNITS[match["unit"]]
-    if count > MOST:
+    count, (length, spread) = _number(match["n"]), _LENGTHS[UNITS[match["unit"]]]
+    if count > MOST or not length:
         return None
-    match unit:
-        case "day":
-            return _one_day(today - count * DAY)
-        case "week":
-            return _around(today - count * WEEK, 3)
-        case "month":
-            return _around(today - count * 30.44 * DAY, 15)
-        case "year":
-            return _around(today - count * 365.25 * DAY, 45)
-        case _:
-            return None
+    day = today - count * length * DAY
+    return Days(day - spread * DAY, day + spread * DAY)
 
 
 def _few_ago(match: re.Match[str], today: date) -> Days:
     """From two to seven of them ago."""
-    unit = UNITS[next(filter(None, match.groups()))]
-    length = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}[unit] * DAY
+    length = _LENGTHS[UNITS[next(filter(None, match.groups()))]][0] * DAY
     return Days(today - 7 * length, today - 2 * length)
 
 
 def _last_units(match: re.Match[str], today: date) -> Days | None:
     """The last N days, weeks, months or years, until today."""
-    count, unit = _number(match["n"]), UNITS[match["unit"]]
-    length = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}.get(unit)
+    count, (length, _) = _number(match["n"]), _LENGTHS[UNITS[match["unit"]]]
     return Days(today - count * length * DAY, today) if length and count <= MOST else None
 
 
-def _around(day: date, spread: int) -> Days:
-    return Days(day - spread * DAY, day + spread * DAY)
-
-
 def _last_unit(match: re.Match[str], today: date) -> Days | None:
-    monday = today - today.weekday() * DAY
-    first_of_month = today.replace(day=1)
-    match UNITS[match["unit"]]:
+    before = {"month": today.replace(day=1) - DAY, "year": date(today.year - 1, 1, 1)}
+    return _unit_of(before.get(unit := UNITS[match["unit"]], today - WEEK), unit)
+
+
+def _unit_of(day: date, unit: str) -> Days | None:
+    """The week, weekend, month or year that a day is in."""
+    monday = day - day.weekday() * DAY
+    match unit:
         case "week":
-            return Days(monday - WEEK, monday - DAY)
+            return Days(monday, monday + 6 * DAY)
         case "weekend":
-            saturday = monday - 2 * DAY
-            return Days(saturday, saturday + DAY)
+            return Days(monday + 5 * DAY, monday + 6 * DAY)
         case "month":
-            return Days((first_of_month - DAY).replace(day=1), first_of_month - DAY)
+            return _whole_month(day.year, day.month)
         case "year":
-            return Days(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+            return Days(date(day.year, 1, 1), date(day.year, 12, 31))
         case _:
             return None
 
@@ -247,34 +237,34 @@ def _weekend(_: re.Match[str], today: date) -> Days:
     return Days(saturday, saturday + DAY)
 
 
-def _this_unit(match: re.Match[str], today: date) -> Days | None:
-    match UNITS[match["unit"]]:
-        case "week":
-            return Days(today - today.weekday() * DAY, today)
-        case "month":
-            return Days(today.replace(day=1), today)
-        case "year":
-            return Days(date(today.year, 1, 1), today)
-        case _:
-            return None
-
-
 def _weekday(match: re.Match[str], today: date) -> Days:
     """The latest one before today."""
     back = (today.weekday() - WEEKDAYS[match["weekday"]]) % 7 or 7
     return _one_day(today - back * DAY)
 
 
-def _month(match: re.Match[str], today: date) -> Days | None:
+def _named(match: re.Match[str]) -> tuple[int | None, int, int | None]:
+    """The year, if there is one, the month, and the day, if there is one."""
+    parts = match.groupdict()
+    month = MONTHS[parts["month"]] if parts.get("month") else _numeral(parts["m"])
+    year, day = parts.get("year"), parts.get("day")
+    number = None if day is None else ORDINAL_DAYS.get(day) or _numeral(day)
+    return int(year) if year else None, month, number
+
+
+def _numeral(word: str) -> int:
+    """Of digits, or of Chinese numerals up to ninety-nine."""
+    if word.isdigit():
+        return int(word)
+    tens, ten, ones = word.rpartition("十")
+    digits = " 一二三四五六七八九"
+    return (digits.index(tens or "一") * 10 if ten else 0) + (digits.index(ones) if ones else 0)
+
+
+def _month(match: re.Match[str], today: date) -> Days:
     """The latest one that has begun, unless a year is named."""
-    month = MONTHS[match["month"]]
-    year = int(match["year"]) if match["year"] else today.year - (month > today.month)
-    return _whole_month(year, month)
-
-
-def _since_month(match: re.Match[str], today: date) -> Days | None:
-    month = _month(match, today)
-    return month and Days(month.first, today)
+    year, month, _ = _named(match)
+    return _whole_month(year or today.year - (month > today.month), month)
 
 
 def _months(match: re.Match[str], today: date) -> Days | None:
@@ -284,53 +274,29 @@ def _months(match: re.Match[str], today: date) -> Days | None:
     return Days(date(year - (first > last), first, 1), _whole_month(year, last).last)
 
 
-def _year(match: re.Match[str], today: date) -> Days | None:
-    year = int(match["year"])
-    return Days(date(year, 1, 1), date(year, 12, 31))
-
-
 def _whole_month(year: int, month: int) -> Days:
     following = date(year + month // 12, month % 12 + 1, 1)
     return Days(date(year, month, 1), following - DAY)
 
 
-def _week_of_month(match: re.Match[str], today: date) -> Days | None:
+def _week_of_month(match: re.Match[str], today: date) -> Days:
     days = _month(match, today)
-    if days is None:
-        return None
     if match["which"] in ("last", "letzten", "letzte", "ultima", "derniere"):
         return Days(days.last - 6 * DAY, days.last)
-    number = next(n for n, words in enumerate(ORDINAL_WEEKS) if match["which"] in words)
-    first = days.first + number * WEEK
+    first = days.first + next(n for n, words in enumerate(ORDINAL_WEEKS) if match["which"] in words) * WEEK
     return Days(first, first + 6 * DAY)
 
 
 def _calendar_day(match: re.Match[str], today: date) -> Days | None:
-    month = MONTHS[match["month"]]
-    number = match["day"]
-    day = int(number) if number.isdigit() else ORDINAL_DAYS[number]
+    """The latest one that has begun, unless a year is named; for 29 February, the day before if there is none."""
+    year, month, day = _named(match)
     try:
-        if match["year"]:
-            return _one_day(date(int(match["year"]), month, day))
-        this_year = date(today.year, month, day)
+        found = date(year or today.year, month, day or 0)
     except ValueError:
         return None
-    return _one_day(this_year if this_year <= today else _in_year(this_year, today.year - 1))
-
-
-def _in_year(day: date, year: int) -> date:
-    """The same day of another year; for 29 February, the day before if there is none."""
-    try:
-        return day.replace(year=year)
-    except ValueError:
-        return day.replace(year=year, day=28)
-
-
-def _iso_day(match: re.Match[str], today: date) -> Days | None:
-    try:
-        return _one_day(date(int(match["y"]), int(match["m"]), int(match["d"])))
-    except ValueError:
-        return None
+    if not year and found > today:
+        found = date(today.year - 1, month, 28 if (month, day) == (2, 29) else found.day)
+    return _one_day(found)
 
 
 def _season(match: re.Match[str], today: date) -> Days | None:
@@ -383,8 +349,20 @@ def _easter(year: int) -> date:
 
 _N = rf"(?P<n>\d{{1,3}}|{_either(NUMBERS)})(?: of| de)?"
 _UNIT = rf"(?P<unit>{_either(UNITS)})"
-_YEAR = r"(?:,? (?:(?:of|de|del|in) )?(?P<year>(?:19|20)\d\d))?"
+_NAMED_YEAR = r"(?:,? (?:(?:of|de|del|in|di|do|van) )?(?P<year>(?:19|20)\d\d))"
+_YEAR = f"{_NAMED_YEAR}?"
 _MONTH = rf"(?P<month>{_either(MONTHS)})"
+_DATES = (
+    r"(?P<year>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<day>\d\d)",
+    r"(?P<day>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<year>(?:19|20)\d\d)",
+    rf"(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})(?:st|nd|rd|th|er|[.ºª°])?(?: of| del?| di)? {_MONTH}"
+    rf"{_YEAR}(?! (?:be|have|not|need|come|go|also)(?!\w))",
+    rf"{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_YEAR}(?!\d)",
+)
+# "5月2号": other words follow without a space.
+_CJK = "[一二三四五六七八九十]"
+_CJK_MONTH = rf"(?<!{_CJK})(?<!\d)(?:(?P<year>(?:19|20)\d\d) ?[年년] ?)?(?P<m>\d{{1,2}}|{_CJK}{{1,2}}) ?[月월]"
+_CJK_DAY = rf"{_CJK_MONTH} ?(?P<day>\d{{1,2}}|{_CJK}{{1,3}}) ?[日号號일]"
 _LAST = r"(?:last|past|letzten?|letztes|letzter|vergangenen?|vergangenes|vorigen?|voriges)"
 _BEHIND = r"(?:pasad[oa]|dernier|derniere|passee?)"
 _WHICH = "|".join(
@@ -398,8 +376,7 @@ def _rule(pattern: str, days: Callable[[re.Match[str], date], Days | None], *, n
 
 # The first match counts, so more specific patterns come first.
 RULES = (
-    _rule(r"(?:on |am |el |le )?(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)", _iso_day),
-    _rule(r"(?:on |am |el |le )?(?P<d>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<y>(?:19|20)\d\d)", _iso_day),
+    *(_rule(rf"(?:on |am |el |le )?{pattern}", _calendar_day) for pattern in _DATES[:2]),
     _rule(
         r"(?:over |at |on |in |an |zu |en |a )?"
         r"(?P<weekbefore>(?:the )?week before |woche vor |semana antes de |semaine avant )?"
@@ -414,18 +391,16 @@ RULES = (
         _week_of_month,
         needs_past=True,
     ),
-    _rule(
-        rf"(?:on |am |el |le )?(?:the )?(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})(?:st|nd|rd|th|\.)?"
-        rf"(?: of| de)? {_MONTH}{_YEAR}",
-        _calendar_day,
-        needs_past=True,
+    *(
+        _rule(rf"(?:on |am |el |le |il |op |em |no )?(?:the )?{day}", _calendar_day, needs_past=True)
+        for day in _DATES[2:]
     ),
+    (re.compile(_CJK_DAY), _calendar_day, True),
     _rule(
-        rf"(?:on )?{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_YEAR}(?!\d)", _calendar_day, needs_past=True
+        r"(?:(?:(?:in|during|over) )?(?:the )?(?:last|past)|(?:in den |die )?(?:letzten|vergangenen)"
+        rf"|(?:en )?(?:los |las )?(?:ultimos|ultimas)) {_N} {_UNIT}",
+        _last_units,
     ),
-    _rule(rf"(?:(?:in|during|over) )?(?:the )?(?:last|past) {_N} {_UNIT}", _last_units),
-    _rule(rf"(?:in den |die )?(?:letzten|vergangenen) {_N} {_UNIT}", _last_units),
-    _rule(rf"(?:en )?(?:los |las )?(?:ultimos|ultimas) {_N} {_UNIT}", _last_units),
     _rule(rf"(?:(?:dans|ces|les) )*{_N} (?:derniers|dernieres) {_UNIT}", _last_units),
     _rule(rf"(?:about |around )?(?:a )?{_N} {_UNIT} ago", _ago),
     _rule(
@@ -435,9 +410,10 @@ RULES = (
         r"|il y a quelques (?P<fr>jours|semaines|mois|ans)",
         _few_ago,
     ),
-    _rule(rf"vor (?:etwa |rund |ungefahr )?{_N} {_UNIT}", _ago),
-    _rule(rf"hace (?:unos |unas )?{_N} {_UNIT}", _ago),
-    _rule(rf"il y a (?:environ )?{_N} {_UNIT}", _ago),
+    _rule(
+        rf"(?:vor (?:etwa |rund |ungefahr )?|hace (?:unos |unas )?|il y a (?:environ )?){_N} {_UNIT}",
+        _ago,
+    ),
     _rule(
         r"the day before yesterday|day before yesterday|vorgestern|anteayer|antier|avant-hier",
         lambda _, today: _one_day(today - 2 * DAY),
@@ -451,7 +427,11 @@ RULES = (
         lambda _, today: _one_day(today),
         needs_past=True,
     ),
-    _rule(r"(?:at|on|over) the weekend|am wochenende|el fin de semana|(?:ce|le) week-end", _weekend, needs_past=True),
+    _rule(
+        r"(?:(?:at|on|over) the|this) weekend|(?:am|dieses) wochenende|(?:el|este) fin de semana|(?:ce|le) week-end",
+        _weekend,
+        needs_past=True,
+    ),
     _rule(
         rf"(?:(?:in|im|during|at|am) )?(?:(?:the|der|den|die|das) )?"
         rf"(?:(?:beginning|start|middle|end) of )?{_LAST} {_UNIT}",
@@ -461,7 +441,11 @@ RULES = (
     _rule(rf"(?:on |am )?(?:the |den )?{_LAST} (?P<weekday>{_either(WEEKDAYS)})", _weekday),
     _rule(rf"(?:el |le )?(?P<weekday>{_either(WEEKDAYS)}) {_BEHIND}", _weekday),
     _rule(rf"(?:on|am|el|le) (?P<weekday>{_either(WEEKDAYS)})", _weekday, needs_past=True),
-    _rule(rf"(?:this|diese|diesen|dieses|esta|este|cette|ce) {_UNIT}", _this_unit, needs_past=True),
+    _rule(
+        rf"(?:this|diese|diesen|dieses|esta|este|cette|ce) {_UNIT}",
+        lambda match, today: _unit_of(today, UNITS[match["unit"]]),
+        needs_past=True,
+    ),
     _rule(rf"(?P<last>{_LAST} )(?P<season>{_either(SEASONS)}){_YEAR}", _season),
     _rule(rf"(?:el |la |le |l')?(?P<season>{_either(SEASONS)})(?P<last> {_BEHIND})(?P<year>)", _season),
     _rule(
@@ -473,7 +457,9 @@ RULES = (
         rf"(?:(?:since|seit|desde|depuis) )(?:(?:last|letztem|letzten|el|le) )?(?P<weekday>{_either(WEEKDAYS)})",
         lambda match, today: Days(_weekday(match, today).first, today),
     ),
-    _rule(rf"(?:since|seit|desde|depuis) {_MONTH}{_YEAR}", _since_month),
+    _rule(
+        rf"(?:since|seit|desde|depuis) {_MONTH}{_YEAR}", lambda match, today: Days(_month(match, today).first, today)
+    ),
     _rule(
         rf"(?:between|zwischen|entre) {_MONTH} (?:and|und|y|et) (?P<until>{_either(MONTHS)}){_YEAR}",
         _months,
@@ -483,28 +469,22 @@ RULES = (
         rf"(?:(?:in|im|en|{_LAST}) )?(?:(?:early|mid|late|anfang|mitte|ende) ){_MONTH}{_YEAR}", _month, needs_past=True
     ),
     _rule(rf"(?:in|im|en|{_LAST}) {_MONTH}{_YEAR}(?! of)", _month, needs_past=True),
-    _rule(r"(?:in|im jahr|en) (?P<year>(?:19|20)\d\d)", _year, needs_past=True),
+    _rule(
+        r"(?:in|im jahr|en) (?P<year>(?:19|20)\d\d)",
+        lambda match, _: _unit_of(date(int(match["year"]), 1, 1), "year"),
+        needs_past=True,
+    ),
 )
 
 
-# Calendar dates in a question, which do not depend on today's date. A month alone counts only after a preposition,
-# because "may" and "march" are also verbs, and "April" is a first name.
-_BEFORE_MONTH = (
-    r"in|of|on|during|since|until|till|from|by|between|and|to|early|mid|late|last|this|next|im|anfang|mitte|ende|seit|bis"
-    r"|und|zwischen|en|de|del|desde|hasta|entre|y|au|du|et|depuis|fin|the month of|letzten|vergangenen|diesen|nachsten"
-)
-_NAMED_YEAR = r"(?:,? (?:(?:of|de|del|in) )?(?P<y>(?:19|20)\d\d))"
-_DAY = rf"(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})"
-NAMED_DAYS = tuple(
-    re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
-    for pattern in (
-        r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<day>\d\d)",
-        r"(?P<day>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<y>(?:19|20)\d\d)",
-        rf"{_DAY}(?:st|nd|rd|th|\.)?(?: of| de)? {_MONTH}{_NAMED_YEAR}?",
-        rf"{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_NAMED_YEAR}?(?!\d)",
-    )
-)
-NAMED_MONTHS = tuple(
-    re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
-    for pattern in (rf"{_MONTH}{_NAMED_YEAR}", rf"(?:{_BEFORE_MONTH}) {_MONTH}(?P<y>)")
+# Calendar dates in a question, which do not depend on today's date. A month alone counts only after a preposition of
+# its language.
+NAMED_DAYS = tuple(re.compile(pattern) for pattern in (*(rf"(?<!\w)(?:{day})(?!\w)" for day in _DATES), _CJK_DAY))
+NAMED_MONTHS = (
+    re.compile(rf"(?<!\w){_MONTH}{_NAMED_YEAR}(?!\w)"),
+    *(
+        re.compile(rf"(?<!\w)(?:{before}) (?P<month>{'|'.join(names.replace('-', '').split())})(?!\w)")
+        for names, before in MONTH_NAMES
+    ),
+    re.compile(_CJK_MONTH),
 )

@@ -12,7 +12,7 @@ from core.isolation.acting import acting_as
 from core.text import Sentence, in_language, restored
 from intake.attachments import services
 from intake.attachments.reading import Part, Reading, process
-from intake.chats import arranging, deleting
+from intake.chats import deleting, temporary
 from intake.chats.services import TurnRequest, create_turn
 from intake.models import Attachment, AttachmentText, User
 from intake.tests.attached import a_file, a_picture
@@ -101,7 +101,7 @@ def test_the_files_of_a_visitor_are_indexed_after_registration():
 def test_the_files_of_a_temporary_chat_are_indexed_when_it_is_kept(alice):
     attachment = attach(alice, b"between us", temporary=True)
     with acting_as(alice):
-        arranging.keep(caller=caller_for(alice), conversation_id=attachment.conversation_id)
+        temporary.keep(caller=caller_for(alice), conversation_id=attachment.conversation_id)
     read_all()
     assert indexed() == [(attachment.pk, 0)]
 

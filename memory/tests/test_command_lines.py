@@ -56,3 +56,26 @@ def test_a_line_is_found_first_as_it_stands(of_lines, line):
     assert noted in [each.record.content for each in memory]
     kinds = {each.reference.kind.value for each in history if wanted in each.excerpt.text or noted in each.excerpt.text}
     assert {"memory", "message"} <= kinds
+
+
+FLAGS = {
+    "--no-cache": ["without a cache nothing is kept", "no-cache is a header", "the cache is cold"],
+    "-C": ["the blue-collar shop", "a vitamin-c pill", "C is a language"],
+    "--depth=1": ["the depth is 1", "a depth of 12 metres", "depth first, 1 step"],
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("question", ["{}", "what does {} do?", "Why did we use `{}` there"])
+def test_a_flag_is_a_word_with_its_dashes_and_found_first(flag, question):
+    alice = a_person()
+    wanted = a_turn(alice, f"I run it with {flag} on the build server", "Good")
+    for number, other in enumerate(FLAGS[flag] * 3):
+        a_turn(alice, f"{other}, number {number}: what does it do there?", "Why did we use it, it does that")
+    index.embed_pending()
+    query = question.format(flag)
+    found = search_chat_history(user=alice, query=query, limit=5, mode=SearchMode.HYBRID, now=NOW).matches
+    assert found[0].key == (wanted.conversation_id, 1)
+    (first, *_) = search_history(HistoryRequest(query=query), user=alice, now=NOW).results
+    assert first.reference.conversation_id == wanted.conversation_id

@@ -39,7 +39,7 @@ def exact(embedder):
     session = start_session(build_model(weights, is_quantised=False))
 
     def embed(texts):
-        tokenizer = embedder._tokenizer()
+        tokenizer = embedder._tokenizer
         return np.array([session.run(None, {"input_ids": [tokenizer.encode(text).ids]})[0][0] for text in texts])
 
     return embed

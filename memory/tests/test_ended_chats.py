@@ -259,7 +259,7 @@ def test_own_words_of_three_languages_are_supported(alice):
 
 
 def test_a_reading_costs_at_most_the_set_tokens_and_goes_on_with_the_rest(alice, settings, monkeypatch):
-    from intake.llm.models import tokens_of
+    from intake.llm.tokens import tokens_of
 
     monkeypatch.setattr("memory.ended_chats.PROPOSAL_TOKENS", 4_000)
     words = "The tiles of the kitchen are green and the worktop is of oak. "

@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import Caller, acting_as
-from intake.accounts import registration
+from intake.accounts import visitors
 from intake.chats import services
 from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
@@ -198,14 +198,14 @@ def test_a_visitors_turn_is_indexed_once_they_register():
     a_visitors_turn(visitor, "My cat is called Miso")
     index.enqueue_missing(now=NOW)
     assert not Embedding.objects.exists()
-    registration.register(visitor=visitor, email="alice@example.com", password="password", time_zone="UTC")
+    visitors.register(visitor=visitor, email="alice@example.com", password="password", time_zone="UTC")
     assert Embedding.objects.get().user == visitor
 
 
 def test_a_visitors_turn_is_indexed_once_they_log_in():
     visitor, alice = a_visitor(), a_person()
     a_visitors_turn(visitor, "My cat is called Miso")
-    registration.move_to_account(visitor=visitor, user=alice)
+    visitors.move_to_account(visitor=visitor, user=alice)
     assert Embedding.objects.get().user == alice
 
 

@@ -23,13 +23,11 @@ def score(user, query):
 
 
 def found(user, query):
-    hits, _ = score(user, query)
-    return hits
+    return score(user, query).hits
 
 
 def ideal(user, query):
-    _, ideal = score(user, query)
-    return ideal
+    return score(user, query).ideal
 
 
 @pytest.mark.parametrize(

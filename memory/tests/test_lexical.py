@@ -35,8 +35,7 @@ TURNS = [
 
 
 def search(user, query, limit=100):
-    hits, _ = score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
-    return hits
+    return score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit).hits
 
 
 def reference(turns, query):

@@ -14,7 +14,7 @@ from memory.backends.embedders import get_embedder
 from memory.backends.rerankers import Reranker
 from memory.chunking import CUTTING_RULES, Side
 from memory.index import vectors
-from memory.models import Corpus, Embedding, EmbeddingModel, VectorBlock
+from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.documents import Scope
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
@@ -166,7 +166,6 @@ def crowded():
     long = fill(alice, near / np.linalg.norm(near, axis=1, keepdims=True), passages_each=300, further=True)
     others = directions(60, seed=2)
     source = fill(alice, others)
-    vectors.pack_all()
     order = np.argsort(-(others.astype(np.float16).astype(float) @ query.astype(np.float16).astype(float)))
     return alice, query, long, [(source, int(place) + 1) for place in order]
 
@@ -193,15 +192,14 @@ def test_a_text_of_300_passages_leaves_the_others_among_the_candidates(mode):
     assert len(search(alice, "fox", limit=30, mode=mode)) == 30
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("with_bits", [False, True])
 @pytest.mark.parametrize("further", [0.0, 0.06, 0.5])
-def test_further_passages_count_as_so_much_farther(packed, further):
+def test_further_passages_count_as_so_much_farther(with_bits, further):
     alice, query = a_person(), directions(1, seed=3)[0]
     made = directions(400, seed=1)
     source = fill(alice, made, passages_each=4, further=True)
-    if packed:
-        vectors.pack_all()
-        assert set(VectorBlock.objects.values_list("is_further", flat=True)) == {False, True}
+    if with_bits:
+        vectors.add_missing_bits()
     distances = 1 - made.astype(np.float16).astype(float) @ query.astype(np.float16).astype(float)
     distances = distances.reshape(100, 4) + np.array([0, further, further, further])
     order = [int(place) + 1 for place in np.argsort(distances.min(axis=1), kind="stable")]

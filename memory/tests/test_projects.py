@@ -7,13 +7,12 @@ import pytest
 
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
-from intake.chats import arranging
+from intake.chats import temporary
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, index, projects, records
 from memory.backends.embedders import get_embedder
 from memory.index import vectors as stored
-from memory.index.vectors import pack_all
 from memory.models import Corpus, Embedding
 from memory.models.documents import Scope
 from memory.search import SearchMode, search_chat_history
@@ -57,13 +56,11 @@ def found_by(user, query=WORDS, **request):
 
 
 def two_sources(user):
-    """One far from the query and one near to it, all but seven in blocks, some of both in the same one."""
+    """One far from the query and one near to it."""
     far = directions(35, seed=5)
     near = QUERY + 0.02 * directions(202, seed=6)
     near /= np.linalg.norm(near, axis=1, keepdims=True)
     rows = fill(user, far), fill(user, near.astype(np.float32))
-    pack_all()
-    assert Embedding.objects.filter(block=None).count() == 7
     return far, [each[0].source_id for each in rows]
 
 
@@ -93,13 +90,12 @@ def test_no_source_at_all_has_nothing(alice):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("is_embedded", [True, False])
+@pytest.mark.parametrize("has_bits", [True, False])
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_search_of_a_project_finds_its_turns_below_many_others(alice, mode, is_embedded):
+def test_a_search_of_a_project_finds_its_turns_below_many_others(alice, mode, has_bits):
     wanted = a_project_among_others(alice)
-    if not is_embedded:
-        pack_all()
-        Embedding.objects.update(block=None)
+    if not has_bits:
+        Embedding.objects.update(bits=None)
     found = search_chat_history(user=alice, query=WORDS, limit=5, mode=mode, project="me/app")
     assert {hit.key for hit in found.matches} <= {(wanted.conversation_id, 1), (wanted.conversation_id, 2)}
     assert wanted.conversation_id in {hit.key[0] for hit in found.matches}
@@ -224,11 +220,11 @@ def test_a_folder_of_a_project_names_its_documents_too(alice):
     with acting_as(alice):
         projects.save_project(user=alice, name="Shop", labels=["me/shop"])
         for name in ("Shop", "me/shop", "https://github.com/me/shop.git", "/src/Shop"):
-            assert arranging.project_named(name, user=alice) == "Shop"
-        assert arranging.project_named("", user=alice) == ""
+            assert temporary.project_named(name, user=alice) == "Shop"
+        assert temporary.project_named("", user=alice) == ""
         for name in ("x" * 201, "-Shop", "\0"):
             with pytest.raises(InvalidInput):
-                arranging.project_named(name, user=alice)
+                temporary.project_named(name, user=alice)
 
 
 def test_the_documents_of_a_project_are_written_apart_from_the_general_ones(alice):

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import InvalidInput, NotFound
 from core.ids import uuid7
-from core.validation import Position
+from core.paging import Position
 from intake.tests.factories import NOW, a_person
 from memory import index, records
 from memory.models import Embedding, IndexedText, MemoryRecord

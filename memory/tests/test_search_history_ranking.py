@@ -238,3 +238,24 @@ def test_a_line_that_only_names_something_counts_less_beside_one_that_says_more(
     assert [hit.relevance for hit in discounted([ticked, told, said], {}, set())] == [0.5, 0.5, 0.5]
     told = told._replace(shares_terms=True)
     assert [hit.relevance for hit in discounted([ticked, told, said], {}, set())] == [0.5, 0.5, 0.1]
+
+
+def test_relevance_decides_the_set_of_five_and_age_and_weight_the_order_in_it():
+    long_ago = NOW - timedelta(days=200)
+    turns = [a_hit("messages", 0.9 - number / 100, at=long_ago if number == 0 else NOW) for number in range(9)]
+    notes = [a_hit("memory", 0.9), a_hit("memory", 0.85)]
+    ranked = rank([*turns, *notes], weights=WEIGHTS, rate=0.01, now=NOW)
+    assert {hit.key for hit in ranked[:5]} == {hit.key for hit in [notes[0], *turns[:4]]}
+    assert {hit.key for hit in ranked[5:10]} == {hit.key for hit in [notes[1], *turns[4:8]]}
+    # The oldest is the likeliest and stays in the first set.
+    assert ranked[4].key == turns[0].key
+    assert len(ranked) == 11
+
+
+def test_a_note_or_title_is_in_a_set_only_if_it_is_more_relevant_than_the_turn_in_its_place():
+    turns = [a_hit("messages", 0.9 - number / 100) for number in range(6)]
+    titles = [a_hit("sessions", 0.95), a_hit("sessions", 0.94)]
+    note = a_hit("memory", 0.5)
+    ranked = rank([*turns, *titles, note], weights=WEIGHTS, rate=0.01, now=NOW)
+    assert {hit.key for hit in ranked[:5]} == {hit.key for hit in [titles[0], *turns[:4]]}
+    assert {hit.key for hit in ranked[5:]} == {hit.key for hit in [titles[1], *turns[4:], note]}

@@ -46,7 +46,7 @@ def assert_counted():
 
 
 def search(user, query):
-    hits, _ = score(Scope(user, (Corpus.CHAT,)), query=query, limit=100)
+    hits = score(Scope(user, (Corpus.CHAT,)), query=query, limit=100).hits
     return [hit.key[1] for hit in hits]
 
 

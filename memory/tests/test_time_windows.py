@@ -3,8 +3,11 @@
 from datetime import date, timedelta
 
 import pytest
+from babel.dates import get_month_names
 
+from memory.index.trigrams import without_accents
 from memory.search.time_windows import find_window, preferred_times
+from memory.time_words import MONTHS
 
 # A Monday.
 TODAY = date(2026, 11, 23)
@@ -28,6 +31,7 @@ def days(query, today=TODAY):
         ("last week", "2026-11-16", "2026-11-22"),
         ("last weekend", "2026-11-21", "2026-11-22"),
         ("what did we do at the weekend", "2026-11-21", "2026-11-22"),
+        ("what did we do this weekend", "2026-11-21", "2026-11-22"),
         ("last month", "2026-10-01", "2026-10-31"),
         ("last year", "2025-01-01", "2025-12-31"),
         ("what did I write this month", "2026-11-01", "2026-11-23"),
@@ -154,6 +158,87 @@ def test_no_window_begins_after_today_or_ends_after_it_on_any_day_of_four_years(
 def test_months_and_days_of_the_calendar_are_read_without_today(query, months, days):
     times = preferred_times(query)
     assert (list(times.months), list(times.days)) == (months, days)
+
+
+DATED = {
+    "en": ["on May 2nd we met", "2 May 2026", "the 2nd of May", "the second of May, 2026", "2026-05-02"],
+    "de": ["am 2. Mai", "2. Mai 2026", "Was war am 02.05.2026?", "der 2. Mai und die Torte", "seit dem 2. Mai"],
+    "es": ["el 2 de mayo", "2 de mayo de 2026", "2 mayo", "¿Qué pasó el 2 de mayo?", "la cena del 2 de mayo"],
+    "fr": ["le 2 mai", "2 mai 2026", "la réunion du 2 mai", "depuis le 2 mai", "Qu'ai-je dit le 2 mai ?"],
+    "it": ["il 2 maggio", "2 maggio 2026", "il 2 di maggio", "Che cosa ho detto il 2º maggio?", "la cena del 2 maggio"],
+    "nl": ["op 2 mei", "2 mei 2026", "Wat heb ik op 2 mei gezegd?", "sinds 2 mei", "het feest van 2 mei"],
+    "pt": ["em 2 de maio", "2 de maio de 2026", "no dia 2 de maio", "Que falamos em 2 de maio?", "até 2 de maio"],
+    "zh": ["5月2号", "2026年5月2日的会议", "五月二日我们聊了什么", "我5月2号说过什么", "从5月2日起"],
+    "ja": ["5月2日", "2026年5月2日", "5月2日に何を話しましたか", "先月の5月2日の会議", "五月二日から"],
+    "ko": ["5월 2일", "2026년 5월 2일", "5월2일에 무슨 이야기를 했지", "지난 5월 2일 회의", "5월 2일부터"],
+}
+
+
+@pytest.mark.parametrize("query", [query for queries in DATED.values() for query in queries])
+def test_a_day_of_the_calendar_is_read_in_the_languages_people_write(query):
+    times = preferred_times(query)
+    assert [day[1:] for day in times.days] == [(5, 2)]
+    assert times.match(date(2026, 5, 2)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("query", "month"),
+    [
+        ("Ik ging in mei naar zee", 5),
+        ("a marzo ero malato", 3),
+        ("em março fui ao médico", 3),
+        ("二月我去了哪里", 2),
+        ("12月の予定", 12),
+        ("3월에 뭐 했지", 3),
+        ("im Jänner waren wir krank", 1),
+    ],
+)
+def test_a_month_alone_is_read_beside_a_preposition_of_its_language(query, month):
+    assert preferred_times(query).months == ((None, month),)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Is there life on Mars?",
+        "May I bring the dog?",
+        "and may we come too",
+        "I want to march with them",
+        "by may chance",
+        "Only 2 may be left",
+        "Mei called about the keys",
+        "from Mei and Juli",
+        "Augusto e la cena",
+        "April said no",
+        "June and Julio",
+        "the march of the penguins",
+        "3个月的孩子",
+        "两个月以前",
+        "3개월 동안",
+        "月曜日の会議",
+        "version 2.5.2026x",
+        "chapter 5, section 2",
+        "a 2 by 4 beam",
+        "em junta",
+    ],
+)
+def test_what_only_looks_like_a_day_or_a_month_is_none(query):
+    assert not preferred_times(query)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "de_AT", "es", "fr", "it", "nl", "pt"])
+def test_the_names_of_months_are_those_of_unicode(language):
+    names = get_month_names("wide", locale=language)
+    assert [MONTHS.get(without_accents(name).lower()) for name in names.values()] == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["5月2号我们聊了什么", "5月2日に何を話しましたか", "5월 2일에 무슨 이야기를 했지", "Wat heb ik op 2 mei gezegd?"],
+)
+def test_a_day_without_a_subject_asks_for_all_of_that_day(query):
+    window = find_window(query, today=lambda: TODAY)
+    assert (window.days, window.topic) == ((date(2026, 5, 2), date(2026, 5, 2)), "")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from django.core.management import call_command
 from django.db import transaction
 
 from core.isolation.acting import Caller
-from intake.accounts import registration
+from intake.accounts import visitors
 from intake.chats import services
 from intake.chats.services import Answer
 from intake.models import Conversation, Turn, User
@@ -115,7 +115,7 @@ def test_deleting_a_person_deletes_their_words_in_a_few_statements(django_assert
     for number in range(60):
         a_turn(alice, f"Forget number {number}", conversation=conversation)
     a_turn(bob, "Remember me", "")
-    with django_assert_max_num_queries(45):
+    with django_assert_max_num_queries(47):
         User.objects.get(pk=alice.pk).delete()
     assert set(words()) == {"rememb"}
     assert IndexedText.objects.count() == 1
@@ -125,7 +125,7 @@ def test_an_interrupted_visitors_words_are_indexed_once_they_have_an_owner():
     visitor = a_visitor()
     a_visitors_turn(visitor, "My cat is Miso", "")
     assert words() == {}
-    registration.move_to_account(visitor=visitor, user=a_person())
+    visitors.move_to_account(visitor=visitor, user=a_person())
     assert set(words()) == {"cat", "miso"}
 
 

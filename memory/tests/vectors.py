@@ -17,8 +17,8 @@ def directions(count, *, seed, dimensions=384):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def fill(user, vectors, *, model=None):
-    """A row for each, in this order and each said an hour after the one before; in no block."""
+def fill(user, vectors, *, model=None, has_bits=True):
+    """A row for each, in this order and each said an hour after the one before."""
     model = model or EmbeddingModel.named(get_embedder().name, get_embedder().dimensions)
     source_id = a_place(user, turns=range(1, len(vectors) + 1))
     return Embedding.objects.bulk_create(
@@ -29,12 +29,13 @@ def fill(user, vectors, *, model=None):
             chunk_index=number + 1,
             model=model,
             vector=vector,
+            bits=bits if has_bits else None,
             length=1,
             content_hash=b"0" * 16,
             said_at=NOW + timedelta(hours=number),
             embedded_at=NOW,
         )
-        for number, vector in enumerate(vectors)
+        for number, (vector, bits) in enumerate(zip(vectors, stored.signs(vectors, model=model.name), strict=True))
     )
 
 

@@ -18,7 +18,7 @@ from agent_tools.authentication import create_token
 from agent_tools.models import TokenScope
 from intake.tests.factories import a_person
 from memory import records
-from recollect_cli import capturing, client, connecting, hooks
+from recollect_cli import capturing, client, failures, hooks, projects, spool
 
 COMMAND = [sys.executable, str(settings.BASE_DIR / "recollect_cli"), "hook"]
 PACK = {"text": "From memory:\n- The worktop is oak [1]", "tokens": 12, "ids": ["1"], "nothing": False}
@@ -87,7 +87,7 @@ class FakeServer(ThreadingHTTPServer):
 
     @property
     def turns(self):
-        return [turn for path, body in self.received if path == capturing.APPEND for turn in body["turns"]]
+        return [turn for path, body in self.received if path == spool.APPEND for turn in body["turns"]]
 
     @property
     def address(self):
@@ -417,7 +417,7 @@ def test_an_ignored_folder_is_left_alone(machine, fake):
     ],
 )
 def test_a_project_is_its_repository_at_its_host(address, name):
-    assert connecting.repository_name(address) == name
+    assert projects.repository_name(address) == name
 
 
 def test_a_work_tree_belongs_to_its_repository(tmp_path):
@@ -428,8 +428,8 @@ def test_a_work_tree_belongs_to_its_repository(tmp_path):
     (main / ".git" / "worktrees" / "tree" / "HEAD").write_text("ref: refs/heads/feature/x\n")
     (tree / "src").mkdir(parents=True)
     (tree / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
-    assert connecting.project_of(str(tree / "src")) == ("me/app", "feature/x")
-    assert connecting.project_of(str(tmp_path)) == (tmp_path.name, "")
+    assert projects.project_of(str(tree / "src")) == ("me/app", "feature/x")
+    assert projects.project_of(str(tmp_path)) == (tmp_path.name, "")
 
 
 # --- Never in the way ---
@@ -525,7 +525,7 @@ def test_after_three_failures_nothing_is_tried_for_a_minute(machine, fake):
 
 def test_a_day_without_success_brings_one_notice(machine, fake):
     machine.state.mkdir(parents=True)
-    since = time.time() - hooks.DAY_SECONDS - 60
+    since = time.time() - failures.DAY_SECONDS - 60
     (machine.state / "hooks.json").write_text(json.dumps({"failures": 4, "failing_since": since}))
     fake.status = 500
     assert machine.output("claude-code", "UserPromptSubmit", {"prompt": "How?"}) == ""
@@ -557,14 +557,14 @@ def test_what_the_server_refuses_for_good_is_set_aside(machine, fake):
 
 def test_a_full_spool_takes_no_more_and_loses_nothing_of_a_transcript(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(capturing, "SPOOL_BYTES", 200)
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 200)
     turn = {"uuid": "q1", "saidAt": "2026-03-01T12:00:00Z", "user": "x" * 150, "answer": "", "tools": []}
-    (body,) = capturing.bodies({"product": "codex", "session": "s"}, [turn])
-    monkeypatch.setattr(capturing, "append", lambda *_: pytest.fail("not yet"))
-    assert not capturing.keep(body)
+    (body,) = spool.bodies({"product": "codex", "session": "s"}, [turn])
+    monkeypatch.setattr(spool, "append", lambda *_: pytest.fail("not yet"))
+    assert not spool.keep(body)
     sent = []
-    monkeypatch.setattr(capturing, "append", lambda _, each: sent.append(each))
-    capturing.capture(client.Server("http://127.0.0.1:1", "t"), {"product": "codex", "session": "s"}, [turn])
+    monkeypatch.setattr(spool, "append", lambda _, each: sent.append(each))
+    spool.capture(client.Server("http://127.0.0.1:1", "t"), {"product": "codex", "session": "s"}, [turn])
     assert [each["turns"][0]["uuid"] for each in sent] == ["q1"]
 
 

@@ -21,8 +21,9 @@ from imports.models import Import
 from imports.tests.exports import chatgpt
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
-from recollect_cli import client, importing
+from recollect_cli import client, hooks, importing, packing, state, syncing
 from recollect_cli.client import Failure
+from recollect_cli.tests.test_transcripts import LOGS, imported
 
 pytestmark = [pytest.mark.extended, pytest.mark.usefixtures("importing_worker")]
 
@@ -57,49 +58,58 @@ def said(user):
     return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
 
 
-def codex(folder, session):
-    path = folder / "sessions" / "2026" / "03" / "01" / f"rollout-2026-03-01T12-00-00-{session}.jsonl"
-    path.parent.mkdir(parents=True)
-
-    def message(second, role, text):
-        kind = "output_text" if role == "assistant" else "input_text"
-        payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
-        return {"timestamp": f"2026-03-01T12:00:{second:02}Z", "type": "response_item", "payload": payload}
-
-    lines = [
-        {
-            "timestamp": "2026-03-01T12:00:00Z",
-            "type": "session_meta",
-            "payload": {"id": session, "cwd": "/home/me/shop"},
-        },
-        message(1, "user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"),
-        message(2, "user", "How do I rebase?"),
-        message(3, "assistant", "Like this."),
-        message(4, "user", "And squash?"),
-        message(5, "assistant", "Like that."),
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-@pytest.mark.parametrize("product", ["claude-code", "codex"])
-def test_what_a_hook_appended_is_not_brought_in_again(recollect, alice, tmp_path, product):
-    folder = tmp_path / product
-    path = codex(folder, "s-7") if product == "codex" else claude_code(folder, session="s-7")
-    payload = {"session_id": "s-7", "cwd": str(tmp_path), "transcript_path": str(path)}
+@pytest.mark.parametrize("product", LOGS)
+def test_a_session_that_hooks_sent_line_by_line_and_an_import_whole_is_here_once(
+    recollect, alice, tmp_path, monkeypatch, product
+):
+    name, lines = LOGS[product]
+    session = "session-0001"
+    place, variable, moved = {
+        "claude-code": (tmp_path / ".claude", "CLAUDE_CONFIG_DIR", tmp_path / ".claude"),
+        "codex": (tmp_path / ".codex", "CODEX_HOME", tmp_path / ".codex"),
+        "gemini-cli": (tmp_path / ".gemini", "GEMINI_CLI_HOME", tmp_path),
+    }[product]
+    monkeypatch.setenv(variable, str(moved))
     config = tmp_path / "config" / "recollect" / "config.json"
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"capture": "all"}))
-    hook = [sys.executable, "-m", "recollect_cli", "hook", product]
-    for event in ("Stop", "Stop", "SessionEnd"):
-        ran = subprocess.run(
-            [*hook, event], cwd=settings.BASE_DIR, input=json.dumps(payload), text=True, capture_output=True, check=True
+    log = place / name.replace("s-1", session)
+    log.parent.mkdir(parents=True)
+    # A session in a work tree names a log that is not there; Gemini CLI's is found by its name alone.
+    named = log if product == "gemini-cli" else tmp_path / "worktree" / log.name
+    event = {"session_id": session, "cwd": str(tmp_path), "transcript_path": str(named)}
+    for line in lines:
+        with log.open("a") as file:
+            file.write(json.dumps(line).replace("s-1", session) + "\n")
+        hooks.answer("gemini" if product == "gemini-cli" else product, hooks.TURNS, event)
+    appended = turns_with_parents(alice)
+
+    assert recollect("sync", product)[0] == 0
+
+    whole = imported(place)
+    expected = sorted((user, answer, whole[above][0] if above else "") for user, answer, above in whole.values())
+    stored = sorted(turns_with_parents(alice))
+    assert [turn[:2] for turn in stored] == [turn[:2] for turn in expected]
+    # A turn that names no parent follows the one before.
+    assert {turn for turn in expected if turn[2]} <= set(stored)
+    assert sorted(appended) == stored, "the hook missed nothing, and nothing of it moved"
+    calls = json.dumps(list(Turn.objects.for_user(alice).values_list("tool_calls", flat=True)))
+    assert ("Scanned." in calls) == (product == "claude-code"), "the work of a subagent is folded"
+    assert Conversation.objects.for_user(alice).count() == 1
+    assert recollect("import", place)[1].endswith("nothing.\n")
+    assert sorted(turns_with_parents(alice)) == stored
+
+
+def turns_with_parents(user):
+    turns = {turn.turn_number: turn for turn in Turn.objects.for_user(user)}
+    return [
+        (
+            turn.user_message,
+            turn.assistant_message,
+            turns[turn.parent_number].user_message if turn.parent_number else "",
         )
-        assert (ran.stdout, ran.stderr) == ("", "")
-    appended = ["And squash?", "How do I rebase?"] if product == "codex" else ["How do I rebase?"]
-    assert said(alice) == appended
-    assert recollect("sync", product, folder)[1] == f"{product}: nothing\n"
-    assert said(alice) == appended
+        for turn in turns.values()
+    ]
 
 
 def test_a_zip_is_brought_in_and_a_second_time_adds_nothing(recollect, alice, export):
@@ -159,7 +169,7 @@ def test_a_large_file_goes_in_chunks_and_a_broken_off_upload_goes_on(recollect, 
     assert recollect("import", export)[0] == 0
     assert Import.objects.count() == 1
     assert len(said(alice)) == 6
-    assert client.read("uploads") == {}
+    assert state.read("uploads") == {}
 
 
 def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tmp_path):
@@ -170,8 +180,8 @@ def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tm
     (path.parent / "linked.jsonl").symlink_to(folder / "settings.json")
     (folder / "history.jsonl").write_text("{}")
     session = "projects/-home-alice-shop/0000-1.jsonl"
-    assert [each.name for each in importing.requested_files(folder, None)] == ["history.jsonl", session]
-    assert [each.name for each in importing.requested_files(folder / "projects", None)] == [session]
+    assert [each.name for each in packing.requested_files(folder, None)] == ["history.jsonl", session]
+    assert [each.name for each in packing.requested_files(folder / "projects", None)] == [session]
     for inside in (folder, folder / "projects"):
         status, _, err = recollect("import", inside)
         assert status == 0, err
@@ -206,14 +216,14 @@ def test_sessions_are_packed_from_any_folder_that_holds_them(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
 
-    assert [each.name for each in importing.requested_files(tmp_path / "openclaw", None)] == sorted(names)
-    inside = importing.requested_files(tmp_path / "openclaw" / "agents" / "main" / "sessions", "openclaw")
+    assert [each.name for each in packing.requested_files(tmp_path / "openclaw", None)] == sorted(names)
+    inside = packing.requested_files(tmp_path / "openclaw" / "agents" / "main" / "sessions", "openclaw")
     assert {each.name for each in inside} == {"a.jsonl", "a.trajectory.jsonl", names[2].rpartition("/")[2]}
-    desk = importing.requested_files(tmp_path / "desk", None)
+    desk = packing.requested_files(tmp_path / "desk", None)
     assert [each.name for each in desk] == ["w/local_1.json", hidden.removeprefix("desk/")]
     with pytest.raises(client.Failure, match=r"Looked for what codex has\. Found: .*empty"):
         (tmp_path / "none" / "empty").mkdir(parents=True)
-        importing.requested_files(tmp_path / "none", "codex")
+        packing.requested_files(tmp_path / "none", "codex")
 
 
 def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path):
@@ -221,7 +231,7 @@ def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path)
         path = tmp_path / "vault" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    found = importing.requested_files(tmp_path / "vault", None)
+    found = packing.requested_files(tmp_path / "vault", None)
     assert [each.name for each in found] == ["a.md", "b/c.markdown", "conversations.json"]
 
 
@@ -236,14 +246,14 @@ def test_an_unpacked_export_is_packed_with_the_files_of_its_messages(tmp_path):
         path = tmp_path / "export" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    assert [each.name for each in importing.requested_files(tmp_path / "export", None)] == attached
+    assert [each.name for each in packing.requested_files(tmp_path / "export", None)] == attached
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda path: None, "cannot be read: No such file"),
-        (lambda path: path.write_bytes(b""), "The file is empty"),
+        (lambda path: path.write_bytes(b""), "This file is empty."),
         (lambda path: path.mkdir(), "There is nothing in"),
         (lambda path: path.write_text("<html>"), "This is a web page"),
         (lambda path: path.write_bytes(b"PK\x03\x04 and no more"), "damaged or incomplete"),
@@ -293,9 +303,40 @@ def test_sync_brings_what_changed_and_nothing_else(recollect, alice, tmp_path, m
     assert recollect("sync", "claude-code")[1] == "claude-code: nothing\n"
     claude_code(folder, session="0000-2", text="And squash?", project="-home-alice-other")
     sent = []
-    monkeypatch.setattr(importing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
+    monkeypatch.setattr(syncing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
     recollect("sync")
     assert [each.name for each in sent] == ["projects/-home-alice-other/0000-2.jsonl", "history.jsonl"]
+
+
+@pytest.mark.parametrize("product", ["gemini-cli", "cursor"])
+def test_sync_brings_sessions_from_the_folder_of_a_product(recollect, alice, tmp_path, monkeypatch, product):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GEMINI_CLI_HOME", raising=False)
+    folder = tmp_path / (".cursor" if product == "cursor" else ".gemini")
+    place = "projects/shop/agent-transcripts/s-1/s-1.jsonl" if product == "cursor" else "tmp/shop/chats/session-1.jsonl"
+    said_in_cursor = {"role": "user", "message": {"content": [{"type": "text", "text": "How do I rebase?"}]}}
+    said_in_gemini = {"id": "u1", "type": "user", "content": "How do I rebase?", "timestamp": "2026-03-01T12:00:00Z"}
+    head = {"sessionId": "s-1", "projectHash": "x", "startTime": "2026-03-01T12:00:00Z"}
+    lines = [said_in_cursor] if product == "cursor" else [head, said_in_gemini]
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if product == "gemini-cli":
+        (folder / "tmp/shop/.project_root").write_text("/home/me/shop")
+    (folder / "settings.json").write_text('{"key": "secret"}')
+    assert recollect("sync")[1] == f"{product}: 1 conversation, 1 turn\n"
+    assert said(alice) == ["How do I rebase?"]
+    assert recollect("sync", product)[1] == f"{product}: nothing new\n"
+    with (folder / place).open("a") as log:
+        log.write(json.dumps({**lines[-1], "id": "u2"}).replace("rebase", "squash") + "\n")
+    sent = []
+    bring = syncing.import_files
+    monkeypatch.setattr(
+        syncing, "import_files", lambda s, files, *a, **o: sent.extend(files) or bring(s, files, *a, **o)
+    )
+    assert recollect("sync", product)[1] == f"{product}: 1 turn\n"
+    assert {each.name for each in sent} == {place, *(["tmp/shop/.project_root"] if product == "gemini-cli" else [])}
+    if product == "gemini-cli":
+        assert Conversation.objects.for_user(alice).get().project == "shop"
 
 
 def test_sync_says_where_it_looked_if_there_is_nothing(recollect, tmp_path, monkeypatch):
@@ -308,11 +349,11 @@ def test_sync_says_where_it_looked_if_there_is_nothing(recollect, tmp_path, monk
 
 def test_what_is_remembered_is_replaced_in_one_step_and_may_be_broken(recollect, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    client.write("sync", {"a": 1})
-    assert client.read("sync") == {"a": 1}
-    (client.state_folder() / "sync.json").write_text("{")
-    assert client.read("sync") == {}
-    assert [path.name for path in client.state_folder().iterdir()] == ["sync.json"]
+    state.write("sync", {"a": 1})
+    assert state.read("sync") == {"a": 1}
+    (state.state_folder() / "sync.json").write_text("{")
+    assert state.read("sync") == {}
+    assert [path.name for path in state.state_folder().iterdir()] == ["sync.json"]
 
 
 def interrupted(process):
@@ -370,7 +411,7 @@ def watched_twice(recollect, folder, product, monkeypatch, between):
 
     begun = importing._begun
     monkeypatch.setattr(importing, "_begun", lambda *names: uploads.append(names) or begun(*names))
-    monkeypatch.setattr(importing, "changes", once_more)
+    monkeypatch.setattr(syncing, "changes", once_more)
     status, out, err = recollect("sync", product, folder, "--watch")
     assert (status, err.strip()) == (0, "")
     return out.splitlines(), sent[0], len(uploads) - sent[0]
@@ -393,7 +434,7 @@ def test_watching_appends_the_new_turns_of_a_session_alone(recollect, alice, tmp
     assert (lines, before, after) == (["claude-code: 1 conversation, 1 turn", "claude-code: 1 turn"], 1, 0)
     assert said(alice) == ["And then?", "How do I rebase?"]
     # The whole folder once more: nothing doubles.
-    client.write("sync", {})
+    state.write("sync", {})
     assert recollect("sync", "claude-code", tmp_path)[1] == "claude-code: nothing\n"
     assert Conversation.objects.for_user(alice).count() == 1
 
@@ -441,7 +482,7 @@ def test_watching_goes_on_where_the_server_was_down_at_its_start(recollect, alic
 
     monkeypatch.setattr("recollect_cli.commands.RETRY_SECONDS", -1)
     monkeypatch.setattr(client.Server, "ask", down)
-    monkeypatch.setattr(importing, "changes", now_and_then)
+    monkeypatch.setattr(syncing, "changes", now_and_then)
     status, out, err = recollect("sync", "claude-code", folder, "--watch")
     assert (status, out) == (0, "claude-code: 1 conversation, 1 turn\n")
     assert err.strip() == "recollect: It does not answer."
@@ -490,7 +531,7 @@ def test_the_copies_of_its_history_that_codex_keeps_are_not_uploaded(tmp_path):
     path.write_text(said + copy + said)
     packed = tmp_path / "packed.zip"
     with packed.open("wb") as target:
-        importing.pack(importing.requested_files(tmp_path, "codex"), target)
+        packing.pack(packing.requested_files(tmp_path, "codex"), target)
     with zipfile.ZipFile(packed) as archive:
         (name,) = archive.namelist()
         # The number of a line stays: messages are identified by it.

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect_cli import hooks, installing, merging
+from recollect_cli import clients, hooks, installing, merging
 from recollect_cli.commands import main
 
-CLIENTS = installing.CLIENTS
 JSONC = """\
 {
   // mine
@@ -67,7 +66,7 @@ def without_comments(text):
     return json.loads(joined.replace(",}", "}").replace(",]", "]"))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", clients.CLIENTS)
 def test_it_is_installed_once_and_removed_without_a_trace(home, run, client):
     status, out, err = run("install", client, "--capture", "all")
     assert (status, err, f"{client}: installed." in out) == (0, "", True)
@@ -82,7 +81,7 @@ def test_it_is_installed_once_and_removed_without_a_trace(home, run, client):
     assert files(home) == {}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", clients.CLIENTS)
 def test_a_dry_run_prints_the_difference_and_writes_nothing(home, run, client):
     status, out, _ = run("install", client, "--dry-run", "--capture", "all")
     assert (status, files(home)) == (0, {})
@@ -131,7 +130,7 @@ def test_what_changed_since_is_kept_when_it_is_removed(home, run):
 
 def test_a_new_place_of_the_command_replaces_the_old_one(home, run, monkeypatch):
     run("install", "claude-code")
-    monkeypatch.setattr(installing, "own_command", lambda: ["/opt/new place/recollect"])
+    monkeypatch.setattr(clients, "own_command", lambda: ["/opt/new place/recollect"])
     run("install", "claude-code")
     settings = json.loads((home / ".claude" / "settings.json").read_text())
     assert [len(entries) for entries in settings["hooks"].values()] == [1] * 5
@@ -195,7 +194,7 @@ def hook_files(home):
 
 
 def test_installed_commands_run_from_any_folder(home, tmp_path):
-    command = [*installing.own_command(), "hook", "claude-code", "SessionStart"]
+    command = [*clients.own_command(), "hook", "claude-code", "SessionStart"]
     ran = subprocess.run(command, input=b"{}", cwd=tmp_path, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
@@ -210,7 +209,7 @@ def test_the_plugin_of_opencode_is_javascript(home, run):
 
 
 def test_the_instructions_take_about_ninety_tokens():
-    assert 60 <= len(installing.INSTRUCTIONS.split()) <= 75
+    assert 60 <= len(clients.INSTRUCTIONS.split()) <= 75
 
 
 # --- Which sessions are kept ---
@@ -250,6 +249,52 @@ def test_status_names_what_is_wrong(home, run):
     assert "does not answer" in out
     assert "Installed for: claude-code\n" in out
     assert "Sessions are kept in no folder, never in /srv" in out
+
+
+# --- Apps that ask this server for their model's answers ---
+
+KEY = ("--url", "https://recollect.example", "--token", "k-123")
+
+
+@pytest.mark.parametrize("app", clients.APPS)
+def test_an_app_gets_the_address_and_the_key_and_loses_both(home, run, app):
+    status, out, err = run("install", app, *KEY)
+    assert (status, err, "k-123" in out) == (0, "", False)
+    written = "".join(files(home).values())
+    assert "https://recollect.example" in written
+    assert ("k-123" in written) is (app != "zed")
+    assert run("install", app, *KEY)[1].startswith(f"{app}: nothing to change.")
+    assert "installed" not in run("install", app, *KEY, "--dry-run")[1]
+    run("install", app, "--remove")
+    assert files(home) == {}
+
+
+def test_an_app_without_a_key_is_told_where_to_make_one(home, run):
+    status, _, err = run("install", "aider", "--url", "https://recollect.example")
+    assert (status, "https://recollect.example/settings/apps/" in err) == (1, True)
+    assert files(home) == {}
+
+
+def test_lines_for_an_app_stand_among_those_of_its_user(home, run):
+    file = home / ".config" / "io.datasette.llm" / "extra-openai-models.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("# mine\n- model_id: other\n  model_name: other\n")
+    run("install", "llm", *KEY)
+    lines = file.read_text().splitlines()
+    assert lines[:3] == ["# mine", "- model_id: other", "  model_name: other"]
+    assert lines[4:7] == ["# recollect: begin", '- model_id: "recollect"', '  model_name: "recollect"']
+    file.write_text(file.read_text() + "- model_id: later\n  model_name: later\n")
+    run("install", "llm", "--remove")
+    assert file.read_text() == (
+        "# mine\n- model_id: other\n  model_name: other\n\n- model_id: later\n  model_name: later\n"
+    )
+
+
+def test_codex_gets_a_profile_with_a_provider_of_its_own(home, run):
+    run("install", "codex-model", *KEY)
+    codex = tomllib.loads((home / ".codex" / "recollect.config.toml").read_text())
+    provider = codex["model_providers"][codex["model_provider"]]
+    assert (provider["base_url"], provider["http_headers"]) == ("https://recollect.example/v1", {"x-api-key": "k-123"})
 
 
 # --- Edits of texts ---

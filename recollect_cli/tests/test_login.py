@@ -13,7 +13,7 @@ import pytest
 
 from agent_tools.authentication import create_token
 from agent_tools.models import AccessToken, AgentConnection, TokenScope
-from recollect_cli import client, connecting
+from recollect_cli import client, configuration, connecting, mcp
 from recollect_cli.client import Failure, Server
 
 
@@ -104,10 +104,10 @@ def test_a_token_that_only_captures_is_good(server, recollect, config, alice):
 
 def test_a_stored_token_goes_to_its_own_server_alone(recollect, config, monkeypatch):
     monkeypatch.delenv("RECOLLECT_URL")
-    connecting.write_config({"url": "https://r.example", "token": "t"})
-    assert connecting.server_of(None, None, otherwise="http://127.0.0.1:1").address == "https://r.example"
+    configuration.write_config({"url": "https://r.example", "token": "t"})
+    assert configuration.server_of(None, None, otherwise="http://127.0.0.1:1").address == "https://r.example"
     with pytest.raises(Failure, match="recollect login"):
-        connecting.server_of("https://other.example", None, otherwise="")
+        configuration.server_of("https://other.example", None, otherwise="")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_mcp_over_standard_input_is_the_servers_own(server, alice, monkeypatch, 
     output = io.BytesIO()
     monkeypatch.setattr("sys.stdin", type("In", (), {"buffer": io.BytesIO("".join(lines).encode())}))
     monkeypatch.setattr("sys.stdout", type("Out", (), {"buffer": output}))
-    connecting.serve_mcp(Server(server, create_token(user=alice).secret), tools=tools)
+    mcp.serve_mcp(Server(server, create_token(user=alice).secret), tools=tools)
     answers = {each["id"]: each for each in map(json.loads, output.getvalue().splitlines())}
     assert answers[1]["result"]["serverInfo"]["name"] == "recollect"
     assert ("search_memory" in [tool["name"] for tool in answers[2]["result"]["tools"]]) is (tools == "all")
@@ -175,6 +175,6 @@ def test_mcp_over_standard_input_is_the_servers_own(server, alice, monkeypatch, 
 
 def test_mcp_without_a_server_says_why(monkeypatch):
     server, there = Server("http://127.0.0.1:1", "t"), {"version": "", "path": "/mcp"}
-    answer = connecting._answer_of(server, {"id": 1, "method": "tools/list"}, **there)
+    answer = mcp._answer_of(server, {"id": 1, "method": "tools/list"}, **there)
     assert answer["error"]["message"].startswith("Recollect: http://127.0.0.1:1 does not answer")
-    assert connecting._answer_of(server, {"method": "notifications/x"}, **there) == {}
+    assert mcp._answer_of(server, {"method": "notifications/x"}, **there) == {}

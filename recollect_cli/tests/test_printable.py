@@ -2,8 +2,8 @@
 
 import pytest
 
-from recollect_cli.client import preview_text, printable, report_text
 from recollect_cli.commands import _print
+from recollect_cli.printing import preview_text, printable, report_text
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\r\u202etxt\u2066\x7f\x85"
 OBEYED = ("\x1b", "\x07", "\x9b", "\x08", "\r", "\u202e", "\u2066", "\x7f", "\x85")

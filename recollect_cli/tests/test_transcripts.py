@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evals.expectations import read_all
-from imports.storing.contents import exchanges
+from imports.storing.turns import exchanges
 from recollect_cli.transcripts import new_turns
 
 AT = "2026-03-01T12:00:{:02}Z"

@@ -1,5 +1,6 @@
 """Every text that people read is marked for translation, each translation is whole, and no sentence is long."""
 
+import ast
 import re
 from io import BytesIO
 from pathlib import Path
@@ -10,6 +11,8 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 from django.utils.translation.template import templatize
+
+import core.errors
 
 ROOT = Path(settings.BASE_DIR)
 APPS = ("agent_tools", "chat", "config", "core", "imports", "intake", "memory")
@@ -63,6 +66,38 @@ def sources():
         if "gettext" in (content := path.read_text()):
             texts["djangojs"] |= _texts("javascript", content)
     return texts
+
+
+# What these raise, programs read alone: fields of the API, headers, tools.
+OF_PROGRAMS = re.compile(
+    r"(agent_tools/(mcp/|tools/|registry|rest|token_rest)|chat/(agent|endpoint)/|chat/rest/(attach|conv|down|rec)|config/"
+    r"|core/(responses|validation)|imports/rest|intake/chats/idempotency|memory/(backends|search)/)"
+)
+
+
+def unmarked_sentences(source):
+    """The sentences of errors (`core.errors`) that are raised or are their default, and are not marked."""
+    kinds = {name for name, each in vars(core.errors).items() if isinstance(each, type)} - {"Sentence"}
+    for node in ast.walk(ast.parse(source)):
+        given = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+            errors = [value for keyword in node.keywords for value in getattr(keyword.value, "values", ())]
+            given = [*node.args, *(each for value in errors for each in getattr(value, "elts", ()))]
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "default_detail":
+            given = [node.value]
+        yield from (ast.unparse(each) for each in given if isinstance(each, ast.Constant | ast.JoinedStr))
+
+
+def test_each_sentence_of_an_error_that_a_page_may_show_is_marked():
+    found = {
+        name: sentences
+        for app in APPS
+        for path in (ROOT / app).rglob("*.py")
+        if not {"tests", "migrations"} & set(path.parts)
+        and not OF_PROGRAMS.match(name := path.relative_to(ROOT).as_posix())
+        and (sentences := list(unmarked_sentences(path.read_text())))
+    }
+    assert found == {}
 
 
 def _texts(method, content):
@@ -125,7 +160,7 @@ def test_every_reason_why_a_part_of_an_import_is_left_out_is_marked_for_translat
     unmarked, marked = set(), 0
     for path in (ROOT / "imports/reading").rglob("*.py"):
         ways = ["reason=", r"_Unusable\(", r"UnreadableExport\(", r"BrokenJSON\(", "NO_MESSAGES = ", "NO_WORDS = "]
-        ways += ["return "] * (path.name in ("json_streams.py", "files.py"))
+        ways += ["return "] * (path.name in ("json_lines.py", "files.py"))
         unmarked.update(re.findall(rf'(?:{"|".join(ways)})f?"([^"]+ [^"]+)"', path.read_text()))
         marked += path.read_text().count('_("')
     assert {each for each in unmarked - FOR_FOLDERS if "{" not in each} == set()

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 
 from chat.tests.pages.pages import DAY, EDIT_MEMORY, LOG, MEMORY, content_of, page_of, send, state_on
-from intake.markdown.safety import budget
+from intake.markdown.budget import budget
 from intake.tests.factories import NOW
 from memory import documents
 from memory.documents import KEPT, difference

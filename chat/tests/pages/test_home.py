@@ -12,6 +12,8 @@ from core.isolation.acting import acting_as
 from intake.models import Conversation, User
 from intake.tests.factories import a_person, a_turn
 from memory import documents, records
+from memory.models import MemoryRecord
+from memory.models.documents import Proposal
 from memory.projects import save_project
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +23,7 @@ NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 def parts_of(user: User, now: datetime = NOW) -> dict[str, list[str]]:
     with acting_as(user):
-        return {name: [text for _, text in lines] for name, _, lines in home(user=user, now=now)}
+        return {name: [line["text"] for line in lines] for name, _, lines in home(user=user, now=now)}
 
 
 @pytest.fixture
@@ -39,11 +41,33 @@ def test_a_new_person_has_no_parts(alice):
     assert parts_of(alice) == {}
 
 
-def test_the_last_three_chats_come_first_the_newest_first(alice):
-    for number in range(5):
-        a_chat(alice, NOW - timedelta(days=9 - number), f"Chat {number}", title=f"Chat {number}")
-    a_chat(alice, NOW, "Archived", title="Archived", archived_at=NOW)
-    assert parts_of(alice)["last"] == ["Chat 4", "Chat 3", "Chat 2"]
+def test_what_waits_to_be_remembered_is_shown_with_the_newest_first(alice):
+    chat = a_chat(alice, NOW, "I like my tea green")
+    with acting_as(alice):
+        for number in range(5):
+            Proposal.objects.create(
+                user=alice,
+                content=f"Fact {number}",
+                type="fact",
+                created_at=NOW + timedelta(minutes=number),
+                source_conversation=chat.pk,
+                source_turn=1,
+            )
+        Proposal.objects.filter(content="Fact 3").update(state="rejected")
+    assert parts_of(alice) == {"remember": ["Fact 4", "Fact 2", "Fact 1"]}
+
+
+def test_a_to_do_is_added_and_ticked_on_the_home_page(client, alice):
+    with acting_as(alice):
+        records.create(user=alice, content="Call the roofer", type="todo", tags=(), now=timezone.now())
+    client.force_login(alice)
+    assert "Add a to-do" in client.get("/").text
+    added = client.post("/memory/records/", {"content": "Sow beans", "type": "todo", "from_home": "1"}, follow=True)
+    assert added.redirect_chain == [("/", 302)] and "Sow beans" in added.text
+    made = MemoryRecord.objects.get(content="Sow beans")
+    ticked = client.post(f"/memory/records/{made.pk}/tick/", {"done": "1", "from_home": "1"}, follow=True)
+    assert ticked.redirect_chain == [("/", 302)]
+    assert "Sow beans" not in ticked.text and "Call the roofer" in ticked.text
 
 
 @pytest.mark.parametrize(
@@ -81,7 +105,7 @@ def test_an_open_line_leads_to_the_document_of_its_project(alice):
     documents.append(user=alice, day=None, project="Garden", text="- [ ] Sow beans", now=NOW)
     documents.append(user=alice, day=NOW.date(), text="- [ ] Call the roofer", now=NOW)
     lines = next(lines for name, _title, lines in home(user=alice, now=NOW) if name == "open")
-    assert sorted(lines) == [
+    assert sorted((line["path"], line["text"]) for line in lines) == [
         ("/memory/?project=Garden", "Sow beans"),
         (f"/memory/logs/{NOW.date()}/", "Call the roofer"),
     ]
@@ -100,14 +124,14 @@ def test_what_agents_brought_since_yesterday_is_new_and_what_was_chatted_is_not(
 
 
 def test_a_part_is_hidden_for_good_and_all_come_back(client, alice):
-    a_chat(alice, timezone.now(), "Chat", title="Chat")
+    records.create(user=alice, content="Call the roofer", type="todo", tags=(), now=NOW)
     client.force_login(alice)
-    client.post("/settings/account/home/", {"hide": "last"})
+    client.post("/settings/account/home/", {"hide": "open"})
     page = client.get("/").text
-    assert "Recent chats" not in page and "Show hidden parts" in page
+    assert "Still open" not in page and "Show hidden parts" in page
     client.post("/settings/account/home/")
     page = client.get("/").text
-    assert "Recent chats" in page and "Show hidden parts" not in page
+    assert "Still open" in page and "Show hidden parts" not in page
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 40, "1", "é"])
@@ -125,14 +149,14 @@ def test_nobody_sees_a_line_of_anybody_else(alice):
 
 def test_the_home_page_reads_all_parts_in_one_statement(client, alice):
     for number in range(2 * LINES):
-        a_chat(alice, timezone.now(), f"Chat {number}", title=f"Chat {number}")
+        records.create(user=alice, content=f"Task {number}", type="todo", tags=(), now=timezone.now())
     client.force_login(alice)
     with CaptureQueriesContext(
         connection,
     ) as queries:
         page = client.get("/").text
     assert sum("memory_documents" in query["sql"] for query in queries) == 1
-    assert "Recent chats" in page and "Chat 5" in page and "Help me plan a dinner" not in page
+    assert "Still open" in page and "Task 5" in page and "Help me plan a dinner" not in page
 
 
 def test_without_a_language_model_the_home_page_says_so_and_its_examples_work(client, alice, settings):
@@ -178,27 +202,27 @@ def test_in_a_project_every_part_is_of_it_also_if_it_is_closed(alice):
         inside = home(user=alice, now=NOW, project="house")
         outside = home(user=alice, now=NOW)
         nowhere = home(user=alice, now=NOW, project="gone")
-    assert {name for name, *_ in inside} == {"last", "year", "open", "new"}
-    texts = [text for _, _, lines in inside for _, text in lines]
+    assert {name for name, *_ in inside} == {"year", "open", "new"}
+    texts = [line["text"] for _, _, lines in inside for line in lines]
     assert all(text.startswith("house") for text in texts)
     assert {"house message", "house to-do", "house line", "house chat"} <= set(texts)
-    assert {text.split()[0] for _, _, lines in outside for _, text in lines} == {"work"}
+    assert {line["text"].split()[0] for _, _, lines in outside for line in lines} == {"work"}
     assert nowhere == []
 
 
 def test_the_page_of_a_new_chat_in_a_project_leads_out_of_it_by_one_click(client, alice):
-    a_chat(alice, timezone.now(), "In it", title="In the house", project="house")
-    a_chat(alice, timezone.now(), "Elsewhere", title="In the garden", project="garden")
+    for project in ("house", "garden"):
+        records.create(user=alice, content=f"In the {project}", type="todo", project_id=project, now=NOW)
     client.force_login(alice)
     page = client.get("/", {"project": "house"}).text
-    parts = page[page.index("data-welcome") : page.index("home-year")]
+    parts = page[page.index("data-welcome") : page.index("data-thread")]
     assert "In the house" in parts and "In the garden" not in parts
     assert "Only house" in parts and "All projects" in parts
-    assert "Only" not in client.get("/").text.split("data-welcome")[1].split("home-year")[0]
+    assert "Only house" not in client.get("/").text.split("data-welcome")[1].split("data-thread")[0]
 
 
 def open_at_home(user):
-    return [text for name, _, lines in home(user=user, now=timezone.now()) if name == "open" for _, text in lines]
+    return [line["text"] for name, _, lines in home(user=user, now=timezone.now()) if name == "open" for line in lines]
 
 
 def _note(user, content, *, replaces=None, **fields):

@@ -15,7 +15,7 @@ from chat.pages.chats import PART
 from chat.pages.home import LINES_OF_A_MONTH, year
 from chat.pages.projects import path_of
 from core.isolation.acting import acting_as
-from intake.chats import reading
+from intake.chats import project_groups
 from intake.models import Conversation, Project, User
 from intake.tests.factories import a_person, a_turn
 from memory import documents, projects, records
@@ -59,7 +59,8 @@ def test_every_name_has_an_address_that_leads_back_to_it(client, alice, name):
     assert "Briefly, please" in page(client, path_of(name))
 
 
-def test_a_project_is_created_with_all_that_its_form_says(client, alice):
+def test_a_project_is_made_by_its_name_alone_and_then_has_what_its_form_says(client, alice):
+    assert client.post(ALL, {"name": "Room"}).url == "/projects/Room/"
     form = {
         "name": "Kitchen",
         "colour": "green",
@@ -67,10 +68,10 @@ def test_a_project_is_created_with_all_that_its_form_says(client, alice):
         "labels": "me/kitchen\n\n~/plans",
         "is_closed": "on",
     }
-    assert client.post(ALL, form).url == "/projects/Kitchen/"
+    assert client.post(path_of("Room", "edit_project"), form).url == "/projects/Kitchen/"
     made = Project.objects.get(user=alice)
     assert (made.name, made.colour, made.instructions, made.is_closed) == ("Kitchen", "green", "In metres", True)
-    assert made.labels == ["me/kitchen", "plans"]
+    assert made.labels == ["me/kitchen", "plans", "Room"]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +85,16 @@ def test_a_project_is_created_with_all_that_its_form_says(client, alice):
         ({"name": "New", "colour": "red", "instructions": "x" * 4_001}, "At most 4,000 characters"),
     ],
 )
-def test_what_a_form_lacks_stands_beside_its_field_and_nothing_is_created(client, alice, form, complaint):
+def test_what_a_form_lacks_stands_beside_its_field_and_nothing_is_changed(client, alice, form, complaint):
     with acting_as(alice):
         projects.save_project(user=alice, name="Garden", labels=["me/garden"])
-    response = client.post(ALL, form)
-    assert response.status_code == HTTPStatus.BAD_REQUEST
-    assert complaint in response.content.decode()
-    assert Project.objects.count() == 1
+        projects.save_project(user=alice, name="House")
+    about_the_name = [ALL] if "name" in complaint or "hyphen" in complaint else []
+    for path in (path_of("House", "edit_project"), *about_the_name):
+        response = client.post(path, form)
+        assert response.status_code == HTTPStatus.BAD_REQUEST
+        assert complaint in response.content.decode()
+    assert [*Project.objects.order_by("name").values_list("name", "colour")] == [("Garden", "blue"), ("House", "blue")]
 
 
 def test_a_renamed_project_keeps_what_is_in_it_and_its_old_address_leads_on(client, alice):
@@ -133,7 +137,8 @@ def test_a_label_in_use_has_a_page_before_anything_is_said_about_it(client, alic
     a_chat(alice, "The build fails", "me/app")
     assert "The build fails" in page(client, path_of("me/app"))
     assert "me/app" in page(client, ALL)
-    assert client.post(path_of("me/app"), {"on": "1"}).status_code == HTTPStatus.FOUND
+    form = {"name": "me/app", "colour": "blue", "is_closed": "on"}
+    assert client.post(path_of("me/app", "edit_project"), form).status_code == HTTPStatus.FOUND
     assert Project.objects.get().is_closed
 
 
@@ -175,26 +180,29 @@ def test_the_side_bar_costs_one_statement_more_while_all_groups_are_folded(clien
             connection,
         ) as folded,
     ):
-        groups, count = reading.list_groups(user=alice, open_keys=())
+        groups, count = project_groups.list_groups(user=alice, open_keys=())
     assert (len(folded), count, [group["chats"] for group in groups]) == (1, 3, [1, 1, 1])
     assert not any(group["page"].all for group in groups)
 
 
 def test_the_groups_that_were_active_last_are_shown_by_name_and_the_current_one_always(alice):
-    for number in range(reading.MOST_GROUPS + 2):
+    for number in range(project_groups.MOST_GROUPS + 2):
         a_chat(alice, f"Chat {number}", f"P{number:02}", last_active_at=NOW - timedelta(days=number))
     with acting_as(alice):
-        groups, count = reading.list_groups(user=alice, open_keys=(), current="P11")
-    assert [group["name"] for group in groups] == [*(f"P{number:02}" for number in range(reading.MOST_GROUPS)), "P11"]
-    assert count == reading.MOST_GROUPS + 2
+        groups, count = project_groups.list_groups(user=alice, open_keys=(), current="P11")
+    assert [group["name"] for group in groups] == [
+        *(f"P{number:02}" for number in range(project_groups.MOST_GROUPS)),
+        "P11",
+    ]
+    assert count == project_groups.MOST_GROUPS + 2
     assert [group["name"] for group in groups if group["is_open"]] == ["P11"]
 
 
 def test_an_open_group_lists_its_latest_chats_and_leaves_pinned_ones_above(client, alice):
-    for number in range(reading.CHATS_PER_GROUP + 2):
+    for number in range(project_groups.CHATS_PER_GROUP + 2):
         a_chat(alice, f"Chat {number}", "Kitchen", last_active_at=NOW - timedelta(days=number))
     a_chat(alice, "Pinned", "Kitchen", pinned_at=NOW)
-    client.cookies["projects"] = reading.group_key(alice.pk, "Kitchen")
+    client.cookies["projects"] = project_groups.group_key(alice.pk, "Kitchen")
     shown = page(client, "/conversations/", groups="1")
     assert [f"Chat {number}<" in shown for number in (0, 7, 8)] == [True, True, False]
     assert "Pinned" not in shown and "All 11 chats" in shown

@@ -49,6 +49,8 @@ def test_somebody_elses_record_is_byte_for_byte_as_if_it_were_not_there(api):
     answers = {api.get(f"{URL}{record_id}/").content for record_id in (theirs.id, uuid7(), "nonsense", "%00")}
     answers |= {api.delete(f"{URL}{record_id}/").content for record_id in (theirs.id, uuid7(), "nonsense")}
     assert len(answers) == 1
+    wrong = [send(api.patch, f"{URL}{record_id}/", {"x": 1}) for record_id in (theirs.id, uuid7(), "nonsense")]
+    assert {each.status_code for each in wrong} == {400} and len({each.content for each in wrong}) == 1
     assert_problem(api.get(f"{URL}{theirs.id}/"), 404, "not_found")
     assert records.read(user=bob, record_id=theirs.id) == theirs
     assert api.get(URL).json()["records"] == []

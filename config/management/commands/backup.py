@@ -10,7 +10,7 @@ from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
 from config.ops import backup, backup_file, comparison
-from core.isolation.checks import applied_migrations
+from core.isolation.fitting import applied_migrations
 
 
 class Command(BaseCommand):

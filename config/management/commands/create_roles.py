@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import BaseCommand, CommandError
 from django.db import connection
 
-from core.isolation.checks import connected_as_owner
+from core.isolation.connecting import connected_as_owner
 from core.isolation.roles import Roles, existing, make_roles
 
 

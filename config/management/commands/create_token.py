@@ -42,10 +42,6 @@ class Command(BaseCommand):
             about: dict[str, Any] = {"days": days, "project": project, "is_bound": bound}
             made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), **about)
         except InvalidInput as error:
-            raise CommandError(_in_a_line(error)) from None
+            faults = [f"{field}: {' '.join(messages)}" for field, messages in (error.errors or {}).items()]
+            raise CommandError(" ".join(faults) or error.detail) from None
         self.stdout.write(made.secret)
-
-
-def _in_a_line(error: InvalidInput) -> str:
-    faults = [f"{field}: {' '.join(messages)}" for field, messages in (error.errors or {}).items()]
-    return " ".join(faults) or error.detail

@@ -12,8 +12,6 @@ from django.utils import timezone
 
 from config.stack.daily import DAY_SECONDS, daily_backups, last_daily_backup
 
-KEPT = 7
-
 
 class Command(BaseCommand):
     help = (
@@ -51,5 +49,5 @@ class Command(BaseCommand):
             path.unlink()
             raise
         kept = daily_backups(folder)
-        while len(kept) > KEPT or (len(kept) > 1 and sum(each.stat().st_size for each in kept) > disk.total / 4):
+        while len(kept) > 7 or (len(kept) > 1 and sum(each.stat().st_size for each in kept) > disk.total / 4):
             kept.pop(0).unlink()

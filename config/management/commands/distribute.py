@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management import BaseCommand
 
 from core.citus.distribute import distribute
-from core.isolation.checks import connected_as_owner
+from core.isolation.connecting import connected_as_owner
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.commands import flush
 
-from core.isolation.checks import connected_as_owner
+from core.isolation.connecting import connected_as_owner
 
 
 class Command(flush.Command):

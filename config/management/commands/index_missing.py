@@ -5,9 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from core.isolation.checks import connected_as_worker
+from core.isolation.connecting import connected_as_worker
 from memory import index
-from memory.index import vectors
 
 
 class Command(BaseCommand):
@@ -22,5 +21,4 @@ class Command(BaseCommand):
         # It reads all users' texts, so it runs as a worker.
         with connected_as_worker():
             indexed = index.enqueue_missing(now=timezone.now())
-            vectors.pack_all()
         self.stdout.write(f"Indexed {indexed} turns, documents and records. Workers embed them in the background.")

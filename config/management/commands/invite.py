@@ -10,13 +10,8 @@ from core.ids import first_code
 from core.isolation.acting import acting_as_staff
 from intake.accounts.registration import Registration, is_new, policy
 from intake.models import Invitation
-from intake.models.users import DEFAULT_DAYS, LONGEST_DAYS, MOST_USES, read_kept_settings
-
-
-def _for_the_first_person() -> str:
-    if not is_new():
-        raise CommandError("Somebody has registered already: make an invitation, or `manage.py createsuperuser`.")
-    return f"{settings.SITE_ADDRESS}{reverse('intake:register')} asks for {first_code(settings.SECRET_KEY)}"
+from intake.models.installation import read_kept_settings
+from intake.models.invitations import DEFAULT_DAYS, LONGEST_DAYS, MOST_USES
 
 
 class Command(BaseCommand):
@@ -38,7 +33,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, first: bool, note: str, uses: int, days: int, **options: Any) -> None:
         read_kept_settings()
         if first:
-            self.stdout.write(_for_the_first_person())
+            if not is_new():
+                raise CommandError(
+                    "Somebody has registered already: make an invitation, or `manage.py createsuperuser`."
+                )
+            where, code = f"{settings.SITE_ADDRESS}{reverse('intake:register')}", first_code(settings.SECRET_KEY)
+            self.stdout.write(f"{where} asks for {code}")
             return
         if policy() == Registration.CLOSED:
             raise CommandError("Registration is closed: let people in by invitation first, at /staff/settings/.")

@@ -11,8 +11,10 @@ from django.db.migrations.executor import MigrationExecutor
 
 from core.citus.routing import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as_owner, refuse_unless_fitting, unfitting
+from core.isolation.connecting import connected_as_owner
+from core.isolation.fitting import refuse_unless_fitting, unfitting
 from core.isolation.policies import apply_bound_policies
+from memory.index.vectors import retire_blocks
 
 
 class Command(migrate.Command):
@@ -30,16 +32,12 @@ class Command(migrate.Command):
             if options["fake"] or options["plan"] or options["check_unapplied"]:
                 return None
             # One app's migrations may be undone, or be the last that were missing.
-            if not options["app_label"] or _is_complete():
+            executor = MigrationExecutor(connection)
+            if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
                 refuse_unless_fitting()
                 apply_bound_policies()
+                retire_blocks()
         return None
-
-
-def _is_complete() -> bool:
-    """Whether every migration of every app is applied."""
-    executor = MigrationExecutor(connection)
-    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
 def _migrate_or_refuse(migrate_all: Callable[[], Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management import BaseCommand
 
-from core.isolation.checks import record_new_migrations
+from core.isolation.fitting import record_new_migrations
 
 
 class Command(BaseCommand):

@@ -11,7 +11,8 @@ from django.db import connection, connections
 from config.ops import backup, comparison
 from config.ops.backup_file import opened, read_dump, read_manifest
 from core.isolation.acting import is_cluster
-from core.isolation.checks import connected_as_owner, migration_hashes
+from core.isolation.connecting import connected_as_owner
+from core.isolation.fitting import migration_hashes
 from intake.models import User
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from core.isolation.checks import connected_as_worker
+from core.isolation.connecting import connected_as_worker
 from memory.backends.embedders import EmbedderError, get_next_embedder
 from memory.index.health import Switch
 

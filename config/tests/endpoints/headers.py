@@ -6,7 +6,8 @@ from typing import Any
 from config.tests.endpoints.registered import Endpoint
 
 INLINE = re.compile(r"<style|<script(?![^>]*\bsrc=)(?![^>]*type=\"application/json\")|\sstyle=|\son\w+=", re.IGNORECASE)
-ELSEWHERE = re.compile(r"(src|href|action)=[\"'](https?:)?//")
+# Only the address of a page that was read leads elsewhere, without saying from where.
+ELSEWHERE = re.compile(r"(?<!rel=\"noopener noreferrer nofollow\" )(src|href|action)=[\"'](https?:)?//")
 DIRECTIVES = (
     "default-src 'none'",
     "script-src 'self'",

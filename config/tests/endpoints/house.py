@@ -20,12 +20,14 @@ from intake.accounts.sessions import NAME_LENGTH
 from intake.chats import services
 from intake.chats.deleting import delete_account
 from intake.chats.idempotency import once
-from intake.models import AttachmentText, ChatPreferences, Conversation, Invitation, Project, Turn, User
+from intake.chats.prompts import Prompt, PromptPart
+from intake.models import Attachment, AttachmentText, ChatPreferences, Conversation, Invitation, Project, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.attached import a_file, a_picture
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, index, proposals, records
 from memory.index import attachments
+from memory.left_out import digest_of
 from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
 from memory.tests.attached import read_all, read_here
@@ -74,7 +76,10 @@ class Things:
     file: str = "0190c0de-0000-7000-8000-000000000008"
     picture: str = "0190c0de-0000-7000-8000-000000000009"
     unsent: str = "0190c0de-0000-7000-8000-00000000000a"
+    page: str = "0190c0de-0000-7000-8000-00000000000f"
     log_state: str = "1-nobody"
+    # A source of an answer, by which it is left out.
+    passage: str = "0123456789abcdef"
     key: str = "of-nobody"
     passkey: str = "987654321"
     session: str = "0123456789abcdef"
@@ -198,6 +203,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         import_=imports["ready"],
         upload=imports["uploading"],
         imported=imports["done"],
+        passage=digest_of(f"{turn.conversation_id}/2"),
         project=project,
         described=str(described.pk),
         memory_state=memory.state,
@@ -228,7 +234,15 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
                 "summary": word,
                 "place": {"recordId": things.record},
             }
-        ]
+        ],
+        prompt=Prompt(
+            parts=(
+                PromptPart("about"),
+                PromptPart("notes", "all"),
+                PromptPart("record", things.record, number=1),
+                PromptPart("turn", f"{turn.conversation_id}/2", used=False),
+            )
+        ).as_row(),
     )
     return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
 
@@ -240,10 +254,13 @@ def index_all() -> None:
 
 
 def files_of(user: User, word: str) -> dict[str, str]:
-    """A text and a picture of a message, with what was read of the text; and a text that no message names yet."""
+    """A text and a picture of a message, with what was read of the text; a page that its answer read; and a text that no
+    message names yet.
+    """
     named = [a_file(user, f"The {TOPIC} is {word}".encode(), f"{word}.txt"), a_file(user, a_picture(), f"{word}.png")]
     with as_a_worker():
         attachments.store(named[1], read_here(a_picture(), "", "image/png"), now=NOW)
+    page = a_file(user, f"# {word}".encode(), f"{word}.md", kind=Attachment.Kind.PAGE)
     unsent = a_file(user, f"Not sent: {word}".encode(), f"unsent {word}.txt")
     with acting_as(user):
         turn = services.create_turn(
@@ -252,8 +269,10 @@ def files_of(user: User, word: str) -> dict[str, str]:
             now=NOW,
         )
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=f"I see {word}", status=Turn.Status.COMPLETE))
+        where = {"conversation_id": turn.conversation_id, "turn_number": 1, "address": f"https://{word}.example/"}
+        Attachment.objects.filter(pk=page.pk).update(**where)
         AttachmentText.objects.create(user=user, attachment=named[0], number=0, place=word, text=f"It is {word}")
-    return {"file": str(named[0].pk), "picture": str(named[1].pk), "unsent": str(unsent.pk)}
+    return {"file": str(named[0].pk), "picture": str(named[1].pk), "unsent": str(unsent.pk), "page": str(page.pk)}
 
 
 def let_in(user: User, name: str) -> Application:

@@ -30,7 +30,7 @@ from config.tests.endpoints.registered import ENDPOINTS, Does, Endpoint, Probe
 from config.tests.endpoints.walking import METHODS
 from core.isolation.acting import acting_as, is_cluster
 from core.isolation.checks import personal_models
-from intake.models import Activity, ActivityEntry, Session, User, users
+from intake.models import Activity, ActivityEntry, Session, User, installation
 from memory.models import MemoryDocument
 from testing.examiner import as_the_application
 
@@ -416,13 +416,13 @@ def works(probe: Probe, answer: Answer, owner: Resident) -> bool:
 @contextmanager
 def undone() -> Iterator[None]:
     """Whatever is done within is not done."""
-    remembered = users._kept[0]
+    remembered = installation._kept[0]
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
     # What this process remembers of it.
-    if users._kept[0] is not remembered:
-        users.read_kept_settings()
+    if installation._kept[0] is not remembered:
+        installation.read_kept_settings()
 
 
 @contextmanager

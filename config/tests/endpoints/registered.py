@@ -184,6 +184,11 @@ PAGES = [
     ),
     endpoint("c/<str:conversation_id>/delete/", "c/{conversation}/delete/", GET=shows(), POST=changes(form={})),
     endpoint(
+        "c/<str:conversation_id>/turns/<str:turn_number>/prompt/",
+        "c/{conversation}/turns/{turn}/prompt/",
+        GET=[shows(), shows(headers={"X-Recollect-Part": "main"})],
+    ),
+    endpoint(
         "c/<str:conversation_id>/turns/<str:turn_number>/delete/",
         "c/{conversation}/turns/{turn}/delete/",
         GET=shows(),
@@ -223,8 +228,9 @@ PAGES = [
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
     endpoint("settings/phone/", GET=answers()),
     endpoint("settings/account/titles/", POST=changes(form={"proposes": "on"})),
+    endpoint("settings/account/pages/", POST=changes(form={"keeps_not": "on"})),
     endpoint("settings/account/language/", POST=changes(form={"language": "de"})),
-    endpoint("settings/account/home/", POST=changes(form={"hide": "last"})),
+    endpoint("settings/account/home/", POST=changes(form={"hide": "open"})),
     endpoint("about/", GET=answers()),
     endpoint("settings/account/answers/", POST=changes(form={"how_to_answer": "Briefly"})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
@@ -261,6 +267,9 @@ PAGES = [
     endpoint("settings/account/factors/codes/file/", GET=answers()),
     *both("settings/account/services/"),
     endpoint("settings/agents/", GET=shows()),
+    endpoint("settings/apps/", GET=answers(), POST=changes(form={"name": "New", "keeps": "chats"})),
+    endpoint("settings/tools/return/", GET=answers()),
+    endpoint("settings/tools/", GET=answers(), POST=answers(form={"take_back": "{token}"})),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     endpoint(
@@ -277,6 +286,14 @@ PAGES = [
     endpoint(
         "oauth/token/", POST=asks(form={"grant_type": "refresh_token", "refresh_token": "x", "client_id": "{client}"})
     ),
+    # With a token alone: `chat/endpoint/tests` opens them.
+    endpoint("v1/models", GET=asks()),
+    endpoint("v1/models/<path:name>", "v1/models/recollect", GET=asks()),
+    endpoint("v1/embeddings", POST=asks(body={"model": "recollect", "input": TOPIC})),
+    endpoint("v1/messages/count_tokens", POST=asks(body={"model": "recollect", "messages": []})),
+    endpoint("v1/messages", POST=asks(body={"model": "recollect", "messages": []}, is_streamed=True)),
+    endpoint("v1/chat/completions", POST=asks(body={"model": "recollect", "messages": []}, is_streamed=True)),
+    endpoint("v1/responses", POST=asks(body={"model": "recollect", "input": TOPIC}, is_streamed=True)),
     endpoint("oauth/revoke/", POST=answers(form={"token": "x", "client_id": "{client}"})),
     endpoint("oauth/register/", POST=answers(body={"redirect_uris": [CALLBACK]})),
     *(
@@ -306,13 +323,19 @@ PAGES = [
             changes(form={"id": "{refused}", "do": "undo"}),
         ],
     ),
+    endpoint(
+        "memory/correct/<str:conversation_id>/<str:turn_number>/<str:digest>/",
+        "memory/correct/{conversation}/{turn}/{passage}/",
+        GET=shows(),
+        POST=changes(form={"content": f"Another {TOPIC}", "type": "note", "leaves_out": "1"}),
+    ),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/about/", GET=answers()),
     endpoint("memory/about/edit/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{about_state}"})),
     endpoint("memory/about/history/", GET=answers(), POST=answers(form={})),
     endpoint("year/", GET=[shows(query={"year": "2026"}), answers()], POST=answers(form={})),
-    endpoint("projects/", GET=shows(), POST=changes(form={"name": "A project of mine", "colour": "red"})),
-    endpoint("projects/<str:key>/", "projects/{project}/", GET=shows(), POST=changes(form={"on": "1"})),
+    endpoint("projects/", GET=shows(), POST=changes(form={"name": "A project of mine"})),
+    endpoint("projects/<str:key>/", "projects/{project}/", GET=shows(), POST=answers(form={})),
     endpoint(
         "projects/<str:key>/edit/",
         "projects/{project}/edit/",
@@ -329,7 +352,10 @@ PAGES = [
     ),
     endpoint("memory/map/", GET=[shows(), shows(query={"project": "{project}"})], POST=shows(form={})),
     endpoint("memory/context/", GET=shows(query={"tokens": "4000"}), POST=shows(form={})),
-    endpoint("memory/context/change/", POST=changes(form={"leave": "0" * 32})),
+    endpoint(
+        "memory/context/change/",
+        POST=[changes(form={"leave": "0" * 32}), changes(form={"leave": "0" * 32, "of": "{conversation}"})],
+    ),
     endpoint(
         "memory/map/found/",
         GET=[answers(query={"q": TOPIC}), answers(query={"q": TOPIC, "project": "{project}"})],
@@ -340,6 +366,7 @@ PAGES = [
     endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/notes/<str:note_id>/delete/", "memory/notes/{note}/delete/", GET=shows(), POST=changes(form={})),
     endpoint("memory/files/", GET=[shows(), shows(query={"q": "txt"})], POST=shows(form={})),
+    endpoint("memory/pages/<str:file_id>/", "memory/pages/{page}/", GET=shows(), POST=shows(form={})),
     endpoint("memory/files/<str:file_id>/delete/", "memory/files/{file}/delete/", GET=shows(), POST=changes(form={})),
     endpoint("memory/", GET=shows()),
     endpoint("memory/edit/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
@@ -494,6 +521,11 @@ API = [
         GET=[shows(is_streamed=True), shows(is_streamed=True, headers={"Last-Event-ID": "1-0", "Prefer": "blocks"})],
     ),
     endpoint("intake/turns/<str:turn_id>/stop", "intake/turns/{turn_id}/stop", POST=answers(is_streamed=True)),
+    endpoint(
+        "intake/turns/<str:turn_id>/approvals/<str:call_id>",
+        "intake/turns/{turn_id}/approvals/nothing",
+        POST=answers(is_streamed=True, body={"decision": "once"}),
+    ),
     endpoint("intake/answering", GET=answers(is_streamed=True)),
     endpoint(
         "conversations/<str:conversation_id>/",
@@ -765,6 +797,7 @@ STAFF = [
     ),
     endpoint("staff/", GET=names()),
     endpoint("staff/index/", GET=answers(), POST=answers(form={})),
+    endpoint("staff/search/", GET=answers(), POST=changes(form={"kind": ""})),
     endpoint("staff/models/", GET=answers(), POST=closed(form={"do": "remove", "key": "none"})),
     endpoint("staff/models/<str:key>/", "staff/models/new/", GET=answers(), POST=changes(form=A_MODEL)),
 ]

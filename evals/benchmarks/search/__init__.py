@@ -23,6 +23,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--plots", type=Path, metavar="DIR", help="ask shorter histories too, and draw the figures here"
     )
+    parser.add_argument(
+        "--datasets",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="also the recall with real vectors: of these",
+    )
 
 
 def table(figures: Figures) -> Cells:
@@ -33,6 +41,8 @@ def table(figures: Figures) -> Cells:
         shown = "" if recall is None else f"{recall:.3f}"
         times = [f"{timing[one]:.2f}" if one in timing else "" for one in ("p50_ms", "p95_ms", "first_p50_ms")]
         rows.append([name, *times, str(timing["n"]), shown])
+    if "real_vectors" in figures["recall"]:
+        rows.append(["real_vectors", "", "", "", "", f"{figures['recall']['real_vectors']:.3f}"])
     missing = [(name, f"missing: {why}") for name, why in (one.split(": ", 1) for one in figures["missing"])]
     counts = [("http_rps", f"{figures['http_rps']:,}"), *_ratios(figures), ("vectors", f"{figures['rows']:,}")]
     return rows + [[name, value, "", "", "", ""] for name, value in (*missing, *counts)]

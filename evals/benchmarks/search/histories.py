@@ -2,7 +2,7 @@
 
 1. A pool of turns is saved, cut and embedded by the product's own code: that takes far longer than storing rows does.
 2. Each person gets copies of its rows, the turns in an order, in conversations and at times of their own.
-3. Workers' code flushes their terms and packs their vectors, and the tables are vacuumed.
+3. Workers' code flushes their terms, and the tables are vacuumed.
 """
 
 import os
@@ -23,11 +23,11 @@ from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report, embed_all, load_turns
 from evals.datasets.reading import TurnRow
 from evals.processes import Environment, call_at_once, logging_in
-from evals.scratch import as_worker, unbound
+from evals.scratch import unbound
 from intake.chats.services import title_from
 from intake.models import Conversation, Turn, User
-from memory.index import segments, vectors
-from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
+from memory.index import segments
+from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermSegment
 
 CONVERSATION_TURNS = 20
 BETWEEN_TURNS = timedelta(minutes=50)
@@ -64,7 +64,7 @@ _SET_ASIDE = (
     "CREATE TABLE pool_of_{table} AS TABLE {table} WITH NO DATA",
     "INSERT INTO pool_of_{table} SELECT * FROM {table} WHERE user_id = %(user)s",
 )
-TABLES = (User, Conversation, Turn, IndexedText, Embedding, VectorBlock, PendingTerms, TermSegment, TermBlock)
+TABLES = (User, Conversation, Turn, IndexedText, Embedding, PendingTerms, TermSegment, TermBlock)
 
 
 class Pool:
@@ -99,12 +99,10 @@ class Pool:
             for user, size in zip(users, sizes, strict=True):
                 with transaction.atomic():
                     self.copy(user, size)
-        self._report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing and packing.")
+        self._report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing.")
         # By workers' processes, one for each processor, which share the people.
         workers = min(len(users), os.cpu_count() or 1)
         call_at_once(segments.flush, logging_in(self._given, "DATABASE_WORKER_URL"), [{}] * workers)
-        with as_worker():
-            vectors.pack_all()
         with unbound(), connection.cursor() as cursor:
             # An index-only scan needs pages that are marked all-visible; the planner needs to know how many rows there
             # are.
@@ -185,10 +183,8 @@ def _copy_statement(table: type[models.Model]) -> str:
     changed = dict(_CHANGED)
     if table is IndexedText:
         changed["id"] = "place.text"
-    # The database numbers the other rows, and a row that is in no block has none.
-    values = {
-        name: changed.get(name, f"old.{name}") for name in columns if name in changed or name not in ("id", "block_id")
-    }
+    # The database numbers the other rows.
+    values = {name: changed.get(name, f"old.{name}") for name in columns if name in changed or name != "id"}
     return _COPY.format(
         table=table._meta.db_table,
         columns=", ".join(f'"{name}"' for name in values),

@@ -22,8 +22,10 @@ from evals.benchmarks.search.asking import (
 )
 from evals.benchmarks.search.peers import PEERS, Exact, Peer, read
 from evals.client import Client
-from evals.datasets.loading import Report
+from evals.datasets.loading import Report, embed_all, load_turns
+from evals.datasets.reading import read_dataset
 from evals.processes import Environment, call, web
+from evals.scratch import scratch_database
 from intake.models import User
 from memory.backends.embedders import get_embedder
 from memory.models.documents import Key
@@ -70,14 +72,7 @@ class Measured:
                 self.results[size][name] = done.figures
                 if name == "semantic_db":
                     found += done.answers
-        exact = Exact(Path(), further=further_of(get_embedder()))
-        exact.load(read(one.user) for one in self.asked)
-        best = [
-            _first_turns(exact.search(one.user, question.vector, limit=PASSAGES))
-            for one in self.asked
-            for question in one.questions
-        ]
-        self.recall["semantic_db"] = _recall(found, best)
+        self.recall["semantic_db"] = _share_of_exact(self.asked, found)
 
     def peers(self, everybody: Sequence[User], report: Report) -> None:
         """Each that is installed, one after the other, so that only one of them takes room on the disk."""
@@ -137,6 +132,22 @@ class Measured:
             return float(round(call(ask_at_once, given, **order), 1)), held
 
 
+def recall_of_one_person(folders: Sequence[Path], report: Report) -> float:
+    """The semantic search's, with the real model: somebody who said all turns of these data sets asks all questions."""
+    datasets = [read_dataset(folder) for folder in folders]
+    turns = [
+        turn.model_copy(update={"user": "all", "conversation": f"{number}/{turn.user}/{turn.conversation}"})
+        for number, dataset in enumerate(datasets)
+        for turn in dataset.turns
+    ]
+    with scratch_database():
+        user = load_turns(turns, report=report).users["all"]
+        embed_all(report=report)
+        texts = [query.text for dataset in datasets for query in dataset.queries]
+        asked = AskedQuestions(user, [], [Question(text, get_embedder().embed_query(text)) for text in texts])
+        return _share_of_exact([asked], [search_semantic(user, question) for question in asked.questions])
+
+
 def _request(tokens: dict[int, str], one: AskedQuestions, question: Question, mode: str) -> SearchCall:
     return tokens[one.user.pk], {"query": question.text, "limit": LIMIT, "mode": mode}
 
@@ -178,6 +189,17 @@ def _milliseconds(client: Client, request: SearchCall) -> float:
     if not answer.is_ok or not answer.data["results"]:
         raise RuntimeError(f"A search over HTTP was answered {answer}")
     return taken
+
+
+def _share_of_exact(asked: Sequence[AskedQuestions], found: Sequence[Sequence[Key]]) -> float:
+    exact = Exact(Path(), further=further_of(get_embedder()))
+    exact.load(read(one.user) for one in asked)
+    best = [
+        _first_turns(exact.search(one.user, question.vector, limit=PASSAGES))
+        for one in asked
+        for question in one.questions
+    ]
+    return _recall(found, best)
 
 
 def _first_turns(parts: Sequence[Key]) -> set[Key]:

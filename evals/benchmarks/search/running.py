@@ -14,7 +14,7 @@ from evals.benchmarks.search import plots
 from evals.benchmarks.search.asking import OURS, AskedQuestions, Question, Search, ask, figures, timed
 from evals.benchmarks.search.histories import made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
-from evals.benchmarks.search.measuring import Measured
+from evals.benchmarks.search.measuring import Measured, recall_of_one_person
 from evals.datasets.loading import Report
 from evals.processes import BEYOND_REACH, Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
@@ -44,6 +44,8 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         given = environment(database=database, broker=broker) | BEYOND_REACH
         with synthetic_meaning():
             result = _measure(options, database, given, report)
+    if options["datasets"]:
+        result["recall"]["real_vectors"] = recall_of_one_person(options["datasets"], report)
     if options["plots"]:
         plots.draw(result, options["plots"])
     return result

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evals.expectations import as_expectation, differences, read_all
-from recollect_cli.client import printable
+from recollect_cli.printing import printable
 
 
 class Command(BaseCommand):

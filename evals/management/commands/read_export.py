@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from evals.expectations import as_expectation, read_all
-from recollect_cli.client import printable
+from recollect_cli.printing import printable
 
 
 class Command(BaseCommand):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from core.text import Sentence
 from core.text import gettext_noop as _
-from imports.reading.files import Files, Limits, open_files
+from imports.reading.files import Files, open_files
 from imports.reading.items import Items, Notice, Skipped, UnreadableExport
+from imports.reading.limits import Limits
 
 MODULES = (
     "chatgpt",
@@ -135,7 +136,8 @@ def _not_read(files: Files, reader: ExportReader, listed: set[str]) -> Iterator[
         if not files.size(name) or _WORDLESS.fullmatch(name) or own.search(name):
             known[name.rpartition("/")[2].rpartition(".")[2]] += 1
         else:
-            yield Skipped(where=name, reason=_("not read: a kind of file that is not known here"))
+            reason = Sentence(_("not read: no part of a history of %(product)s"), product=reader.label)
+            yield Skipped(where=name, reason=reason)
     if known:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(known.items()))
         yield Notice(text=Sentence(_("Files that hold no messages or notes were left out: %(kinds)s."), kinds=kinds))
@@ -153,6 +155,10 @@ def _labels() -> str:
     return ", ".join(reader.label for reader in readers())
 
 
+# gzip, 7z, RAR, bzip2, xz and Zstandard.
+_PACKED = (b"\x1f\x8b", b"7z\xbc\xaf", b"Rar!", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+
+
 def _seems_to_be(files: Files) -> str:
     names = files.names()
     base_names = {name.rpartition("/")[2] for name in names}
@@ -165,10 +171,14 @@ def _seems_to_be(files: Files) -> str:
     if len(names) == 1:
         with files.look(names[0]) as stream:
             beginning = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")
-        if beginning[:1] == b"<":
-            return _(
-                "This is a web page, not the data of an export: take the whole zip, or conversations.json from it."
-            )
-        if beginning[:1] in (b"[", b"{"):
-            return _("This JSON file has no conversations of a known product.")
+        for signs, sentence in (
+            (_PACKED, _("This is packed, and not as a zip: unpack it, and bring in the folder or a zip of it.")),
+            (
+                (b"<",),
+                _("This is a web page, not the data of an export: take the whole zip, or conversations.json from it."),
+            ),
+            ((b"[", b"{"), _("This JSON file has no conversations of a known product.")),
+        ):
+            if beginning.startswith(signs):
+                return sentence
     return _("Nothing in this export is of a known product.")

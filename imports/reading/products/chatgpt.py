@@ -8,25 +8,15 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles, written
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped, UnreadableExport
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    BrokenJSON,
-    id_of,
-    joined,
-    line_of,
-    list_of,
-    members,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    text_of,
-)
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, members, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, nearest_visible
+from imports.reading.session_tree import said
+from imports.reading.times import parse_time
+from imports.reading.trees import nearest_visible
+from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger; a copy may have lost the two characters.
@@ -41,8 +31,6 @@ _NAMED = re.compile('(?:entity\ue202\\["[^"]{0,80}", ?"|url\ue202)(?P<words>[^"\
 _OF_A_PICTURE = {"prompt", "size", "n", "style", "quality", "transparent_background", "referenced_image_ids", "seed"}
 LONGEST_INPUT = 4000
 _PROJECT = re.compile(r"g-p-(?P<id>[0-9a-z]{4,64})", re.IGNORECASE)
-# Of a project's id in its label.
-DIGITS_OF_A_PROJECT = 8
 _KNOWN_TYPES = _HIDDEN_TYPES | {
     "text", "multimodal_text", "code", "execution_output", "tether_quote", "tether_browsing_display", "system_error",
     "computer_output", "sonic_webpage",
@@ -160,7 +148,7 @@ def _project(record: dict[str, Any]) -> str | None:
     """A label by the id of the project, since an export has no names of projects. Custom GPTs have other ids."""
     for name in ("conversation_template_id", "gizmo_id"):
         if found := _PROJECT.match(id_of(record.get(name))):
-            return f"ChatGPT project {found['id'][:DIGITS_OF_A_PROJECT]}"
+            return f"ChatGPT project {found['id'][:8]}"
     return None
 
 
@@ -260,23 +248,12 @@ def _message(node: str, message: dict[str, Any], model: str, beside: ExportFiles
         return why
     text = report or (_canvas(_text(content)) if _is_canvas(recipient) else _text(content))
     named = _attachments(metadata, content)
-    attachments = _names_of(named)
-    if not text and not attachments:
-        return "empty"
     files = _files_of(named, metadata, beside)
     if _is_canvas(recipient) and not report:
         files += _document(_text(content))
-    role = _ROLES.get(message["author"]["role"], "assistant")
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=parse_time(message.get("create_time")),
-        model=(text_of(metadata.get("model_slug")) or model) if role == "assistant" else "",
-        attachments=attachments,
-        files=files,
-    )
+    role, at = _ROLES.get(message["author"]["role"], "assistant"), parse_time(message.get("create_time"))
+    model = text_of(metadata.get("model_slug")) or model
+    return said(node, role, text, at, model=model, names=_names_of(named), files=files)
 
 
 def _is_canvas(recipient: str) -> bool:

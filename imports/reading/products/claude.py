@@ -13,6 +13,7 @@ from typing import Any
 from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.attached import PASTED, ExportFiles, written
+from imports.reading.drafts import NO_MESSAGES, NO_PARENTS, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import (
@@ -25,31 +26,11 @@ from imports.reading.items import (
     Skipped,
     UnreadableExport,
 )
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    BrokenJSON,
-    id_of,
-    joined,
-    line_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    stable_id,
-    text_of,
-)
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.trees import (
-    NO_MESSAGES,
-    NO_PARENTS,
-    ConversationDraft,
-    NotShown,
-    calls_in,
-    items_of,
-    texts_of,
-    unknown_kinds,
-)
+from imports.reading.session_tree import calls_in, texts_of, unknown_kinds
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 UNNAMED = "attachment"

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import PromptsByMinute, embedded, from_base64, prompts_in, with_pasted
+from imports.reading.drafts import NotShown
 from imports.reading.envelopes import OpenedText, opened, title_without
 from imports.reading.files import Files
 from imports.reading.items import (
@@ -21,32 +22,15 @@ from imports.reading.items import (
     Role,
     Skipped,
 )
-from imports.reading.json_streams import (
-    id_of,
-    joined,
-    json_lines,
-    line_of,
-    list_of,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    text_of,
-)
+from imports.reading.json_lines import json_lines
+from imports.reading.json_streams import records
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
-from imports.reading.trees import (
-    NotShown,
-    SessionTree,
-    calls_in,
-    hanging_together,
-    message_of,
-    nearest_visible,
-    texts_of,
-    unknown_kinds,
-    with_missing_links,
-)
+from imports.reading.session_tree import SessionTree, calls_in, message_of, texts_of, unknown_kinds
+from imports.reading.sessions import Children, has_logs, logs, stem
+from imports.reading.times import parse_time
+from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
+from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
 from recollect_cli.replies import asked, questions_in, replies_in_results
 
 PRODUCT = "claude-code"
@@ -98,7 +82,7 @@ class _Sessions:
     files: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
     # What subagents said, by their session and their own id or first line; and that of each of their lines.
-    children: dict[str, dict[str, list[ImportedMessage]]] = field(default_factory=dict)
+    children: Children = field(default_factory=Children)
     child_of: dict[str, str] = field(default_factory=dict)
     titles: dict[str, dict[str, str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
@@ -131,8 +115,7 @@ def _read(files: Files) -> Items:
     _attach_mentioned(sessions)
     for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
-    for session, children in sessions.children.items():
-        yield from (without_parent(f"{session}: {child}", session) for child in children)
+    yield from sessions.children.without_parent()
     yield from sessions.not_shown.listed()
 
 
@@ -184,7 +167,7 @@ def _take_of_child(line: dict[str, Any], sessions: _Sessions, file_id: str) -> N
     shown, _words = message_of(node, asker, message.get("content"), line.get("timestamp"), product=PRODUCT)
     if role in ("user", "assistant") and shown.text:
         session = id_of(line.get("sessionId")) or file_id
-        sessions.children.setdefault(session, {}).setdefault(child, []).append(shown)
+        sessions.children.add(session, f"{session}: {child}", [shown])
 
 
 def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
@@ -339,10 +322,8 @@ def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, 
     if words.is_prompt:
         sessions.tree.prompts.add(node)
         sessions.not_shown.prompts += 1
-    return "the program's own words" if words.is_prompt or words.is_changed else _what_instead(content)
-
-
-def _what_instead(content: Any) -> str:
+    if words.is_prompt or words.is_changed:
+        return "the program's own words"
     kinds = [line_of(object_of(block).get("type")) for block in list_of(content)]
     return next(filter(None, kinds), "empty").replace("_", " ")
 
@@ -428,11 +409,6 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
     spoken = [node for node in nodes if node in sessions.spoken]
     leaf = max(enumerate(spoken), key=lambda each: (tree.times[each[1]] or _LONG_AGO, each[0]))[1]
     current, others = tree.branches(leaf, created_at)
-    children = [
-        ChildSession(name="subagent", messages=messages)
-        for session in ids
-        for messages in sessions.children.pop(session, {}).values()
-    ]
     return ImportedConversation(
         product=PRODUCT,
         external_id=ids[0],
@@ -441,7 +417,7 @@ def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:
         created_at=created_at,
         last_at=last_at,
         project=sessions.folders[ids[0]] or None,
-        messages=with_children(current, children),
+        messages=sessions.children.folded(current, *ids),
         other_branches=others,
         skipped=tuple(tree.skipped.values()),
     )

@@ -8,31 +8,17 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import PromptsByMinute, embedded, prompts_in, with_pasted
+from imports.reading.drafts import NotShown
 from imports.reading.envelopes import title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
-from imports.reading.json_streams import (
-    compact,
-    first_lines,
-    id_of,
-    json_lines,
-    line_of,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-    titles_by_id,
-)
+from imports.reading.json_lines import first_lines, json_lines, titles_by_id
 from imports.reading.products import ExportReader
-from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
-from imports.reading.trees import (
-    NotShown,
-    branches,
-    message_of,
-    newest_leaf,
-    unknown_kinds,
-    with_inferred_times,
-)
+from imports.reading.session_tree import message_of, unknown_kinds
+from imports.reading.sessions import NO_PARENT, Children, has_logs, logs, stem
+from imports.reading.times import parse_time
+from imports.reading.trees import branches, newest_leaf, with_inferred_times
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "codex"
@@ -125,9 +111,9 @@ def _read(files: Files) -> Items:
             yield Skipped(where=name, reason=_("this session stands in another file too"), external_id=session)
         elif session not in children.names:
             rollout = _rollout(files, name, _Rollout(not_shown=not_shown, files=files, prompts=prompts))
-            yield from _session(files, name, titles, chosen, rollout, children.of_parent.pop(session, []))
-    for name in (name for names in children.of_parent.values() for name in names):
-        yield without_parent(name, _id_of(name))
+            yield from _session(files, name, titles, chosen, rollout, children)
+    for names in children.of_parent.values():
+        yield from (Skipped(where=name, reason=NO_PARENT, external_id=_id_of(name)) for name in names)
     yield from not_shown.listed()
 
 
@@ -189,7 +175,7 @@ def _session(
     titles: dict[str, str],
     chosen: dict[str, str],
     rollout: _Rollout,
-    children: list[str],
+    children: _Children,
 ) -> Iterator[ImportedConversation | Skipped]:
     yield from rollout.broken
     session = id_of(rollout.header.get("id")) or _id_of(name)
@@ -202,9 +188,18 @@ def _session(
     created_at = parse_time(rollout.header.get("timestamp")) or parse_time(started)
     parents, leaf = _linked(messages, rollout)
     visible = {message.id: message for message in messages}
+    is_taken_back = leaf is None
+    rollout.not_shown.set_aside += is_taken_back
     leaf = leaf or newest_leaf(parents, {message.id: message.at for message in messages})
     current, others = with_inferred_times(branches(parents, visible, leaf), created_at)
-    below = [_child(files, each, chosen) for each in children]
+    below = Children()
+    for each in children.of_parent.pop(_id_of(name), []):
+        child = _rollout(files, each, _Rollout())
+        source = object_of(child.header.get("source"))
+        kind = "review" if "review" in (source.get("subagent"), child.header.get("thread_source")) else "subagent"
+        about = object_of(next(iter(object_of(source.get("subagent")).values()), None))
+        named = f"{kind} {line_of(about.get('agent_nickname')) or line_of(about.get('agent_role'))}"
+        below.add("", each, _own_messages(files, chosen, child), name=named[:100].strip())
     yield ImportedConversation(
         product=PRODUCT,
         external_id=session,
@@ -212,20 +207,12 @@ def _session(
         created_at=created_at,
         last_at=max((message.at for message in current if message.at), default=created_at),
         is_archived="archived_sessions" in name.split("/"),
+        is_deleted=is_taken_back,
         project=_repository(rollout.header) or line_of(rollout.header.get("cwd")) or None,
-        messages=with_children(current, below),
+        messages=below.folded(current, ""),
         other_branches=others,
         skipped=tuple(rollout.skipped),
     )
-
-
-def _child(files: Files, name: str, chosen: dict[str, str]) -> ChildSession:
-    rollout = _rollout(files, name, _Rollout())
-    source = object_of(rollout.header.get("source"))
-    kind = "review" if "review" in (source.get("subagent"), rollout.header.get("thread_source")) else "subagent"
-    about = object_of(next(iter(object_of(source.get("subagent")).values()), None))
-    named = line_of(about.get("agent_nickname")) or line_of(about.get("agent_role"))
-    return ChildSession(name=f"{kind} {named}"[:100].strip(), messages=_own_messages(files, chosen, rollout))
 
 
 def _own_messages(files: Files, chosen: dict[str, str], rollout: _Rollout) -> list[ImportedMessage]:

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, Items, Skipped
-from imports.reading.json_streams import json_lines, object_of
+from imports.reading.json_lines import json_lines
 from imports.reading.products import ExportReader
-from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
-from imports.reading.trees import ConversationDraft, NotShown, calls_in, message_of, texts_of, unknown_kinds
+from imports.reading.session_tree import calls_in, message_of, texts_of, unknown_kinds
+from imports.reading.sessions import Children, has_logs, logs, stem
+from imports.reading.values import object_of
 
 PRODUCT = "cursor"
 _TRANSCRIPT = re.compile(r"(?=.*\.jsonl\Z)(?:.*/)?agent-transcripts/")
@@ -34,7 +36,7 @@ def _is_of_cursor(line: dict[str, Any]) -> bool:
 
 def _read(files: Files) -> Items:
     not_shown = NotShown()
-    children: dict[str, list[tuple[str, ChildSession]]] = {}
+    children = Children()
     for name in sorted(logs(files, _is_of_cursor, _TRANSCRIPT), key=lambda each: not _OF_SUBAGENT.match(each)):
         draft = ConversationDraft(product=PRODUCT, where=name, external_id=stem(name))
         for number, line in json_lines(files, name):
@@ -44,15 +46,12 @@ def _read(files: Files) -> Items:
                 _take(line, number, draft, not_shown)
         item = draft.finished()
         if isinstance(item, ImportedConversation) and (found := _OF_SUBAGENT.match(name)):
-            child = ChildSession(name="subagent", messages=item.messages)
-            children.setdefault(found["parent"], []).append((name, child))
+            children.add(found["parent"], name, item.messages)
         elif isinstance(item, ImportedConversation):
-            below = [child for _name, child in children.pop(item.external_id, [])]
-            yield replace(item, messages=with_children(item.messages, below))
+            yield replace(item, messages=children.folded(item.messages, item.external_id))
         else:
             yield item
-    for parent, found_children in children.items():
-        yield from (without_parent(name, parent) for name, _child in found_children)
+    yield from children.without_parent()
     yield from not_shown.listed()
 
 

@@ -4,21 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    id_of,
-    joined,
-    line_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
-from imports.reading.trees import ConversationDraft, NotShown, items_of
+from imports.reading.session_tree import said
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, joined, line_of, object_of, objects_of, text_of
 
 _WORDS = {"REQUEST", "RESPONSE", "TEMPLATE_RESPONSE"}
 _FOLDED = {"THINK", "SEARCH", "READ_LINK", "TOOL_SEARCH", "TOOL_OPEN", "TIP"}
@@ -71,18 +64,9 @@ def _message(node: str, message: dict[str, Any], role: Role) -> ImportedMessage 
     texts = [text_of(each.get("content")) for each in fragments if each.get("type") not in _FOLDED]
     text = joined(texts) or text_of(message.get("content")).strip()
     files = [line_of(each.get("file_name")) or line_of(each.get("name")) for each in objects_of(message.get("files"))]
-    if not text and not files:
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=parse_time(message.get("inserted_at")),
-        model=line_of(message.get("model")) if role == "assistant" else "",
-        attachments=tuple(filter(None, files)),
-        tool_calls=({"name": "thinking", "summary": thought},) if (thought := joined(thoughts)) else (),
-    )
+    calls = [{"name": "thinking", "summary": thought}] if (thought := joined(thoughts)) else []
+    at = parse_time(message.get("inserted_at"))
+    return said(node, role, text, at, model=message.get("model"), names=filter(None, files), calls=calls)
 
 
 def _recognises(files: Files) -> int:

@@ -10,32 +10,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from core.text import Sentence, sentence_of
+from core.text import Sentence
 from core.text import gettext_noop as _
+from imports.reading.activity_page import cards, is_activity
+from imports.reading.drafts import ConversationDraft, NotShown, broken_off, items_of
 from imports.reading.files import Files, as_utf8
-from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    BrokenJSON,
-    id_of,
-    joined,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    stable_id,
-    text_of,
-)
-from imports.reading.notes import cards, is_activity
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records, streamed
 from imports.reading.products import ExportReader
-from imports.reading.trees import ConversationDraft, NotShown, broken_off, items_of
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
 from intake.attachments.reading.html_text import html_to_text
 
 PRODUCT = "gemini"
-_GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
 # Of its conversations in Workspace.
 _TURNS = {"conversation_turns"}
@@ -48,10 +35,6 @@ _VERB = re.compile(r"(?:Prompted with:|Prompted|Asked|Said)\s+", re.IGNORECASE)
 _NOT_A_PROMPT = re.compile(r"(?:Used|Created|Gave feedback|Selected|Viewed|Visited|Searched)\b")
 # Before a no-break space, as in web pages, or a colon: short, and without punctuation.
 _FOREIGN_VERB = re.compile(r"[^\W\d_][^.?!:\n\xa0]{0,40}?(?::?\xa0|: )")
-_COMMON = 3
-# The style sheet of a page is long.
-_PAGE_BEGINNING = 1024 * 1024
-_MOST_PAGES = 50
 # An entry of nothing but files, and the line that counts them; other languages put the words in another order.
 _ATTACHED = re.compile(r"(?:Attached )?\d{1,4} (?:attached )?files?\.?\s{0,9}\Z", re.IGNORECASE)
 # The same line at the end of a question, which the person did not write.
@@ -85,21 +68,13 @@ def _pages(files: Files) -> list[str]:
     names = files.names()
     pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
     found = []
-    for name in pages[:_MOST_PAGES]:
+    for name in pages[:50]:
         with files.look(name) as stream:
-            beginning = as_utf8(stream).read(_PAGE_BEGINNING).decode(errors="replace")
+            # The style sheet of a page is long.
+            beginning = as_utf8(stream).read(1024 * 1024).decode(errors="replace")
         if _HEADER.search(beginning) and is_activity(beginning):
             found.append(name)
     return found
-
-
-def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
-    try:
-        with files.open(name) as stream:
-            for number, record in enumerate(cards(as_utf8(stream))):
-                yield f"{name}[{number}]", record
-    except UnreadableExport as error:
-        raise BrokenJSON(sentence_of(error)) from error
 
 
 def _read(files: Files) -> Items:
@@ -135,7 +110,11 @@ def _entries(files: Files) -> Iterator[tuple[str, Any]]:
             yield name, Skipped(where=name, reason=_("the list beside it has the same entries"))
             continue
         try:
-            yield from records(files, name) if is_list else _cards(files, name)
+            if is_list:
+                yield from records(files, name)
+            else:
+                found = streamed(files, name, lambda stream: cards(as_utf8(stream)))
+                yield from ((f"{name}[{number}]", record) for number, record in enumerate(found))
         except BrokenJSON as error:
             yield name, broken_off(name, error)
 
@@ -216,7 +195,7 @@ def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
     verbs_with_answers = Counter(
         _foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb
     )
-    verbs = {verb for verb, times in verbs_with_answers.items() if verb.endswith("\xa0") or times >= _COMMON}
+    verbs = {verb for verb, times in verbs_with_answers.items() if verb.endswith("\xa0") or times >= 3}
     for each in exchanges:
         verb = _foreign_verb(each.question)
         if each.has_verb:
@@ -249,7 +228,7 @@ def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:
     exchanges.sort(key=lambda each: each.at)
     group: list[_Exchange] = []
     for each in exchanges:
-        if group and each.at - group[-1].at > _GAP:
+        if group and each.at - group[-1].at > timedelta(minutes=30):
             yield _conversation(group)
             group = []
         group.append(each)

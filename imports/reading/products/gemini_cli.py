@@ -9,26 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import ConversationDraft, NotShown
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    JsonLine,
-    compact,
-    first_lines,
-    id_of,
-    json_lines,
-    line_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    text_of,
-)
+from imports.reading.json_lines import JsonLine, first_lines, json_lines
+from imports.reading.json_streams import LOOKED_AT, names_with, records
 from imports.reading.products import ExportReader
-from imports.reading.sessions import ChildSession, has_logs, logs, with_children, without_parent
-from imports.reading.trees import ConversationDraft, NotShown, message_of, unknown_kinds
+from imports.reading.session_tree import message_of, unknown_kinds
+from imports.reading.sessions import Children, has_logs, logs
+from imports.reading.times import parse_time
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
 from recollect_cli.replies import answers_in_output, asked, questions_in
 
 PRODUCT = "gemini-cli"
@@ -78,9 +68,11 @@ class _Session:
 
 def _read(files: Files) -> Items:
     not_shown = NotShown()
-    children: dict[str, list[tuple[str, ChildSession]]] = {}
+    children = Children()
     names = dict.fromkeys([*logs(files, _is_head, _CHAT), *names_with(files, _SHAPE)])
-    for name in sorted(names, key=lambda each: not _is_of_subagent(files, each)):
+    for name in sorted(
+        names, key=lambda each: object_of([*first_lines(files, each, 1), 0][0]).get("kind") != "subagent"
+    ):
         session = _Session()
         for number, line in _lines(files, name):
             if isinstance(line, Skipped):
@@ -92,18 +84,14 @@ def _read(files: Files) -> Items:
             yield item
         elif session.head.get("kind") == "subagent":
             parent = id_of(session.head.get("parentSessionId")) or name.rpartition("/")[0].rpartition("/")[2]
-            child = ChildSession(name="subagent", messages=item.messages)
-            children.setdefault(parent, []).append((name, child))
+            children.add(parent, name, item.messages)
         else:
-            below = [child for _name, child in children.pop(item.external_id, [])]
-            yield replace(item, messages=with_children(item.messages, below))
-    for parent, found in children.items():
-        yield from (without_parent(name, parent) for name, _child in found)
+            is_taken_back = {message.id for message in item.messages}.isdisjoint(session.path)
+            not_shown.set_aside += is_taken_back
+            messages = children.folded(item.messages, item.external_id)
+            yield replace(item, messages=messages, is_deleted=is_taken_back)
+    yield from children.without_parent()
     yield from not_shown.listed()
-
-
-def _is_of_subagent(files: Files, name: str) -> bool:
-    return any(line.get("kind") == "subagent" for line in first_lines(files, name, 1))
 
 
 def _lines(files: Files, name: str) -> Iterable[JsonLine]:

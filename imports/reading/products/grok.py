@@ -6,31 +6,19 @@ from functools import partial
 from typing import Any
 
 from imports.reading.attached import ExportFiles
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    id_of,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    parts,
-    text_of,
-)
+from imports.reading.json_streams import names_with, of_shapes, parts
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of
+from imports.reading.session_tree import said
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, text_of
 
 _SHAPE = {"conversations.conversation", "conversations.responses"}
 _ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant"}
 # Citations, as cards of the page.
 _CARD = re.compile(r"<grok:render\b[^<>]{0,400}>.{0,2000}?</grok:render>", re.DOTALL)
-
-
-def _recognises(files: Files) -> int:
-    return 95 if names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
@@ -71,19 +59,9 @@ def _message(node: str, response: dict[str, Any], role: Role, beside: ExportFile
     attached = [id_of(each) or id_of(object_of(each).get("id")) for each in list_of(response.get("file_attachments"))]
     found = [file for id_ in attached if id_ and (file := beside.find(id_))]
     thoughts = text_of(response.get("thinking_trace")).strip()
-    if not text and not attached:
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=_time(response.get("create_time")),
-        model=line_of(response.get("model")) if role == "assistant" else "",
-        attachments=tuple(attached),
-        files=tuple(found),
-        tool_calls=({"name": "thinking", "summary": thoughts},) if thoughts else (),
-    )
+    calls = [{"name": "thinking", "summary": thoughts}] if thoughts else []
+    at = _time(response.get("create_time"))
+    return said(node, role, text, at, model=response.get("model"), names=attached, files=found, calls=calls)
 
 
 def _time(value: Any) -> Any:
@@ -96,7 +74,7 @@ def _time(value: Any) -> Any:
 READER = ExportReader(
     product="grok",
     label="Grok",
-    recognises=_recognises,
+    recognises=of_shapes(_SHAPE),
     read=_read,
     looks_for="prod-grok-backend.json",
     wordless=r"(?:^|/)prod-mc-auth-mgmt-api\.json\Z",

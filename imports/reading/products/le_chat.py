@@ -5,31 +5,18 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles, written
+from imports.reading.drafts import ConversationDraft, NotShown, broken_off
 from imports.reading.files import Files
-from imports.reading.items import ImportedFile, ImportedMessage, Items, Role
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    BrokenJSON,
-    id_of,
-    joined,
-    line_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    text_of,
-)
+from imports.reading.items import ImportedFile, Items, Role
+from imports.reading.json_streams import BrokenJSON, names_with, of_shapes, records
 from imports.reading.products import ExportReader
-from imports.reading.trees import ConversationDraft, NotShown, broken_off, texts_of, unknown_kinds
+from imports.reading.session_tree import said, texts_of, unknown_kinds
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, joined, line_of, object_of, objects_of, text_of
 
 _SHAPE = {"chatId", "role", "content"}
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 _KNOWN_CHUNKS = {"reference", "tool_reference", "tool_call", "thinking"}
-
-
-def _recognises(files: Files) -> int:
-    return 95 if names_with(files, _SHAPE, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
@@ -72,26 +59,19 @@ def _add(
     # Chunks are cut anywhere, also in the middle of a word.
     text = text_of(message.get("content")).strip() or "".join(texts_of(chunks)).strip()
     names = tuple(line_of(each.get("name")) or "file" for each in objects_of(message.get("files")))
-    files = (*_stored(message, beside), *_canvases(message))
+    canvases = (
+        written(line_of(each.get("title")), content, text_of(each.get("type")))
+        for each in objects_of(message.get("canvas"))
+        if (content := text_of(each.get("content"))).strip()
+    )
+    files = (*_stored(message, beside), *canvases)
     for kind in unknown_kinds(chunks):
         if kind not in _KNOWN_CHUNKS:
             not_shown.note(kind, where)
-    if not text and not names and not files:
-        draft.add(node, named, at, "empty")
-        return
     quotes = joined(f"> {text_of(each.get('text')) or text_of(each)}" for each in objects_of(message.get("quotes")))
-    model = line_of(message.get("model")) if role == "assistant" else ""
-    shown = ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=joined([quotes, text]),
-        at=at,
-        model=model,
-        attachments=names,
-        files=files,
-    )
-    draft.add(node, named, at, shown)
+    if text or names or files:
+        text = joined([quotes, text])
+    draft.add(node, named, at, said(node, role, text, at, model=message.get("model"), names=names, files=files))
 
 
 def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFile]:
@@ -100,16 +80,10 @@ def _stored(message: dict[str, Any], beside: ExportFiles) -> Iterator[ImportedFi
             yield found
 
 
-def _canvases(message: dict[str, Any]) -> Iterator[ImportedFile]:
-    for each in objects_of(message.get("canvas")):
-        if (text := text_of(each.get("content"))).strip():
-            yield written(line_of(each.get("title")), text, text_of(each.get("type")))
-
-
 READER = ExportReader(
     product="le-chat",
     label="Le Chat",
-    recognises=_recognises,
+    recognises=of_shapes(_SHAPE),
     read=_read,
     looks_for=_("chat-….json, a list of messages with a chatId"),
 )

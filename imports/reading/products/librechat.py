@@ -4,31 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import NO_MESSAGES, NO_PARENTS, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    compact,
-    id_of,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.trees import (
-    NO_MESSAGES,
-    NO_PARENTS,
-    ConversationDraft,
-    NotShown,
-    items_of,
-    texts_of,
-    unknown_kinds,
-)
+from imports.reading.session_tree import said, texts_of, unknown_kinds
+from imports.reading.times import parse_time
+from imports.reading.values import compact, id_of, line_of, list_of, object_of, objects_of, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
@@ -36,10 +20,6 @@ _SHAPES = (
     {"conversationId", "exportAt"},
 )
 _KNOWN_PARTS = {"tool_call", "image_url", "image_file", "error", "agent_update"}
-
-
-def _recognises(files: Files) -> int:
-    return 90 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
@@ -112,22 +92,19 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
     texts = texts if texts[0].strip() else texts_of(parts)
     text = opened(texts, "librechat", is_answer=not is_user).text
     files = objects_of(message.get("files"))
-    if not text and not files:
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role="user" if is_user else "assistant",
-        text=text,
-        at=parse_time(message.get("createdAt")),
-        model="" if is_user else text_of(message.get("model")) or model,
-        attachments=tuple(line_of(each.get("filename")) or "file" for each in files),
-        files=tuple(
+    return said(
+        node,
+        "user" if is_user else "assistant",
+        text,
+        parse_time(message.get("createdAt")),
+        model=text_of(message.get("model")) or model,
+        names=[line_of(each.get("filename")) or "file" for each in files],
+        files=[
             ImportedFile(name=line_of(each.get("filename")) or "file", text=attached)
             for each in files
             if (attached := text_of(each.get("text"))).strip()
-        ),
-        tool_calls=tuple(_calls(parts)),
+        ],
+        calls=_calls(parts),
     )
 
 
@@ -141,7 +118,7 @@ def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 READER = ExportReader(
     product="librechat",
     label="LibreChat",
-    recognises=_recognises,
+    recognises=of_shapes(*_SHAPES, is_sure=False),
     read=_read,
     looks_for=_("JSON of a conversation with a conversationId and messages"),
 )

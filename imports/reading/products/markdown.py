@@ -4,9 +4,10 @@ A canvas and a drawing become documents too, with the texts on them.
 """
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import broken_off
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, Items, Skipped
-from imports.reading.json_streams import BrokenJSON, joined, records
+from imports.reading.json_streams import BrokenJSON, records
 from imports.reading.notes import (
     date_of,
     front_matter,
@@ -17,7 +18,7 @@ from imports.reading.notes import (
     without_drawing,
 )
 from imports.reading.products import ExportReader
-from imports.reading.trees import broken_off
+from imports.reading.values import joined
 
 PRODUCT = "markdown"
 _NOTES = (".md", ".markdown")
@@ -39,19 +40,15 @@ def _is_hidden(name: str) -> bool:
 
 def _read(files: Files) -> Items:
     names, notes = files.names(), _notes(files)
-    root = _common_folder(names)
+    # A zip has a common parent folder if the folder itself was packed.
+    folders = {name.partition("/")[0] if "/" in name else "" for name in names}
+    root = f"{folders.pop()}/" if len(folders) == 1 and "" not in folders else ""
     for name in names:
         path = name.removeprefix(root)
         if name in notes:
             yield _note(files, name, path)
         elif name.lower().endswith((".canvas", ".excalidraw")) and not _is_hidden(name):
             yield from _canvas(files, name, path)
-
-
-def _common_folder(names: list[str]) -> str:
-    """The common parent folder, which a zip has if the folder itself was packed."""
-    folders = {name.partition("/")[0] if "/" in name else "" for name in names}
-    return f"{folders.pop()}/" if len(folders) == 1 and "" not in folders else ""
 
 
 def _note(files: Files, name: str, path: str) -> ImportedDocument | Skipped:

@@ -9,21 +9,15 @@ from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import from_url
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedFile, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    id_of,
-    line_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, texts_of, unknown_kinds
+from imports.reading.session_tree import said, texts_of, unknown_kinds
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, line_of, object_of, objects_of, text_of
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 # What the model thought and did.
@@ -44,10 +38,6 @@ _SHAPES = (
 )
 
 
-def _recognises(files: Files) -> int:
-    return 90 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
-
-
 def _read(files: Files) -> Items:
     names = names_with(files, *_SHAPES)
     return items_of(files, names, lambda where, record, not_shown: _conversation(where, record, not_shown, files))
@@ -61,12 +51,9 @@ def _conversation(where: str, record: Any, not_shown: NotShown, files: Files) ->
         return
     chat = object_of(fields.get("chat")) or fields
     messages = object_of(chat.get("history")).get("messages")
-    if isinstance(messages, dict) and messages:
-        yield _draft(where, fields, chat, messages, not_shown, files).finished()
-    elif listed := _listed(chat.get("messages")):
-        yield _draft(where, fields, chat, listed, not_shown, files).finished()
-    elif isinstance(messages, dict):
-        yield _draft(where, fields, chat, messages, not_shown, files).finished()
+    found = (isinstance(messages, dict) and messages) or _listed(chat.get("messages")) or messages
+    if isinstance(found, dict):
+        yield _draft(where, fields, chat, found, not_shown, files).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("id")) or None)
 
@@ -133,22 +120,21 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
         texts = texts or [text_of(each.get("content")) for each in listed if each.get("phase") in _SHOWN_PHASES]
     text = opened(texts, "open-webui", is_answer=role == "assistant").text
     attached = objects_of(message.get("files"))
-    if not text and not attached:
-        return "error" if message.get("error") else "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=parse_time(message.get("timestamp")),
-        model=text_of(message.get("model")) if role == "assistant" else "",
-        tool_calls=tuple(
+    if not text and not attached and message.get("error"):
+        return "error"
+    return said(
+        node,
+        role,
+        text,
+        parse_time(message.get("timestamp")),
+        model=text_of(message.get("model")),
+        names=map(_name, attached),
+        files=[found for each in attached if (found := _file(each, files))],
+        calls=[
             {"name": "thinking", "summary": thought}
             for each in objects_of(message.get("content_list"))
             if each.get("phase") not in _SHOWN_PHASES and (thought := text_of(each.get("content")).strip())
-        ),
-        attachments=tuple(_name(each) for each in attached),
-        files=tuple(found for each in attached if (found := _file(each, files))),
+        ],
     )
 
 
@@ -171,21 +157,18 @@ def _name(file: dict[str, Any]) -> str:
 
 def _file(file: dict[str, Any], files: Files) -> ImportedFile | None:
     """The text that was read from it, or the picture itself."""
-    if (text := _attached_text(file)).strip():
+    inner = object_of(object_of(file.get("file")).get("data"))
+    text = text_of(object_of(file.get("data")).get("content")) or text_of(inner.get("content"))
+    if text.strip():
         return ImportedFile(name=_name(file), text=text)
     found = from_url(files, text_of(file.get("url")), line_of(file.get("name")))
     return found and replace(found, named_as=_name(file))
 
 
-def _attached_text(file: dict[str, Any]) -> str:
-    inner = object_of(file.get("file"))
-    return text_of(object_of(file.get("data")).get("content")) or text_of(object_of(inner.get("data")).get("content"))
-
-
 READER = ExportReader(
     product="open-webui",
     label="Open WebUI",
-    recognises=_recognises,
+    recognises=of_shapes(*_SHAPES, is_sure=False),
     read=_read,
     looks_for=_("JSON of chats with a history of messages"),
 )

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.text import Sentence
 from core.text import gettext_noop as _
 from imports.reading.databases import all_of, has_table, opened_database, tables
+from imports.reading.drafts import NotShown
 from imports.reading.envelopes import silent_rest, title_without
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
@@ -19,32 +19,17 @@ from imports.reading.items import (
     ImportedMessage,
     Item,
     Items,
-    Notice,
     Skipped,
     UnreadableExport,
 )
-from imports.reading.json_streams import (
-    JsonLine,
-    first_lines,
-    id_of,
-    json_lines,
-    line_of,
-    object_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_lines import JsonLine, first_lines, json_lines
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
-from imports.reading.sessions import ChildSession, has_logs, logs, stem, with_children, without_parent
-from imports.reading.trees import (
-    NotShown,
-    SessionTree,
-    calls_in,
-    message_of,
-    nearest_visible,
-    unknown_kinds,
-    with_missing_links,
-)
+from imports.reading.session_tree import SessionTree, calls_in, message_of, unknown_kinds
+from imports.reading.sessions import Children, has_logs, logs, stem
+from imports.reading.times import parse_time
+from imports.reading.trees import nearest_visible, with_missing_links
+from imports.reading.values import id_of, line_of, object_of, text_of
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/[^/]+\.jsonl(?:\.(?:reset|deleted)\..*)?\Z")
@@ -55,15 +40,11 @@ _SUBAGENT = ":subagent:"
 # The workspace's memory, below folders too, and `memory.md` as older versions call it.
 _DOCUMENT = re.compile(r"(?:^|.*/)(?P<path>workspace/(?:MEMORY|USER|memory|memory/.+)\.md)\Z")
 _ABOUT_AGENT = re.compile(r"(?:^|.*/)workspace/(?:AGENTS|SOUL|TOOLS|IDENTITY|HEARTBEAT|BOOTSTRAP|BOOT)\.md\Z")
-# OpenClaw drops an answer with the mark and a few words more: the user never saw it.
-_LONGEST_ACKNOWLEDGEMENT = 300
-_OFTEN = 2
 _KNOWN_KINDS = {
     "message", "session", "compaction", "custom", "custom_message", "model_change", "thinking_level_change", "label",
     "branch_summary", "session_info", "leaf",
 }  # fmt: skip
 _KNOWN_ROLES = {"user", "assistant", "tool", "toolResult", "system", "custom", "bashExecution"}
-_LONGEST_INDEX = 16 * 1024 * 1024
 
 
 def _recognises(files: Files) -> int:
@@ -109,11 +90,7 @@ def _read(files: Files) -> Items:
     for name in _databases(files):
         yield from _of_database(files, name, reading)
     yield from _of_logs(files, reading)
-    for parent, children in reading.children.items():
-        yield from (without_parent(name, parent) for name, _child in children)
-    if reading.deleted:
-        message = _("Chats that were deleted in OpenClaw are listed and not chosen by themselves: %(count)s.")
-        yield Notice(text=Sentence(message, count=reading.deleted))
+    yield from reading.children.without_parent()
     yield from reading.not_shown.listed()
 
 
@@ -179,7 +156,7 @@ def _read_index(files: Files, reading: "_Reading") -> None:
     for name in filter(_INDEX.match, files.names()):
         try:
             with files.open(name) as stream:
-                index = _parsed(as_utf8(stream).read(_LONGEST_INDEX).decode(errors="replace"))
+                index = _parsed(as_utf8(stream).read(16 * 1024 * 1024).decode(errors="replace"))
         except UnreadableExport:
             continue  # Titles are made from the first words instead.
         for key, entry in object_of(index).items():
@@ -196,9 +173,8 @@ class _Reading:
     sessions: dict[str, str] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     spawned_by: dict[str, str] = field(default_factory=dict)
-    children: dict[str, list[tuple[str, ChildSession]]] = field(default_factory=dict)
+    children: Children = field(default_factory=Children)
     rotated: dict[str, list[JsonLine]] = field(default_factory=dict)
-    deleted: int = 0
 
     def know(self, key: str, session: str, entry: dict[str, Any]) -> None:
         self.keys[session], self.sessions[key] = key, session
@@ -274,11 +250,10 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
     created_at = parse_time(header.get("timestamp")) or first
     current, others = tree.branches(leaf, created_at)
     if reading.is_child(session):
-        child = ChildSession(name="subagent", messages=current)
-        reading.children.setdefault(reading.parent_of(session), []).append((source.name, child))
+        reading.children.add(reading.parent_of(session), source.name, current)
         return
     is_deleted = _DELETED.search(source.name) is not None
-    reading.deleted += is_deleted
+    reading.not_shown.set_aside += is_deleted
     yield ImportedConversation(
         product=PRODUCT,
         external_id=session,
@@ -288,7 +263,7 @@ def _session(source: _Source, reading: _Reading) -> Iterator[Item]:
         last_at=last or created_at,
         is_deleted=is_deleted,
         project=line_of(header.get("cwd")) or None,
-        messages=with_children(current, [child for _where, child in reading.children.pop(session, [])]),
+        messages=reading.children.folded(current, session),
         other_branches=others,
         skipped=tuple(tree.skipped.values()),
     )
@@ -364,11 +339,13 @@ def _hide_silent_turns(found: _Session) -> None:
         for node, _, prompt in marked
         if prompt and _may_be_scheduled(prompt, found) and "HEARTBEAT_OK" in tree.visible[node].text
     )
-    own = Counter({text: times for text, times in own.items() if times >= _OFTEN or "HEARTBEAT" in text})
-    to_a_prompt = {node for node, _, _ in marked if _answers_a_prompt(tree, node)}
+    own = Counter({text: times for text, times in own.items() if times >= 2 or "HEARTBEAT" in text})
+    # A program's own prompt is the last one above these.
+    to_a_prompt = {node for node, _, _ in marked if not tree.prompts.isdisjoint(tree.hidden_above(node))}
     for node, rest, prompt in marked:
         is_scheduled = node not in to_a_prompt and prompt is not None and prompt.text in own
-        if rest and not ((is_scheduled or node in to_a_prompt) and len(rest) <= _LONGEST_ACKNOWLEDGEMENT):
+        # OpenClaw drops an answer with the mark and a few words more: the user never saw it.
+        if rest and not ((is_scheduled or node in to_a_prompt) and len(rest) <= 300):
             tree.visible[node] = replace(tree.visible[node], text=rest)
             continue
         tree.hide(node, "silent turn")
@@ -381,11 +358,6 @@ def _hide_silent_turns(found: _Session) -> None:
 def _may_be_scheduled(prompt: ImportedMessage, found: _Session) -> bool:
     """Not what came by a channel, which its envelope says."""
     return prompt.role == "user" and prompt.id not in found.written
-
-
-def _answers_a_prompt(tree: SessionTree, node: str) -> bool:
-    """Whether a program's own prompt is the last one above the node."""
-    return not tree.prompts.isdisjoint(tree.hidden_above(node))
 
 
 READER = ExportReader(

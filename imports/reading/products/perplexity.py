@@ -6,28 +6,16 @@ from itertools import count
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    id_of,
-    joined,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_streams import names_with, of_shapes
 from imports.reading.products import ExportReader
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of
+from imports.reading.times import first_time, parse_time
+from imports.reading.values import first_of, joined, line_of, list_of, object_of, objects_of, text_of
 
+_TIMES = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
 _SHAPES = ({"conversations.query"}, {"entries.query_str"}, {"query_str"})
-
-
-def _recognises(files: Files) -> int:
-    return 95 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
@@ -45,39 +33,30 @@ def _conversation(where: str, value: Any, _not_shown: NotShown) -> Iterator[Item
     draft = ConversationDraft(
         product="perplexity",
         where=where,
-        external_id=_first(about, "thread_id", "context_uuid", "uuid")
-        or _first(first, "context_uuid", "thread_uuid", "uuid", "backend_uuid"),
-        title=_first(about, "thread_title", "title") or _first(first, "thread_title"),
-        created_at=parse_time(about.get("thread_created_at")) or _time(first),
+        external_id=first_of(about, "thread_id", "context_uuid", "uuid")
+        or first_of(first, "context_uuid", "thread_uuid", "uuid", "backend_uuid"),
+        title=first_of(about, "thread_title", "title") or first_of(first, "thread_title"),
+        created_at=parse_time(about.get("thread_created_at")) or first_time(first, *_TIMES),
     )
     before = None
     for place, entry in zip(count(), entries, strict=False):
-        node = _first(entry, "uuid", "backend_uuid") or f"entry-{place}"
+        node = first_of(entry, "uuid", "backend_uuid") or f"entry-{place}"
         asked = text_of(entry.get("query")) or text_of(entry.get("query_str"))
         answered = joined([_answer(entry), _sources(entry)])
-        model = _first(entry, "display_model", "model")
+        model, at = first_of(entry, "display_model", "model"), first_time(entry, *_TIMES)
         for part, role, text in (("", "user", asked.strip()), ("-answer", "assistant", answered)):
             message = ImportedMessage(
                 id=node + part,
                 parent=None,
                 role="user" if role == "user" else "assistant",
                 text=text,
-                at=_time(entry),
+                at=at,
                 at_inferred=bool(part),
                 model=model if part else "",
             )
-            draft.add(node + part, before, _time(entry), message if text else "empty")
+            draft.add(node + part, before, at, message if text else "empty")
             before = node + part
     yield draft.finished()
-
-
-def _first(fields: dict[str, Any], *names: str) -> str:
-    return next(filter(None, (line_of(id_of(fields.get(name))) for name in names)), "")
-
-
-def _time(entry: dict[str, Any]) -> Any:
-    names = ("timestamp", "entry_created_datetime", "created_at", "entry_updated_datetime", "updated_datetime")
-    return next(filter(None, (parse_time(entry.get(name)) for name in names)), None)
 
 
 def _answer(entry: dict[str, Any]) -> str:
@@ -110,7 +89,7 @@ def _sources(entry: dict[str, Any]) -> str:
 READER = ExportReader(
     product="perplexity",
     label="Perplexity",
-    recognises=_recognises,
+    recognises=of_shapes(*_SHAPES),
     read=_read,
     looks_for=_("JSON of a thread, with conversations or entries that have a query"),
 )

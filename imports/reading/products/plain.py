@@ -8,41 +8,21 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from core.text import gettext_noop as _
 from imports.reading.attached import embedded
+from imports.reading.drafts import ConversationDraft, NotShown, broken_off
 from imports.reading.files import Files, as_utf8
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    BrokenJSON,
-    id_of,
-    joined,
-    json_lines,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    records,
-    stable_id,
-    text_of,
-)
+from imports.reading.json_lines import json_lines
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.trees import (
-    ConversationDraft,
-    NotShown,
-    broken_off,
-    calls_in,
-    pictures_in,
-    texts_of,
-    unknown_kinds,
-)
+from imports.reading.session_tree import calls_in, pictures_in, said, texts_of, unknown_kinds
+from imports.reading.times import first_time
+from imports.reading.values import first_of, id_of, joined, line_of, list_of, object_of, objects_of, stable_id, text_of
 
 _SHAPES = (
     {"messages.role", "messages.content"},
@@ -65,6 +45,7 @@ _COLUMNS = {
     "conversation": ("conversation_id", "conversation", "chat_id", "chat", "thread_id", "session_id", "session"),
     "title": ("title", "conversation_title", "chat_title"),
 }
+_TIMES = ("createdAt", "created_at", "timestamp", "create_time", "time")
 # Where several conversations stand in one value.
 _LISTS = ("conversations", "chats", "data")
 
@@ -118,16 +99,16 @@ def _conversation(where: str, record: dict[str, Any], not_shown: NotShown, files
     draft = ConversationDraft(
         product="plain",
         where=where,
-        external_id=_first(record, "id", "conversationId", "conversation_id", "uuid"),
-        title=_first(record, "title", "name"),
-        created_at=_time(record),
+        external_id=first_of(record, "id", "conversationId", "conversation_id", "uuid"),
+        title=first_of(record, "title", "name"),
+        created_at=first_time(record, *_TIMES),
     )
     before = None
     for place, message in enumerate(objects_of(record.get("messages"))):
         node = id_of(message.get("id")) or f"message-{place}"
         node = f"{node}#{place}" if node in draft.parents else node
         shown = _message(node, message, files)
-        draft.add(node, before, _time(message), shown)
+        draft.add(node, before, first_time(message, *_TIMES), shown)
         role = line_of(message.get("role")).casefold()
         if role in ("tool", "function"):
             not_shown.prompts += 1
@@ -156,29 +137,18 @@ def _message(node: str, message: dict[str, Any], files: Files) -> ImportedMessag
         calls.append({"name": line_of(function.get("name")) or "tool", "input": text_of(function.get("arguments"))})
     if thoughts := text_of(message.get("reasoning_content")).strip():
         calls.append({"name": "thinking", "summary": thoughts})
-    pictures = tuple(pictures_in(content))
-    if not text and not pictures:
-        return "empty"
-    return ImportedMessage(
-        id=node,
-        parent=None,
-        role=role,
-        text=text,
-        at=_time(message),
-        model=line_of(message.get("model")) if role == "assistant" else "",
-        attachments=pictures,
-        files=embedded(files, content),
-        tool_calls=tuple(calls) if role == "assistant" else (),
+    names, found = pictures_in(content), embedded(files, content)
+    calls = calls if role == "assistant" else []
+    return said(
+        node,
+        role,
+        text,
+        first_time(message, *_TIMES),
+        model=message.get("model"),
+        names=names,
+        files=found,
+        calls=calls,
     )
-
-
-def _first(fields: dict[str, Any], *names: str) -> str:
-    return next(filter(None, (line_of(id_of(fields.get(name))) for name in names)), "")
-
-
-def _time(fields: dict[str, Any]) -> datetime | None:
-    times = (parse_time(fields.get(name)) for name in ("createdAt", "created_at", "timestamp", "create_time", "time"))
-    return next(filter(None, times), None)
 
 
 def _tables(files: Files) -> list[str]:

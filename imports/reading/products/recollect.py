@@ -22,12 +22,13 @@ from typing import Any
 from core.text import Sentence, sentence_of
 from core.text import gettext_noop as _
 from imports.reading.attached import ExportFiles
+from imports.reading.drafts import broken_off
 from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, project_of, record_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import BrokenJSON, json_names, line_of, members, object_of, shape, text_of
+from imports.reading.json_streams import BrokenJSON, json_names, members, shape
 from imports.reading.products import ExportReader
-from imports.reading.trees import broken_off
+from imports.reading.values import line_of, object_of, text_of
 
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
@@ -50,7 +51,12 @@ _LONGEST_FILE = 256 * 1024 * 1024
 def _recognises(files: Files) -> int:
     if any(_is_ours(files, name) for name in json_names(files, at_most=20)):
         return 100
-    return 95 if _is_for_reading(files) or any(_begins_as_ours(files, name) for name in _notes(files)[:20]) else 0
+    return (
+        95
+        if _is_for_reading(files)
+        or any(_beginning(files, name).replace(b"\r\n", b"\n").startswith(_BEGINNING) for name in _notes(files)[:20])
+        else 0
+    )
 
 
 def _is_for_reading(files: Files) -> bool:
@@ -65,10 +71,6 @@ def _is_ours(files: Files, name: str) -> bool:
 def _beginning(files: Files, name: str) -> bytes:
     with files.look(name) as stream:
         return stream.read(200)
-
-
-def _begins_as_ours(files: Files, name: str) -> bool:
-    return _beginning(files, name).replace(b"\r\n", b"\n").startswith(_BEGINNING)
 
 
 def _notes(files: Files) -> list[str]:
@@ -132,7 +134,7 @@ def _conversation_file(files: Files, name: str, beside: ExportFiles) -> Iterator
         return
     head.pop("turn_count", None)
     fields = {**head, "turns": list(_turns(text))}
-    yield conversation_of(fields, name, beside)
+    yield conversation_of(fields, name, beside=beside)
     yield from left_out(fields, name)
     yield from _instructions(fields, fields.get("title"))
 
@@ -254,5 +256,5 @@ READER = ExportReader(
     recognises=_recognises,
     read=_read,
     looks_for=_("recollect.json or the zip of Markdown files that Recollect exports"),
-    wordless=r"(?:^|/)activity\.json\Z",
+    wordless=r"(?:^|/)(?:activity|tools)\.json\Z",
 )

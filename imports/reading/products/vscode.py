@@ -6,23 +6,16 @@ from itertools import chain
 from typing import Any
 
 from core.text import gettext_noop as _
+from imports.reading.drafts import NO_MESSAGES, ConversationDraft, NotShown, items_of
 from imports.reading.files import Files
 from imports.reading.items import Item, Items, Skipped
-from imports.reading.json_streams import (
-    LOOKED_AT,
-    id_of,
-    json_lines,
-    line_of,
-    list_of,
-    names_with,
-    object_of,
-    objects_of,
-    parse_time,
-    text_of,
-)
+from imports.reading.json_lines import json_lines
+from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
+from imports.reading.session_tree import message_of
 from imports.reading.sessions import has_logs, logs
-from imports.reading.trees import NO_MESSAGES, ConversationDraft, NotShown, items_of, message_of
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, line_of, list_of, object_of, objects_of, text_of
 
 PRODUCT = "vscode"
 _SHAPES = ({"requests", "responderUsername"}, {"requests", "sessionId"}, {"requests.message", "requests.response"})

@@ -219,7 +219,7 @@ function showProgress(shown) {
 }
 
 function numbersOf(shown) {
-  if (shown.state === "uploading") return `${megabytes(shown.bytes_received)} of ${megabytes(shown.bytes)}`;
+  if (shown.state === "uploading") return gettext("%(part)s of %(size)s", { part: megabytes(shown.bytes_received), size: megabytes(shown.bytes) });
   if (shown.state === "reading") return shown.found ? gettext("%(conversations)s found so far", { conversations: conversationsOf(shown.found.conversations) }) : "";
   if (shown.state === "running" && shown.stored) return gettext("Imported: %(conversations)s, %(turns)s", { conversations: conversationsOf(shown.stored.conversations), turns: count(shown.stored.turns, ngettext("turn", "turns", shown.stored.turns)) });
   return "";

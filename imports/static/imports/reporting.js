@@ -10,7 +10,7 @@ export const OUTCOMES = {
   done: gettext("Everything has its own date, and search finds it beside what you say here."),
   failed: gettext("The import failed."),
   cancelled: gettext("The import was cancelled."),
-  undone: gettext("The import is undone. Everything is as it was before."),
+  undone: gettext("The import is undone."),
 };
 
 const LABELS = [
@@ -41,8 +41,9 @@ function fact(value, label) {
   return group;
 }
 
-/** How much of an export is here already. */
+/** How much of an export is here already; nothing where all of it is new. */
 export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
+  if (!longer && !here && !deleted) return "";
   const news = [
     [fresh, gettext("new")],
     [longer, gettext("longer than what is here")],
@@ -85,7 +86,7 @@ export class Report {
     this.import = shown;
     part(this.element, "outcome").textContent = shown.error || OUTCOMES[shown.state];
     showFacts(this.element, { ...shown, from: null }, shown.state === "undone" ? null : shown.stored);
-    showLeftOut(this.element, shown);
+    showLeftOut(this.element, shown.state === "undone" ? { ...shown, found: null, skipped: [] } : shown);
     this.#showAccount(shown.state === "done" ? shown.account : null);
     this.#showVectors(shown.state === "done" ? shown.vectors : null);
     this.element.querySelector("[data-action=undo]").hidden = !shown.can_undo;
@@ -95,10 +96,10 @@ export class Report {
     part(this.element, "brought-heading").hidden = !this.list.childElementCount;
   }
 
-  /** Where all turns of the export are now: together they are those that were read. */
+  /** Where the turns of the export are now, unless all came in: together they are those that were read. */
   #showAccount(account) {
     const line = part(this.element, "account");
-    line.hidden = !account?.read?.turns;
+    line.hidden = !account?.read?.turns || account.stored.turns === account.read.turns;
     if (line.hidden) return;
     const places = [
       ["stored", gettext("new")],

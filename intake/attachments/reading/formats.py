@@ -5,6 +5,7 @@ import email
 import email.policy
 import io
 import json
+import mimetypes
 import re
 from collections.abc import Callable, Iterator, Mapping
 from email.message import EmailMessage
@@ -12,7 +13,7 @@ from email.message import EmailMessage
 from core.encodings import MOST_NONSENSE, decoded, share_of_nonsense
 from core.text import Sentence
 from core.text import gettext_noop as _
-from intake.attachments.reading.html_text import html_to_text
+from intake.attachments.reading.html_text import html_to_text, main_text
 from intake.attachments.reading.office import read_package
 from intake.attachments.reading.parts import (
     DAMAGED,
@@ -33,6 +34,8 @@ from intake.attachments.reading.pictures import PICTURES, read_picture
 _GUESSED = _("The encoding of this text is not stated. It was guessed: %(encoding)s.")
 _BEFORE_2007 = _("Files of Word, Excel and PowerPoint from before 2007 cannot be read. Save it in a newer format.")
 
+# The type of a page as a server of the web sent it: its main text is read.
+WEB_PAGE = "text/html; main"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 _PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
@@ -46,12 +49,10 @@ _LETTER_HEADERS = re.compile(
     r"^(?:return-path|received|from|to|date|subject|message-id|mime-version|delivered-to):",
     re.IGNORECASE | re.MULTILINE,
 )
-_FEWEST_HEADERS = 4
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r'"?sep=([^\n"])"?\n')
 # The lines that are compared to find the delimiter of a table.
 _COMPARED = 20
-_LONG_LINE = 500
 
 _KINDS = {
     "md": "markdown", "markdown": "markdown", "mdx": "markdown",
@@ -87,11 +88,14 @@ def read_file(data: bytes, name: str, media_type: str) -> Reading:
     text, guessed = decoded(data)
     beginning = text[:_LOOKED_AT]
     if "\0" in beginning or share_of_nonsense(beginning.replace("\ufffd", "")) > MOST_NONSENSE:
-        raise Unreadable(UNKNOWN)
+        is_packed = data.startswith((b"\x1f\x8b", b"7z\xbc\xaf", b"Rar!"))
+        family = "archive" if is_packed else (mimetypes.guess_type(name)[0] or media_type).partition("/")[0]
+        raise Unreadable(UNKNOWN.get(family, UNKNOWN[""]))
     if not text.strip():
         raise Unreadable(NO_TEXT)
     try:
         kind = "rich" if text.startswith("{\\rtf") else _kind(text, name, media_type)
+        kind = "main" if kind == "page" and media_type == WEB_PAGE else kind
         notes = [Sentence(_GUESSED, encoding=guessed)] if guessed and kind != "rich" else []
         reading = reading_of(_READERS[kind](text), size=len(data), notes=notes)
     except (RecursionError, csv.Error, LookupError) as error:
@@ -106,13 +110,13 @@ def _kind(text: str, name: str, media_type: str) -> str:
         return "page"
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     kind = _KINDS.get(ending) or _KINDS_BY_TYPE.get(media_type.partition(";")[0].strip().lower(), "text")
-    is_letter = len(_LETTER_HEADERS.findall(text.partition("\n\n")[0][:_LOOKED_AT])) >= _FEWEST_HEADERS
+    is_letter = len(_LETTER_HEADERS.findall(text.partition("\n\n")[0][:_LOOKED_AT])) >= 4
     return "letter" if kind == "text" and is_letter else kind
 
 
 def _read_json(text: str) -> Iterator[Part]:
     """Without line ends it is written with some."""
-    if max(map(len, text.split("\n", _COMPARED)[:_COMPARED])) <= _LONG_LINE:
+    if max(map(len, text.split("\n", _COMPARED)[:_COMPARED])) <= 500:
         return lines_of(text)
     try:
         again = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
@@ -159,6 +163,7 @@ _READERS: Mapping[str, Callable[[str], Iterator[Part]]] = {
     "table": _read_table,
     "json": _read_json,
     "page": lambda text: sections_of(html_to_text(text)),
+    "main": lambda text: sections_of(main_text(text)),
     "letter": _read_letter,
     "rich": _read_rich,
     "text": lines_of,

@@ -6,7 +6,7 @@ takes quadratic time for some. Tags that are not known are left out, and their t
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import count
 
 _TOKEN = re.compile(
@@ -24,16 +24,36 @@ _BLOCKS = {
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "s": "~~", "del": "~~"}
 _HIDDEN = {"script", "style", "template", "head", "noscript", "rt", "rp"}
+# Beside the text of a page, and where its text stands.
+_AROUND = ("nav", "footer", "aside", "dialog", "svg", "button", "select", "iframe")
+_MAIN = [(re.compile(rf"<{name}\b", re.IGNORECASE), f"</{name}") for name in ("main", "article")]
 _TABLES = {"table", "tr", "th", "td", "thead", "tbody", "tfoot"}
 _SAFE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 # Deeper lists and quotes are written at this depth.
 _DEEPEST = 20
-_LONGEST_ADDRESS = 2000
 
 
-def html_to_text(markup: str) -> str:
-    """The text as Markdown. Blocks are separated by an empty line, items and rows by a line end."""
-    return _Writer().write(markup)
+def html_to_text(markup: str, *, hidden: Collection[str] = ()) -> str:
+    """The text as Markdown, without the elements of these names and their contents. Blocks are separated by an empty
+    line, items and rows by a line end.
+    """
+    return _Writer(_HIDDEN | {*hidden}).write(markup)
+
+
+def main_text(markup: str) -> str:
+    """The text of a page of the web without what surrounds it: its `main`, or else its articles, or else all that is
+    neither navigation nor the foot; all of it where less than a tenth would be left.
+    """
+    whole = html_to_text(markup)
+    for start, end in _MAIN:
+        first = start.search(markup)
+        last = markup.lower().rfind(end)
+        if first is not None and last > first.start():
+            text = html_to_text(markup[first.start() : last], hidden=_AROUND)
+            if len(text) > max(200, len(whole) // 10):
+                return text
+    text = html_to_text(markup, hidden=(*_AROUND, "header"))
+    return text if len(text) > len(whole) // 10 else whole
 
 
 def _attribute(pattern: re.Pattern[str], attributes: str) -> str:
@@ -56,7 +76,8 @@ def _end_of_hidden(markup: str, found: re.Match[str], name: str, without_end: se
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, hidden: Collection[str]) -> None:
+        self._hidden = hidden
         self._lines: list[str] = []
         # The present line, without its prefix.
         self._line: list[str] = []
@@ -86,7 +107,7 @@ class _Writer:
         while found := _TOKEN.search(markup, at):
             self._text(markup[at : found.start()])
             name = (found["name"] or "").lower()
-            if name and (found["close"] or name not in _HIDDEN):
+            if name and (found["close"] or name not in self._hidden):
                 self._tag(name, found["attributes"] or "", is_closing=bool(found["close"]))
                 at = found.end()
             else:
@@ -178,7 +199,7 @@ class _Writer:
     def _end_link(self) -> None:
         address, start = self._links.pop() if self._links else ("", 0)
         text = "".join(self._line[start:]).strip()
-        if text and _SAFE.match(address) and len(address) <= _LONGEST_ADDRESS and text != address:
+        if text and _SAFE.match(address) and len(address) <= 2000 and text != address:
             self._line[start:] = [f"[{text}]({address.replace(' ', '%20').replace(')', '%29')})"]
 
     def _break(self, *_: object) -> None:

@@ -39,7 +39,7 @@ def read_package(data: bytes) -> Reading:
         main = next(kinds, "")
         reader = {"word": document, "ppt": slides, "xl": sheets}.get(main.split("/")[0])
         if reader is None or main not in package:
-            raise Unreadable(UNKNOWN)
+            raise Unreadable(UNKNOWN["archive"])
         reading = reading_of(reader(package, main), size=len(data))
     if not reading.parts:
         raise Unreadable(NO_TEXT)

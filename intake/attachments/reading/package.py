@@ -11,12 +11,6 @@ from xml.parsers import expat
 
 from intake.attachments.reading.parts import DAMAGED, ENCRYPTED, TOO_LARGE, Unreadable
 
-# All that is unpacked of one file, and of one member that is held as a whole.
-MOST_UNPACKED = 200 * 1024 * 1024
-MOST_OF_A_MEMBER = 20 * 1024 * 1024
-MOST_MEMBERS = 20_000
-CHUNK = 64 * 1024
-
 START, END, TEXT = range(3)
 Event = tuple[int, str, Any]
 """`START` with the attributes, `END`, or `TEXT` with the characters. Names are without their namespaces."""
@@ -32,8 +26,9 @@ class Package:
         except (zipfile.BadZipFile, ValueError, OverflowError) as error:
             raise Unreadable(DAMAGED) from error
         self._members = {member.filename: member for member in self._zip.infolist()}
-        self._left = MOST_UNPACKED
-        if len(self._members) > MOST_MEMBERS:
+        # All that is unpacked of one file, and of one member that is held as a whole.
+        self._left = 200 * 1024 * 1024
+        if len(self._members) > 20_000:
             raise Unreadable(TOO_LARGE)
 
     def __contains__(self, name: str) -> bool:
@@ -53,7 +48,7 @@ class Package:
             raise Unreadable(ENCRYPTED)
         try:
             with self._zip.open(member) as stream:
-                while chunk := stream.read(CHUNK):
+                while chunk := stream.read(64 * 1024):
                     self._left -= len(chunk)
                     if self._left < 0:
                         raise Unreadable(TOO_LARGE)
@@ -63,7 +58,7 @@ class Package:
 
     def whole(self, name: str) -> bytes:
         member = self._members.get(name)
-        if member is not None and member.file_size > MOST_OF_A_MEMBER:
+        if member is not None and member.file_size > 20 * 1024 * 1024:
             raise Unreadable(TOO_LARGE)
         return b"".join(self.chunks(name))
 

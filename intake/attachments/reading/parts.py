@@ -10,13 +10,8 @@ from core.text import gettext_noop as _
 
 # A part is a page of a book: its passages have one place, and a model reads some of them at a time.
 LONGEST_PART = 4_000
-LONGEST_PLACE = 200
 # The text of one file: some five books. What is beyond it is not read, and the file says so.
 MOST_TEXT = 5_000_000
-# A file that is packed may hold twenty times its bytes, and a small one so much.
-LEAST_TEXT = 200_000
-# A header that is longer is not repeated above every group of rows.
-LONGEST_HEADER = 1_000
 # Empty cells before a cell, for a sheet whose cells are far apart.
 MOST_GAP = 100
 JOINT = " > "
@@ -25,7 +20,13 @@ DAMAGED = _("The file is damaged, or it is not what its name says.")
 ENCRYPTED = _("The file is protected by a password.")
 TOO_LARGE = _("The file is larger unpacked than this server reads.")
 NO_TEXT = _("The file has no text.")
-UNKNOWN = _("Files of this kind cannot be read.")
+# By the family of the file's type; any other kind is the last.
+UNKNOWN = {
+    "video": _("Videos are kept, but cannot be read."),
+    "audio": _("Recordings are kept, but cannot be read."),
+    "archive": _("Archives are kept, but cannot be read: add the files in them."),
+    "": _("Files of this kind are kept, but cannot be read."),
+}
 MEMORY = _("The file takes more memory than this server gives to a file.")
 FAILED = _("The file could not be read.")
 
@@ -71,13 +72,14 @@ def reading_of(
 ) -> Reading:
     """As much as is read of a file of so many bytes. Takes no part from the iterator after that."""
     taken: list[Part] = []
-    left = MOST_TEXT if size is None else min(MOST_TEXT, max(LEAST_TEXT, 20 * size))
+    # A file that is packed may hold twenty times its bytes, and a small one so much.
+    left = MOST_TEXT if size is None else min(MOST_TEXT, max(200_000, 20 * size))
     for place, text in parts:
         for piece in pieces(pg_text(text)):
             if len(piece) > left:
                 return Reading(taken, pages, is_cut=True, notes=notes)
             left -= len(piece)
-            taken.append(Part(shortened(_one_line(pg_text(place)), LONGEST_PLACE), piece))
+            taken.append(Part(shortened(_one_line(pg_text(place)), 200), piece))
     return Reading(taken, pages, notes=notes)
 
 
@@ -87,12 +89,7 @@ def _one_line(text: str) -> str:
 
 def pieces(text: str) -> Iterator[str]:
     """The text in pieces of at most `LONGEST_PART`, cut after a paragraph, a line, a sentence or a word."""
-    start = 0
-    while start < len(text):
-        end = len(text) if len(text) - start <= LONGEST_PART else _place_to_cut(text, start)
-        if (piece := text[start:end]).strip():
-            yield piece.strip("\n")
-        start = end
+    return (piece.strip("\n") for piece in _with_line_ends(text) if piece.strip())
 
 
 def _place_to_cut(text: str, start: int) -> int:
@@ -162,7 +159,8 @@ def table_of(rows: Iterable[tuple[int, Sequence[str]]], *, above: str = "") -> I
     number, cells = first
     header = _row(cells)
     rule = "|" + " --- |" * len(cells)
-    head = [header, rule] if len(header) <= LONGEST_HEADER else []
+    # A header that is longer is not repeated above every group of rows.
+    head = [header, rule] if len(header) <= 1_000 else []
     group, size, began = (head.copy() or [header]), len(header), number
     last = number
     for number, cells in rows:

@@ -7,10 +7,6 @@ from intake.attachments.reading.parts import Reading, Unreadable
 
 # A browser shows these by itself and runs nothing in them.
 PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-# A phone's picture has twelve million, the largest camera's fifty.
-_MOST_PIXELS = 50_000_000
-# Each scan of a progressive JPEG goes over all its pixels. A camera writes about ten.
-_MOST_SCANS = 100
 _UNREADABLE = _("This picture cannot be read: it is damaged, or larger than 50 million pixels.")
 _TOO_MANY_SCANS = _("This picture has more scans than a camera writes. Save it anew, and attach that.")
 
@@ -24,13 +20,15 @@ def read_picture(data: bytes) -> Reading:
     from PIL import Image, ImageOps
 
     # No coded byte looks like the marker of a scan: after 0xFF there always comes a zero.
-    if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > _MOST_SCANS:
+    # Each scan of a progressive JPEG goes over all its pixels. A camera writes about ten.
+    if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > 100:
         raise Unreadable(_TOO_MANY_SCANS)
     # Vendors scale a larger picture down themselves, and count it by its tokens first.
     for_models, for_pages = 1_568, 480
     try:
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "GIF", "WEBP")) as picture:
-            if picture.width * picture.height > _MOST_PIXELS:
+            # A phone's picture has twelve million, the largest camera's fifty.
+            if picture.width * picture.height > 50_000_000:
                 raise Unreadable(_UNREADABLE)
             # A JPEG is decoded at a fraction of its size, if that is enough.
             picture.draft("RGB", (for_models, for_models))

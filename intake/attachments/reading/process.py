@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 SECONDS = 20
 TOO_SLOW = _("The file could not be read in %(count)s seconds.")
-_ROOT = Path(__file__).resolve().parents[3]
 _CHILD = [sys.executable, "-E", "-s", "-B", "-X", "utf8", "-m", "intake.attachments.reading.process"]
 # The child's limits end it with these: of time, and of output.
 _OF_TIME = {signal.SIGXCPU, signal.SIGKILL}
@@ -47,7 +46,13 @@ def _run(source: IO[bytes], made: IO[bytes]) -> int:
     # Nothing of the environment, which has the passwords of this server.
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **SWITCHES}
     child = subprocess.Popen(  # noqa: S603 - a fixed command
-        _CHILD, stdin=source, stdout=made, stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, start_new_session=True
+        _CHILD,
+        stdin=source,
+        stdout=made,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).resolve().parents[3],
+        env=environment,
+        start_new_session=True,
     )
     try:
         return child.wait(SECONDS)
@@ -84,13 +89,8 @@ def _reading(made: IO[bytes], status: int) -> Reading:
     return Reading(parts, last["pages"], bool(last["is_cut"]), notes, peak_kb=peak_kb, pictures=pictures)
 
 
-# --- The process that reads one file: `python -m intake.attachments.reading.process` ---
-
 # Far above what a book of a thousand pages takes.
 MEMORY_BYTES = 400 * 1024 * 1024
-PROCESSOR_SECONDS = 15
-# A little later than the worker gives up.
-ALARM_SECONDS = 25
 # The text of a file in UTF-8 as JSON.
 OUTPUT_BYTES = 64 * 1024 * 1024
 _REFUSED = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "os.remove", "os.rename")
@@ -140,7 +140,7 @@ def _write(line: Any) -> None:
 def _confine() -> None:
     for kind, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
+        (resource.RLIMIT_CPU, 15),
         (resource.RLIMIT_FSIZE, OUTPUT_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -148,7 +148,8 @@ def _confine() -> None:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (most, most))
     # Should the worker be killed, which would have ended this.
-    signal.alarm(ALARM_SECONDS)
+    # A little later than the worker gives up.
+    signal.alarm(25)
     sys.addaudithook(_refuse)
 
 

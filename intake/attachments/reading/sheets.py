@@ -16,7 +16,6 @@ _DAY_FORMATS = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
 _NOT_LETTERS = re.compile(r'"[^"]{0,200}"|\\.|\[(?![hms]\]|[hms]{2}\])[^\[\]]{0,100}\]')
 _DAY_LETTERS = re.compile(r"[dmyhs]", re.IGNORECASE)
 _DAY_ZERO, _DAY_ZERO_1904 = datetime(1899, 12, 30), datetime(1904, 1, 1)  # noqa: DTZ001 - a sheet has no time zone
-_LAST_DAY = 2_958_466
 _REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 
 
@@ -136,7 +135,8 @@ def _number(text: str, day_zero: datetime | None) -> str:
         number = float(text)
     except ValueError:
         return text
-    if day_zero is None or not 0 <= number < _LAST_DAY:
+    # The day after 31 December 9999.
+    if day_zero is None or not 0 <= number < 2_958_466:
         return f"{number:.15g}"
     at = day_zero + timedelta(seconds=round(number * 86_400))
     if number < 1:

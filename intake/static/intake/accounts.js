@@ -22,7 +22,7 @@ if (timeZone?.type === "hidden") timeZone.value = ownZone;
 
 // Where the account has another zone than the browser, the browser's is one click away.
 const offer = document.querySelector("[data-own-zone]");
-if (offer && timeZone.value !== ownZone && timeZone.querySelector(`option[value="${CSS.escape(ownZone)}"]`)) {
+if (offer && timeZone.value !== ownZone && timeZone.list.querySelector(`option[value="${CSS.escape(ownZone)}"]`)) {
   const button = offer.querySelector("button");
   button.textContent = gettext("Use %(zone)s", { zone: ownZone.replaceAll("_", " ") });
   offer.hidden = false;
@@ -39,7 +39,7 @@ if (looks) {
   looks.addEventListener("change", ({ target }) => (target.name === "theme" ? chooseTheme(target.value || "system") : chooseLook(target.name, target.value)));
 }
 
-// A list of which the server has selected none, such as time zones without the account's, is as it was served. The
+// A list of which the server has selected none, such as languages without the account's, is as it was served. The
 // `defaultValue` of a box is its attribute, and its `value` is "on" without one.
 const isAsServed = ({ elements }) =>
   [...elements].every(({ options, type, value, defaultValue, checked, defaultChecked }) => {

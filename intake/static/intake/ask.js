@@ -91,7 +91,7 @@ function bodyOf(response) {
   return response.body;
 }
 
-const isEnd = ({ type }) => type === "done" || type === "error";
+const isEnd = ({ type }) => ["done", "waiting", "error"].includes(type);
 
 async function open({ turnId, lastId }, signal) {
   const headers = { ...IN_PAGE_LANGUAGE, Accept: "text/event-stream", Prefer: "blocks" };

@@ -10,6 +10,12 @@ const AT_ONCE = 3;
 const UNREACHABLE = gettext("No connection to Recollect. Check your network and try again.");
 const PICTURE_NAMES = { "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp" };
 
+/** What is no document of ours came from a server in front. */
+function answerOfProxy(status) {
+  if (status === 413) return gettext("The server in front of Recollect refuses files of this size.");
+  return gettext("The server answered %(status)s. Try again in a moment.", { status });
+}
+
 export class Attaching {
   // By its element: the file that is being uploaded, and what became of it.
   #items = new Map();
@@ -185,12 +191,13 @@ export class Attaching {
     body.append("kind", item.kind);
     body.append("file", item.bytes, item.name);
     try {
-      const { ok, data } = await upload(FILES, { csrfToken: this.csrfToken(), body, signal: item.abort.signal, onProgress: (share) => (progress.value = share) });
-      if (!this.#items.has(item.element)) return ok && this.#forget(data.id);
-      if (ok) {
+      const { status, data } = await upload(FILES, { csrfToken: this.csrfToken(), body, signal: item.abort.signal, onProgress: (share) => (progress.value = share) });
+      const isStored = status === 201;
+      if (!this.#items.has(item.element)) return isStored && this.#forget(data.id);
+      if (isStored) {
         Object.assign(item, { state: "done", file: data });
         this.#showStored(item);
-      } else this.#fail(item, data.detail ?? UNREACHABLE, { canRetry: data.retryable ?? true });
+      } else this.#fail(item, data.detail ?? answerOfProxy(status), { canRetry: data.retryable ?? status !== 413 });
     } catch (error) {
       if (error.name !== "AbortError") this.#fail(item, UNREACHABLE, { canRetry: true });
     } finally {

@@ -1,5 +1,6 @@
 /** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
 import { answering } from "./answering.js";
+import { listenForApprovals } from "./approvals.js";
 import { ask, Failure, follow, stop } from "./ask.js";
 import { takeShared } from "./attaching.js";
 import { Choices } from "./choices.js";
@@ -124,7 +125,7 @@ async function show(turn, events) {
 /** What was written meanwhile is sent now; after a failure it is better looked at first. */
 function goOnWithQueue(turn) {
   if (retrying !== null) return;
-  if (turn.hasFailed) return composer.takeQueueBack();
+  if (turn.hasFailed || turn.waits) return composer.takeQueueBack();
   const queued = composer.takeQueued();
   if (queued !== undefined) answer(addTurn(queued));
 }
@@ -169,10 +170,11 @@ function take(turn, { type, data }) {
   turn.isReconnecting = type === "reconnecting";
   if (type === "turn") begin(turn, data);
   else if (type === "reasoning") turn.think(data);
-  else if (type === "tool_call") turn.addStep(data);
+  else if (type === "tool_call" || type === "approval") turn.addStep(data);
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "blocks") turn.draw(data);
+  else if (type === "waiting") turn.wait();
   else if (type === "done") finish(turn, data);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
@@ -252,7 +254,7 @@ function askAgainLater(turn, seconds) {
   const inWords = (left) => gettext("The model is busy; trying again in %(count)s s", { count: left });
   const tick = (left) => {
     if (left === 0) return answer(turn);
-    turn.fail({ detail: inWords(left), canRetry: true });
+    turn.fail({ detail: inWords(left), canRetry: true, about: "model" });
     retrying = setTimeout(tick, 1000, left - 1);
   };
   announce(inWords(seconds));
@@ -355,6 +357,7 @@ addEventListener("popstate", () => {
 
 watchTemporary(main, { csrfToken: () => composer.csrfToken });
 listenForCopying(main, announce);
+listenForApprovals(thread, { csrfToken: () => composer.csrfToken, announce, goOn: followTurn });
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForDeleting(thread, { confirm });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
@@ -398,7 +401,10 @@ async function receive(sharing) {
 /** An answer that another tab, another device or this page before a reload has asked for. */
 function followUnfinished() {
   const element = unfinishedTurn(thread);
-  if (!element) return;
+  if (element) followTurn(element);
+}
+
+function followTurn(element) {
   const turn = new Turn(element);
   show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
 }

@@ -62,6 +62,7 @@ export class Choices {
       instructions: () => fields.instructions.value,
       temperature: () => (this.hasTemperature ? Number(fields.temperature.value) : null),
       memory: () => fields.memory.checked,
+      web: () => fields.web.checked,
       proposes: () => fields.proposes.checked,
     };
     return Object.fromEntries(names.map((name) => [name, read[name]()]));
@@ -94,6 +95,8 @@ export class Choices {
 
   /** Models come and go while a page is open. What is chosen stays, also where it is offered no more. */
   async #refreshModels() {
+    // A visitor has no say in it, and no list.
+    if (!document.querySelector("[data-logout]")) return;
     const response = await fetch(`${HOME}api/v1/models/`, { headers: IN_PAGE_LANGUAGE }).catch(() => null);
     if (!response?.ok) return;
     const { models } = await response.json();
@@ -128,6 +131,8 @@ export class Choices {
       const response = await write(`${HOME}api/v1/conversations/${id}/`, {
         method: "PATCH",
         csrfToken: this.csrfToken(),
+        // A person may choose and leave the page at once.
+        keepalive: true,
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify(this.#values([name])),
       });

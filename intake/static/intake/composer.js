@@ -115,6 +115,13 @@ export class Composer {
     });
     this.input.addEventListener("input", () => this.#changed());
     this.input.addEventListener("keydown", (event) => {
+      // Up from an empty field edits what was said last; with another key it goes to the chat above.
+      const isUp = event.key === "ArrowUp" && !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey;
+      const last = isUp && !this.input.value && [...document.querySelectorAll('.turn:not(.shared) [data-action="rephrase"]')].at(-1);
+      if (last) {
+        event.preventDefault();
+        last.click();
+      }
       if (event.key !== "Enter" || event.shiftKey || isComposing(event) || this.isOnGlass) return;
       event.preventDefault();
       this.#send();

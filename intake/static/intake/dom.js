@@ -70,7 +70,7 @@ export function upload(url, { csrfToken, body, onProgress, signal }) {
       const becomes = request.getResponseHeader(FOR);
       if (becomes) become(becomes);
       if (request.status === 401) offerLogin();
-      resolve({ ok: request.status === 201, data: parsed(request.responseText) });
+      resolve({ status: request.status, data: parsed(request.responseText) });
     });
     request.addEventListener("error", () => reject(new TypeError("network")));
     request.addEventListener("abort", () => reject(new DOMException("", "AbortError")));

@@ -24,7 +24,7 @@ function takeTurns(page, thread) {
     const last = [...thread.querySelectorAll(".turn[id]")].at(-1);
     const isNext = !last || Number(fresh.dataset.number) > Number(last.dataset.number);
     // A turn that lost its answer to a failure here is this page's own to try again.
-    if (known && known.dataset.status !== fresh.dataset.status && known.dataset.status === "streaming") known.replaceWith(fresh);
+    if (known && known.dataset.status !== fresh.dataset.status && ["streaming", "waiting"].includes(known.dataset.status)) known.replaceWith(fresh);
     else if (!known && isNext) {
       if (thread.querySelector(".turn:not([id])")) return;
       thread.append(fresh);

@@ -38,7 +38,7 @@ export function showState(element, { id, type, state, error }) {
   picture.hidden = !element.classList.toggle("is-picture", state === "read" && PICTURES.has(type));
   if (!picture.hidden) picture.src = `${FILES}${id}/thumbnail`;
   const place = part(element, "file-state");
-  place?.replaceChildren((place.dataset[state] ?? "%(why)s").replace("%(why)s", () => error ?? ""));
+  place?.replaceChildren(state === "waiting" ? place.dataset.waiting : (error ?? ""));
 }
 
 /** What is folded is fetched when it is opened; what is being read is asked for until it is. */

@@ -1,4 +1,5 @@
-/** What was said at length is folded where it is read. */
+/** What was said at length is folded where it is read; the sources of an answer come when they are unfolded. */
+import { fetchPage, part } from "./dom.js";
 import { gettext, language } from "./language.js";
 
 const LONG = 4_000;
@@ -27,4 +28,9 @@ export function foldLong(thread) {
   };
   fold();
   new MutationObserver(fold).observe(thread, { childList: true });
+  thread.addEventListener("toggle", async ({ target }) => {
+    if (!target.open || target.dataset.part !== "sources") return;
+    const list = (await fetchPage(target.dataset.href))?.querySelector("[data-sources]");
+    if (list) part(target, "sources-list").replaceChildren(list);
+  }, true);
 }

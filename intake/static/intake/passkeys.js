@@ -7,7 +7,7 @@
 
 import { gettext } from "./language.js";
 
-const isSupported = typeof PublicKeyCredential === "function" && "parseRequestOptionsFromJSON" in PublicKeyCredential;
+const isSupported = typeof PublicKeyCredential === "function";
 const NOT_HERE = gettext("This browser cannot use passkeys on this address. It needs HTTPS, or http://localhost.");
 const NOTHING = gettext("No passkey was used. Try again, or choose another way.");
 
@@ -18,18 +18,30 @@ async function optionsOf(form) {
   return answer.json();
 }
 
+const bytes = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
+const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+
 async function ask(form) {
-  const options = await optionsOf(form);
-  if (form.dataset.passkey !== "create") {
-    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options.request_options.publicKey);
-    return navigator.credentials.get({ publicKey });
-  }
-  const wanted = structuredClone(options.creation_options.publicKey);
+  const { request_options: request, creation_options: creation } = await optionsOf(form);
+  // Browsers below Safari 18.4 do not turn JSON into these themselves.
+  const wanted = (request ?? creation).publicKey;
+  const ids = (name) => wanted[name] && { [name]: wanted[name].map((each) => ({ ...each, id: bytes(each.id) })) };
+  const publicKey = { ...wanted, challenge: bytes(wanted.challenge), ...ids("allowCredentials"), ...ids("excludeCredentials") };
+  if (request) return navigator.credentials.get({ publicKey });
+  publicKey.user = { ...wanted.user, id: bytes(wanted.user.id) };
   // One that lets its owner in without a password.
-  wanted.authenticatorSelection = {
+  publicKey.authenticatorSelection = {
     ...wanted.authenticatorSelection, residentKey: "required", requireResidentKey: true, userVerification: "required",
   };
-  return navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(wanted) });
+  return navigator.credentials.create({ publicKey });
+}
+
+/** As the server reads it. */
+function asJson(credential) {
+  const { id, rawId, type, response, authenticatorAttachment } = credential;
+  const parts = ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"].filter((name) => response[name]);
+  const inText = Object.fromEntries(parts.map((name) => [name, text(response[name])]));
+  return JSON.stringify({ id, rawId: text(rawId), type, authenticatorAttachment, clientExtensionResults: credential.getClientExtensionResults(), response: inText });
 }
 
 function say(form, sentence) {
@@ -42,7 +54,7 @@ async function send(form, button) {
   button.disabled = true;
   try {
     const credential = await ask(form);
-    form.elements.credential.value = JSON.stringify(credential.toJSON());
+    form.elements.credential.value = asJson(credential);
     form.submit();
   } catch (error) {
     console.warn(error);

@@ -1,7 +1,7 @@
 /**
  * Previews of code in answers: diagrams by themselves, HTML and SVG at a press of a button, their scripts at a second one.
  * All of it is in a sandboxed frame without an origin (templates/intake/preview.html, decision 71). A picture of another site is
- * loaded at a press of a button, in a frame that may load pictures and nothing else (decision 73).
+ * loaded at a press of a button, in a frame that may load pictures and nothing else (decision 71).
  */
 import { HOME } from "./dom.js";
 import { gettext } from "./language.js";
@@ -190,7 +190,7 @@ function documentOf(source, title, address) {
   const html = /^\s*<!doctype/i.test(page) ? page : `<!doctype html>${page}`;
   frame.addEventListener("load", () => frame.contentWindow.postMessage({ html }, "*"), { once: true });
   addEventListener("message", function measure({ source: from, data }) {
-    if (from === frame.contentWindow && data?.height > 0) frame.style.height = `${Math.min(MOST_PX, Math.max(LEAST_PX, data.height))}px`;
+    if (from === frame.contentWindow && data?.height > 0) frame.style.height = `${Math.min(MOST_PX, Math.max(LEAST_PX, data.height)) + frame.offsetHeight - frame.clientHeight}px`;
     else if (from && !frame.isConnected) removeEventListener("message", measure);
   });
   return frame;

@@ -7,7 +7,6 @@ import { listenForChanges } from "./events.js";
 import { listenForMenus } from "./menus.js";
 import { Mover, showProjectOf } from "./projects.js";
 import { listenForShortcuts } from "./shortcuts.js";
-import { Filter } from "./sidebar_filter.js";
 import { ItemMenu } from "./sidebar_items.js";
 import { Selection } from "./sidebar_selection.js";
 import { Sidebar } from "./sidebar.js";
@@ -29,14 +28,18 @@ const mover = new Mover(sidebar, { tell });
 const move = (ids) => mover.ask(ids);
 const selection = new Selection(sidebar, { confirm, tell, move });
 new ItemMenu(sidebar, { confirm, tell, move, select: (item) => selection.begin(item) });
-const searchLink = sidebarElement.querySelector("[data-search-link]");
-new Filter(sidebar, { searchPath: searchLink ? `${searchLink.pathname}live/` : null });
 
-// A draft belongs to whoever wrote it, not to the next person at this screen.
+// A draft belongs to whoever wrote it, not to the next person at this screen. Nor does a page of before: over plain http
+// Safari keeps it for the way back, whatever its headers say.
 document.querySelector("[data-logout]")?.addEventListener("submit", () => {
   sessionStorage.clear();
+  localStorage.setItem("logged-out", Date.now());
   globalThis.caches?.delete("recollect-shared");
   answering.forget();
+});
+
+addEventListener("pageshow", ({ persisted }) => {
+  if (persisted && performance.timeOrigin < Number(localStorage.getItem("logged-out"))) location.reload();
 });
 
 listenForChanges(sidebarElement.dataset.events, {

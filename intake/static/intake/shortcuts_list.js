@@ -18,7 +18,7 @@ export const COMMANDS = [
   { key: "o", icon: "new", isPage: true, find: () => HOME },
   { key: "y", icon: "temporary", isPage: true, find: () => `${HOME}?temporary=1` },
   { key: "c", icon: "copy", words: "clipboard", find: lastCopy },
-  { key: "m", icon: "tune", words: "choose language model", find: () => canChooseModel() && chooseModel },
+  { key: "m", icon: "tune", words: "choose language model", find: () => (canChooseModel() ? chooseModel : null) },
   { key: "", icon: "folder", words: "folder", find: moving },
   { key: "a", icon: "archive", words: "hide away", find: archiving },
   { key: "ArrowDown", icon: "right", title: gettext("Next chat"), words: "go switch", find: () => chatBeside(1) },

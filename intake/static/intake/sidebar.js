@@ -164,9 +164,8 @@ export class Sidebar {
   }
 
   showEmptiness() {
-    const isEmpty = !this.items.length && !this.element.querySelector("[data-project-group]");
-    this.element.querySelector("[data-no-conversations]").hidden = !isEmpty;
-    this.element.querySelector("[data-finding]").hidden = isEmpty;
+    const isFull = this.items.length || this.element.querySelector("[data-project-group]");
+    this.element.querySelector("[data-no-conversations]").hidden = Boolean(isFull);
   }
 
   /** Headings by day, made again: the day may have changed since. */
@@ -274,7 +273,7 @@ export function previousItem(item) {
 
 /** Among those that are to be seen, over the ends of groups. */
 function beside(item, step) {
-  const list = item.closest("[data-all-chats], [data-found-chats]");
+  const list = item.closest("[data-all-chats]");
   const items = [...(list?.querySelectorAll("[data-conversation-id]") ?? [])].filter((each) => each.checkVisibility());
   const at = items.indexOf(item);
   return at < 0 ? undefined : items[at + step];

@@ -15,9 +15,6 @@ export class Selection {
     this.confirm = confirm;
     this.tell = tell;
     this.bar = sidebar.element.querySelector("[data-selection]");
-    this.button = sidebar.element.querySelector("[data-select]");
-    this.button.disabled = false;
-    this.button.addEventListener("click", () => (this.isOn ? this.end() : this.begin()));
     this.bar.addEventListener("click", (event) => this.#do(event.target.closest("[data-do]")?.dataset.do));
     sidebar.element.addEventListener("click", (event) => this.#onClick(event), true);
     sidebar.element.addEventListener("keydown", (event) => {
@@ -41,21 +38,21 @@ export class Selection {
     return [...this.sidebar.element.querySelectorAll("[data-conversation-id].chosen")];
   }
 
-  begin(item = null) {
+  begin(item) {
     this.bar.hidden = false;
-    this.button.ariaPressed = "true";
     this.sidebar.element.classList.add("selecting");
-    if (item) this.#choose(item, true);
+    this.#choose(item, true);
+    this.#last = item;
     this.#show();
   }
 
   end() {
+    const next = this.chosen.at(-1) ?? this.sidebar.items[0];
     for (const item of this.chosen) this.#choose(item, false);
     this.bar.hidden = true;
-    this.button.ariaPressed = "false";
     this.sidebar.element.classList.remove("selecting");
     this.#last = null;
-    this.button.focus();
+    next?.querySelector("a").focus();
   }
 
   /** Before the link itself hears of it; with Shift, everything from the last one on. */

@@ -12,7 +12,7 @@ const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
 const RECONNECTING = gettext("Reconnecting…");
-const STATES = { streaming: "", complete: "", failed: "", interrupted: part(clone("turn"), "mark").textContent };
+const STATES = { streaming: "", waiting: part(clone("turn"), "mark").dataset.waits, complete: "", failed: "", interrupted: part(clone("turn"), "mark").textContent };
 
 export class Turn {
   /**
@@ -54,6 +54,10 @@ export class Turn {
   /** It was the model that was busy, and not this server, which has the turn; what is begun is gone on with. */
   get canBeAskedAgain() {
     return this.isSaved && this.busyTries < MOST_BUSY_TRIES && !this.answer.hasChildNodes();
+  }
+
+  get waits() {
+    return this.element.dataset.status === "waiting";
   }
 
   get message() {
@@ -153,6 +157,7 @@ export class Turn {
     this.element.dataset.number = turnNumber;
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
     part(this.element, "delete").href = `${path}turns/${turnNumber}/delete/`;
+    part(this.element, "sources-link").href = part(this.element, "sources").dataset.href = `${path}turns/${turnNumber}/prompt/`;
     const conversation = path.split("/").at(-2);
     this.#action("branch").dataset.href = `${HOME}api/v1/conversations/${conversation}/turns/${turnNumber}/branch/`;
     const { versions } = this;
@@ -217,8 +222,8 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  /** `status`: "interrupted" for an answer that somebody stopped; `usage`, `usageLine`: what it took; `reasoningHtml`: what was thought, drawn. */
-  complete(html, { status = "complete", usage = null, usageLine = "", reasoningHtml = null } = {}) {
+  /** `status`: "interrupted" for an answer that somebody stopped; `usage`, `usageLine`: what it took; `sourcesLine`: what it was given of the memory; `reasoningHtml`: what was thought, drawn. */
+  complete(html, { status = "complete", usage = null, usageLine = "", sourcesLine = "", reasoningHtml = null } = {}) {
     this.drawing.finish();
     if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
@@ -226,6 +231,14 @@ export class Turn {
     this.#close(status, { isCut: usage?.finishReason === "length" });
     part(this.element, "usage").hidden = !usageLine;
     part(this.element, "usage-line").textContent = usageLine;
+    part(this.element, "sources").hidden = !sourcesLine;
+    part(this.element, "sources-line").textContent = sourcesLine;
+  }
+
+  /** Its calls wait for the person. */
+  wait() {
+    this.drawing.finish();
+    this.#close("waiting");
   }
 
   stop() {
@@ -236,7 +249,7 @@ export class Turn {
 
   /**
    * `reason`: the words of the model's server, which staff alone get. `about`: `window` or `message` where the
-   * conversation or the message alone is longer than the model's window.
+   * conversation or the message alone is longer than the model's window, `model` where another one may answer.
    */
   fail({ detail, canRetry, reason = "", about = "" }) {
     this.drawing.finish();
@@ -264,6 +277,10 @@ export class Turn {
   retire() {
     if (this.element.hasAttribute("data-discarded")) this.element.remove();
     if (!this.isSaved) return;
+    if (this.waits) {
+      for (const card of this.element.querySelectorAll("[data-approval]")) card.remove();
+      this.stop();
+    }
     this.#action("retry").hidden = true;
     this.#action("edit").hidden = true;
     this.#action("newest").hidden = true;
@@ -275,7 +292,6 @@ export class Turn {
     const hasBrokenOff = state === "interrupted" && this.answer.hasChildNodes();
     part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
     part(this.element, "cut-off").hidden = !isCut;
-    part(this.element, "broke-off").hidden = isCut;
     if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];
     this.reasoning.rest();
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");

@@ -79,7 +79,7 @@ export function rephrase(element, { onSend }) {
   const input = form.querySelector("textarea");
   const grow = () => {
     input.style.height = "auto";
-    input.style.height = `${input.scrollHeight}px`;
+    input.style.height = `${input.scrollHeight + input.offsetHeight - input.clientHeight}px`;
   };
   const close = () => {
     form.remove();

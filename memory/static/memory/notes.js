@@ -1,6 +1,6 @@
 /** Writing notes: Ctrl+S or Ctrl+Enter saves, and nobody leaves words that are not saved by accident. */
 
-import { csrfCookie, parseHtml, write } from "../intake/dom.js";
+import { csrfCookie, fetchPage, parseHtml, write } from "../intake/dom.js";
 
 // On a phone the tab of this page may be beyond the edge.
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -8,6 +8,20 @@ document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest
 for (const form of document.querySelectorAll("[data-note]")) watch(form);
 
 for (const button of document.querySelectorAll("[data-preview]")) preview(button);
+
+const narrow = document.querySelector("form.narrow");
+let typed = 0;
+// The list follows what is typed.
+narrow?.elements.q?.addEventListener("input", () => {
+  clearTimeout(typed);
+  typed = setTimeout(async () => {
+    const address = `${narrow.action}?${new URLSearchParams(new FormData(narrow))}`;
+    const page = await fetchPage(address);
+    if (!page || address !== `${narrow.action}?${new URLSearchParams(new FormData(narrow))}`) return;
+    document.querySelector("[data-found]").replaceWith(page.querySelector("[data-found]"));
+    history.replaceState(null, "", address);
+  }, 250);
+});
 
 /** Shows the text as it will be read in place of its field, and the field again. */
 function preview(button) {

@@ -6,11 +6,11 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from memory import index
-from memory.overview import drawing, reading
+from memory.overview import atlas, drawing
 from testing.examiner import as_a_worker
 
 
-def draw(user) -> reading.MapOutput:
+def draw(user) -> atlas.MapOutput:
     """What is new is embedded, the person looks, a worker draws what is due, and they look again."""
     index.embed_pending()
     look(user)
@@ -18,9 +18,9 @@ def draw(user) -> reading.MapOutput:
     return look(user)
 
 
-def look(user) -> reading.MapOutput:
+def look(user) -> atlas.MapOutput:
     with acting_as(user):
-        return reading.read_atlas(user=user, now=timezone.now())
+        return atlas.read_atlas(user=user, now=timezone.now())
 
 
 def draw_due() -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from django.db import connection
 
 from core.ids import uuid7
-from core.isolation.acting import insert_many
+from core.isolation.inserting import insert_many
 from intake.models import Conversation, Turn, User
 from memory.backends.embedders import get_embedder
 from memory.models import Corpus, EmbeddingModel, IndexedText, PendingTerms

@@ -13,7 +13,7 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, index, records
 from memory.models import MapPoint, MemoryMap, TellingWord
-from memory.overview import drawing, reading
+from memory.overview import atlas, drawing
 from memory.projects import save_project
 from memory.tests.overview.drawn import draw, draw_due, look
 from testing.examiner import as_a_worker
@@ -145,7 +145,7 @@ def test_a_search_names_the_points_of_what_it_finds_the_best_first(alice):
         documents.append(user=alice, day=None, text="- The cello was made in 1910", now=NOW)
     draw(alice)
     found = client_of(alice).get("/memory/map/found/", {"q": "cello"}).json()["ids"]
-    texts = [text.corpus for text in reading.texts_of(alice, found)]
+    texts = [text.corpus for text in atlas.texts_of(alice, found)]
     assert sorted(texts[:3]) == ["chat", "memory", "record"]
     points = api_of(alice).get("/api/v1/memory/map/points/").json()
     titles = [points["titles"][place] if place >= 0 else "" for place in points["title"]]
@@ -188,7 +188,7 @@ def test_a_map_that_nobody_has_looked_at_for_a_month_is_dropped_and_drawn_at_the
     with as_a_worker():
         drawing.drop_unasked(now=timezone.now() + timedelta(days=31))
     assert not (MapPoint.objects.exists() or TellingWord.objects.exists() or MemoryMap.objects.exists())
-    assert look(alice).state == reading.MapState.DRAWING
+    assert look(alice).state == atlas.MapState.DRAWING
     assert draw(alice).placed == 4
 
 
@@ -223,12 +223,10 @@ def test_the_map_narrows_to_a_project_and_a_closed_one_is_on_no_other(talker):
     api = api_of(talker)
 
     def shown(project):
-        atlas = api.get("/api/v1/memory/map/", {"project": project}).json()
+        told = api.get("/api/v1/memory/map/", {"project": project}).json()
         points = api.get("/api/v1/memory/map/points/", {"project": project}).json()
-        newest = "".join(text["snippet"] for cluster in atlas["clusters"] for text in cluster["newest"])
-        assert (
-            atlas["texts"] == atlas["placed"] == len(points["id"]) == sum(each["texts"] for each in atlas["clusters"])
-        )
+        newest = "".join(text["snippet"] for cluster in told["clusters"] for text in cluster["newest"])
+        assert told["texts"] == told["placed"] == len(points["id"]) == sum(each["texts"] for each in told["clusters"])
         return len(points["id"]), "cello" in newest, "tomatoes" in newest, points["titles"] == ["A chat about music"]
 
     assert shown("music") == (12, True, False, True)

@@ -1,0 +1,330 @@
+"""Answers a request in the inner form: its model, its memory, the turn that is kept, and the events of the answer."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from agent_tools.models import Keeps
+from agent_tools.tools.context import ids_of, prompt_context
+from chat.agent.context import AgentEvent, AnswerEnded, ChatDeps, TextWritten, ToolCalled, ToolReturned, deps_for
+from chat.agent.loop import complete
+from chat.agent.prompt import BEFORE_TOOLS, LONGEST_ASKED, parts_of
+from chat.answers.database import as_caller, aside
+from chat.answers.hub import answer_hub, start_answer
+from chat.answers.reader import THROWN_OUT, as_data
+from chat.answers.writer import AnswerWriter, shown
+from chat.endpoint.conversations import Kept, Program, keep, own_words, remember_answer
+from chat.endpoint.inner import NO_FILES, NO_PICTURES, Asked, Data, Message, request_to
+from chat.endpoint.machinery import is_chat, is_machinery
+from core import rate_limits
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, RecollectError, Unavailable
+from core.ids import uuid7
+from core.isolation.acting import Caller, acting_as
+from core.rate_limits import StreamLease
+from core.responses import user_by_token
+from core.text import Sentence
+from core.text import gettext_noop as _
+from intake.chats import changes
+from intake.chats.tree import going_up
+from intake.chats.usage import Usage
+from intake.llm.language_models import (
+    LanguageModel,
+    ask_servers,
+    default_for,
+    find,
+    is_recall_mode,
+    offered,
+)
+from intake.llm.tokens import cut_middle
+from intake.llm.windows import window_of
+from intake.models import Conversation, Turn
+from intake.revocation import TokenCheck, while_authorized
+from memory.search.echoes import telling_words
+
+logger = logging.getLogger(__name__)
+
+Event = AgentEvent | AnswerEnded
+DEFAULT, PLAIN, PRIVATE = "recollect", "recollect-plain", "recollect-private"
+# Of the time to the first word; what takes longer is left out.
+RECALL_SECONDS = 0.2
+LONGEST_KEPT = 8_000
+EARLIER = _("The app's history before this message")
+RESULT = _("What the app's tool returned")
+NOT_KEPT = (
+    "There is no such answer, or it is not kept here. With `store: false` a program sends its answers themselves."
+)
+RECALLED = """
+These passages of what the person said or kept elsewhere may be about the question:
+{passages}
+"""
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"There is no model {name[:100]!r}. These are: {', '.join(known)}.")
+
+
+class NoModel(Unavailable):
+    """Until an administrator adds one."""
+
+    retryable = False
+
+
+class AnswerFailed(Unavailable):
+    """`data`: as a turn keeps it."""
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(data.get("detail"))
+        self.data = data
+
+
+class Chosen(NamedTuple):
+    """`model` is None in recall mode. `name`: as it is stored with the chat, empty for the default."""
+
+    model: LanguageModel | None
+    name: str
+    recalls: bool
+    keeps: bool
+
+
+def choose(name: str, caller: Caller, *, is_anthropics: bool) -> Chosen:
+    """The model of a name of this endpoint. Raises `ModelNotFound` with the names that there are."""
+    own, _, suffix = {PLAIN: f"{DEFAULT}:plain", PRIVATE: f"{DEFAULT}:private"}.get(name, name).rpartition(":")
+    if suffix not in ("plain", "private"):
+        own, suffix = name, ""
+    model = None if own == DEFAULT else find(own, caller)
+    # Clients of Anthropic's know nothing but Claude's names.
+    if model is None and is_anthropics and own.startswith("claude"):
+        own, suffix = DEFAULT, suffix or ("private" if "haiku" in own else "")
+    if own == DEFAULT:
+        model = default_for(caller)
+        if model is None and not is_recall_mode():
+            raise Unavailable("No language model's server can be reached. Try again.")
+    elif model is None:
+        raise ModelNotFound(name, names(caller))
+    return Chosen(model, "" if own == DEFAULT else own, recalls=not suffix, keeps=suffix != "private")
+
+
+def names(caller: Caller) -> list[str]:
+    return [DEFAULT, PLAIN, PRIVATE, *(model.name for model in offered(caller))]
+
+
+class Opened(NamedTuple):
+    """A request that was let in, with its turn if it is kept."""
+
+    asked: Asked
+    program: Program
+    lease: StreamLease
+    chosen: Chosen
+    kept: Kept | None
+
+
+def admit(request: HttpRequest, *, limit: str = "chat") -> Program:
+    user, token = user_by_token(request, scopes={"chat"}, lacking="This token lacks the scope `chat`.")
+    rate_limits.take_for(limit, user_id=user.pk, address=rate_limits.client_address(request))
+    return Program(Caller(user_id=user.pk, bound_to=user.bound_to), token, request.headers)
+
+
+def begin(request: HttpRequest, asked: Asked, program: Program) -> Opened:
+    """All checks that may refuse the request; then what the person says is saved."""
+    ask_servers()
+    caller, keeps = program.caller, program.token.keeps
+    lease = rate_limits.begin_stream(request, user_id=caller.user_id)
+    with acting_as(caller):
+        chosen = choose(asked.model, caller, is_anthropics=request.path.endswith("/messages"))
+        asked, follows = _with_named_answers(asked, caller)
+    if is_machinery(asked, program.headers):
+        chosen = chosen._replace(recalls=False, keeps=False)
+    elif keeps != Keeps.EVERYTHING:
+        is_kept = keeps == Keeps.CHATS and is_chat(asked, program.headers)
+        chosen = chosen._replace(keeps=chosen.keeps and is_kept)
+    if (model := chosen.model) is None and not (chosen.keeps and chosen.recalls):
+        address = request.build_absolute_uri("/staff/models/")
+        raise NoModel(f"No language model is configured here. An administrator adds one at {address}.")
+    for file in (file for each in asked.messages if each.role == "user" for file in each.files):
+        if model is None:
+            break
+        if file.is_image and not model.sees_pictures:
+            raise InvalidInput(NO_PICTURES.format(name=model.name))
+        if not file.is_image and not file.media_type.startswith("text/") and model.base_url:
+            raise InvalidInput(NO_FILES.format(name=model.name))
+    kept = None
+    if chosen.keeps:
+        about: Any = {"model": chosen.name, "uses_memory": chosen.recalls, "now": timezone.now()}
+        kept = keep(asked, program, follows=follows, **about)
+        changes.tell(caller, kept.turn.conversation_id)
+    return Opened(asked, program, lease, chosen, kept)
+
+
+def _with_named_answers(asked: Asked, caller: Caller) -> tuple[Asked, Turn | None]:
+    """With our answers that the program names instead of sending them, and the turn whose history it goes on with.
+
+    Some clients of Responses send the id of an answer's text in its place, others the id of the response before.
+    """
+    numbers = {name: name.rpartition("_")[2] for each in asked.messages if (name := each.refers)}
+    if asked.follows:
+        numbers[asked.follows] = asked.follows.rpartition("_")[2]
+    # The database has no larger number.
+    good = {int(each) for each in numbers.values() if each.isascii() and each.isdecimal() and len(each) < 19}
+    turns = {str(turn.pk): turn for turn in Turn.objects.for_caller(caller).filter(pk__in=good)}
+    if not turns.keys() >= set(numbers.values()):
+        raise NotFound(NOT_KEPT)
+    messages, seen = list[Message](), set[str]()
+    # The text of an answer between whose parts a tool ran has one id; it stands where it ends.
+    for message in reversed(asked.messages):
+        name = message.refers
+        text = turns[numbers[name]].assistant_message if name and name not in seen else message.text
+        seen.add(name)
+        messages.insert(0, message.model_copy(update={"text": text}))
+    follows = turns[numbers[asked.follows]] if asked.follows else None
+    for turn in () if follows is None else (follows, *going_up(follows)):
+        said = Message(role="user", text=turn.user_message)
+        messages[:0] = [said, Message(role="assistant", text=turn.assistant_message)]
+    return asked.model_copy(update={"messages": messages}), follows
+
+
+async def recall(opened: Opened) -> tuple[str, int]:
+    """What the chat would give its own model: what the person wants of answers, their notes, and what may be about the
+    question, found in time or left out. Also how many notes and texts these are.
+    """
+    model, program = opened.chosen.model, opened.program
+    if not opened.chosen.recalls or model is None:
+        return "", 0
+
+    def about() -> ChatDeps:
+        chat = opened.kept.turn.conversation if opened.kept else Conversation(project=program.token.project)
+        return deps_for(program.caller, chat, now=timezone.now())
+
+    deps = await as_caller(program.caller, about)
+    looking = asyncio.create_task(aside(_passages, opened))
+    done, _ = await asyncio.wait({looking}, timeout=RECALL_SECONDS)
+    # The notes that its window has room for.
+    most = window_of(model).tokens // 10
+    notes: Any = {name: cut_middle(getattr(deps, name), most) for name in ("notes", "about", "project_notes")}
+    _introduction, *parts = parts_of(replace(deps, **notes))
+    passages, count = "", sum(part.kind in ("about", "notes") for part in parts)
+    if done and (error := looking.exception()) is not None:
+        logger.warning("Nothing is recalled for a program (%s)", type(error).__name__)
+    elif done:
+        passages, found = looking.result()
+        count += found
+    wishes = "".join(part.text for part in parts if part.kind in BEFORE_TOOLS)
+    facts = "".join(part.text for part in parts if part.kind not in BEFORE_TOOLS) if count else ""
+    if passages:
+        facts += RECALLED.format(passages=deps.untrusted.around(passages))
+    return f"{wishes}\n{facts}".strip(), count
+
+
+def _passages(opened: Opened) -> tuple[str, int]:
+    said, half = [each.text for each in opened.asked.messages if each.role == "user"][-3:], LONGEST_ASKED // 2
+    question = own_words(said[-1])
+    # "And how much is it?" is about what was said before.
+    if len(telling_words(question)) < 3 and not any(map(str.isdigit, question)):
+        question = "\n".join(map(own_words, said))
+    lines = prompt_context(
+        user=opened.program.token.user,
+        query=question if len(question) <= LONGEST_ASKED else f"{question[:half]}\n{question[-half:]}",
+        project=opened.program.token.project or None,
+        session=str(opened.kept.turn.conversation_id) if opened.kept else None,
+        max_tokens=800,
+        now=timezone.now(),
+        repeats=True,
+    )
+    return "\n".join(line.written for line in lines), len(ids_of(lines))
+
+
+async def start(opened: Opened, memory: str) -> AsyncGenerator[Event, None]:
+    """The events of the answer, the last one an `AnswerEnded`. Raises `RecollectError`.
+
+    A kept turn is answered as those of the chat's page are: any page can follow it.
+    """
+    model, kept, is_authorized = opened.chosen.model, opened.kept, TokenCheck(opened.program.token)
+    making = None if model is None else partial(_made, opened, model, memory)
+    if kept is None:
+        assert making is not None, "recall mode is kept"  # noqa: S101 - tells the types
+        events: AsyncIterator[Any] = making()
+    elif kept.is_again and kept.turn.has_ended:
+        events = _again(kept.turn)
+    else:
+        about: Any = {"is_authorized": is_authorized, "events": making, "model": model}
+        writing = AnswerWriter(kept.turn, opened.program.caller, **about)
+        events = _followed(opened.program, kept, start_answer(writing))
+    event = None
+    try:
+        async for event in while_authorized(events, is_authorized):
+            yield event  # type: ignore[misc]
+    except Exception as error:
+        raise shown(error) from error
+    if not isinstance(event, AnswerEnded):
+        raise AuthenticationRequired(THROWN_OUT)
+
+
+async def _made(opened: Opened, model: LanguageModel, memory: str) -> AsyncGenerator[Event, None]:
+    """The model's answer; first what the program knows and the chat does not, which a page shows folded."""
+    asked, kept, user = opened.asked, opened.kept, opened.program.token.user
+    if kept is not None and kept.earlier:
+        text = "\n\n".join(f"User: {pair.question}\n\nAssistant: {pair.answer}" for pair in kept.earlier)
+        yield (call := ToolCalled(str(uuid7()), "earlier_history", {}))
+        yield ToolReturned(call, Sentence(EARLIER), found=text[-LONGEST_KEPT:])
+    elif kept is not None:
+        for message in asked.messages[asked.last_question :]:
+            if message.role == "tool":
+                call = ToolCalled(message.call_id, "", {})
+                yield ToolReturned(call, Sentence(RESULT), found=message.text[:LONGEST_KEPT])
+    request = request_to(model, asked, memory=memory)
+    async for made in complete(**request, sees_reasons=user.is_staff and user.is_active):
+        yield made
+
+
+async def _again(turn: Turn) -> AsyncGenerator[Event, None]:
+    yield TextWritten(turn.assistant_message)
+    yield _ended(turn)
+
+
+def _ended(turn: Turn) -> AnswerEnded:
+    used = Usage.of(turn.usage)
+    return AnswerEnded(used.model, used.input_tokens, used.output_tokens, used.finish_reason)
+
+
+async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> AsyncGenerator[Event, None]:
+    """The new events of the answer. A program that goes away stops it, as the stop button does."""
+    log, position, sent = writing.log, writing.log.position, list[str]()
+    try:
+        while (news := log.since(position)) or not log.is_over:
+            for position, event in news:  # noqa: B007 - that of the last event counts
+                sent += [event.text] if isinstance(event, TextWritten) else []
+                yield event
+            if not news:
+                await log.wait()
+    finally:
+        if not log.is_over:
+            writing.stop()
+        remembering = asyncio.create_task(_remember(program, kept, writing, "".join(sent)))
+        tasks = answer_hub().tasks
+        tasks.add(remembering)
+        remembering.add_done_callback(tasks.discard)
+    await remembering
+    if log.ending is None or log.ending.turn is None:
+        raise AnswerFailed({} if log.ending is None else log.ending.data)
+    yield _ended(log.ending.turn)
+
+
+async def _remember(program: Program, kept: Kept, writing: AnswerWriter, sent: str) -> None:
+    await writing.ended()
+    log = writing.log
+    if not log.is_deleted:
+        is_cut = log.ending is None or log.ending.is_cut_short
+        texts = [log.text, *([sent] if is_cut else [])]
+        await as_caller(program.caller, remember_answer, kept, texts, program, is_cut=is_cut)
+
+
+def data_of(error: RecollectError) -> Data:
+    return error.data if isinstance(error, AnswerFailed) else as_data(error)

@@ -1,0 +1,181 @@
+"""Serves the requests of the endpoint: reads them, answers as a stream or whole, and says failures in their form."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from pydantic import ValidationError
+
+from chat.agent.context import AnswerEnded, ToolCalled
+from chat.answers.database import aside
+from chat.endpoint.answering import Event, ModelNotFound, Opened, admit, begin, data_of, names, recall, start
+from chat.endpoint.inner import Asked, read
+from chat.endpoint.writing import AnthropicMessage, ChatCompletion, Response, Writer
+from core.errors import InvalidInput, RecollectError
+from core.gate import leave
+from core.ids import uuid7
+from core.isolation.acting import acting_as
+from core.responses import event_stream, vendor_problem
+from core.validation import by_field, parse_json
+from intake.llm.language_models import ask_servers
+from memory.backends.embedders import get_embedder
+
+NOT_READ = "This request cannot be read: {reason}."
+MOST_EMBEDDED = 2_048
+
+
+def read_body(request: HttpRequest) -> Asked:
+    """Raises `InvalidInput`, with what is missing or of another type."""
+    # Not `request.body`, whose limit is that of forms; `config/bodies.py` has bounded it.
+    body = parse_json(request.read())
+    level: list[Any] = [[body]]
+    for _ in range(100):
+        lists = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [each for inner in lists for each in inner if isinstance(each, dict | list)]
+    if level:
+        raise InvalidInput(NOT_READ.format(reason="it is nested too deeply"))
+    try:
+        return Asked.model_validate(read(body))
+    except ValidationError as error:
+        reason = "; ".join(f"{field}: {said[0]}" for field, said in by_field(error).items())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__} {error}"[:200]
+    raise InvalidInput(NOT_READ.format(reason=reason))
+
+
+async def _answer(request: HttpRequest, *, writer: type[Writer]) -> HttpResponseBase:
+    # In a task of its own: a client who disconnects at this moment must not leave a turn without an answer.
+    opened, sources, events = await asyncio.shield(asyncio.create_task(_open(request)))
+    await sync_to_async(connections.close_all)()
+    leave.get()()
+    # A failure until now is a status.
+    upcoming = _upcoming(events)
+    first = await anext(upcoming)
+    id_ = str(opened.kept.turn.pk) if opened.kept else uuid7().hex
+    writing = writer(opened.asked, id=id_, created=int(time.time()))
+    response = event_stream(_pieces(first, upcoming, writing), opened.lease)
+    if not opened.asked.is_streamed:
+        response["Content-Type"] = "application/json"
+    response["X-Recollect-Sources"] = str(sources)
+    if opened.kept is None:
+        response["X-Recollect-Kept"] = "no"
+    else:
+        response["X-Recollect-Conversation"] = str(opened.kept.turn.conversation_id)
+    return response
+
+
+chat_completions = partial(_answer, writer=ChatCompletion)
+responses = partial(_answer, writer=Response)
+messages = partial(_answer, writer=AnthropicMessage)
+
+
+async def _open(request: HttpRequest) -> tuple[Opened, int, AsyncGenerator[Event, None]]:
+    def work() -> Opened:
+        program = admit(request)
+        return begin(request, read_body(request), program)
+
+    # Its connection is returned before the model is asked.
+    opened = await aside(work)
+    memory, sources = await recall(opened)
+    return opened, sources, start(opened, memory)
+
+
+async def _upcoming(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event | None, None]:
+    """The events, and None whenever nothing has happened for a while."""
+    following = asyncio.ensure_future(anext(events))
+    try:
+        while True:
+            done, _ = await asyncio.wait({following}, timeout=8)
+            if not done:
+                yield None
+                continue
+            try:
+                yield following.result()
+            except StopAsyncIteration:
+                return
+            following = asyncio.ensure_future(anext(events))
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+        await events.aclose()
+
+
+async def _pieces(
+    event: Event | None, upcoming: AsyncGenerator[Event | None, None], writing: Writer
+) -> AsyncIterator[bytes]:
+    """From the first event on, a stream, or one JSON object; white space before it keeps the connection open."""
+    own, is_streamed = {tool.name for tool in writing.asked.tools}, writing.asked.is_streamed
+    if is_streamed:
+        yield b"".join(map(writing.encode, writing.begin()))
+    try:
+        while not isinstance(event, AnswerEnded):
+            piece = b""
+            if event is None:
+                piece = writing.keep_alive if is_streamed else b"\n"
+            # Of its own tools; those of recall mode run here.
+            elif not isinstance(event, ToolCalled) or event.name in own:
+                made = b"".join(map(writing.encode, writing.write(event)))
+                piece = made if is_streamed else b""
+            if piece:
+                yield piece
+            event = await anext(upcoming)
+        end = b"".join(map(writing.encode, writing.end(event)))
+        yield end + writing.ending if is_streamed else json.dumps(writing.whole(event)).encode()
+    except RecollectError as error:
+        problem, _status = vendor_problem(**data_of(error))
+        yield writing.encode(writing.fail(problem)) if is_streamed else json.dumps(problem).encode()
+    finally:
+        await upcoming.aclose()
+
+
+async def list_models(request: HttpRequest, name: str = "") -> HttpResponse:
+    """In a form that both vendors' clients read."""
+
+    def work() -> list[str]:
+        program = admit(request, limit="api")
+        ask_servers()
+        with acting_as(program.caller):
+            return names(program.caller)
+
+    known = await aside(work)
+    about = {"object": "model", "created": 0, "owned_by": "recollect", "type": "model"}
+    rows = [{"id": each, "display_name": each, "created_at": "1970-01-01T00:00:00Z", **about} for each in known]
+    if name:
+        if name not in known:
+            raise ModelNotFound(name, known)
+        return JsonResponse(rows[known.index(name)])
+    ends = {"has_more": False, "first_id": known[0], "last_id": known[-1]}
+    return JsonResponse({"object": "list", "data": rows, **ends})
+
+
+async def count_tokens(request: HttpRequest) -> HttpResponse:
+    await aside(admit, request, limit="api")
+    return JsonResponse({"input_tokens": await asyncio.to_thread(lambda: read_body(request).count())})
+
+
+async def embed(request: HttpRequest) -> HttpResponse:
+    """By the model of the index, in the form that was asked for: numbers, or little-endian float32 in base64."""
+    await aside(admit, request, limit="api")
+    body, embedder = parse_json(request.read()), get_embedder()
+    if not isinstance(body, dict) or body.get("model") not in (embedder.name, "recollect"):
+        raise ModelNotFound(str(body.get("model")) if isinstance(body, dict) else "", [embedder.name, "recollect"])
+    texts = [body["input"]] if isinstance(body.get("input"), str) else body.get("input")
+    if not isinstance(texts, list) or not 0 < len(texts) <= MOST_EMBEDDED:
+        raise InvalidInput(f"`input` is a text, or a list of 1 to {MOST_EMBEDDED:,} texts.")
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidInput("Send texts: this server reads no token ids.")
+    vectors = np.asarray(await asyncio.to_thread(embedder.embed_documents, texts), dtype="<f4")
+    is_text = body.get("encoding_format") == "base64"
+    packed = [base64.b64encode(vector.tobytes()).decode() if is_text else vector.tolist() for vector in vectors]
+    data = [{"object": "embedding", "index": number, "embedding": each} for number, each in enumerate(packed)]
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), sum(len(text) // 4 + 1 for text in texts))
+    return JsonResponse({"object": "list", "data": data, "model": embedder.name, "usage": usage})

@@ -1,0 +1,176 @@
+"""The page `/settings/account/`."""
+
+import zoneinfo
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from django.conf import settings as django_settings
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from chat.agent.search_engines import chosen_engine
+from chat.pages.forms import (
+    AnswersForm,
+    DeleteAccountForm,
+    LanguageForm,
+    TimeZoneForm,
+    TitlesForm,
+)
+from core import rate_limits
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as
+from intake.accounts import methods
+from intake.accounts.adapters import other_services
+from intake.accounts.identity import caller_of, person_of
+from intake.accounts.proofs import require_recent_proof
+from intake.chats import deleting
+from intake.llm.language_models import is_recall_mode
+from intake.models import ChatPreferences
+from intake.models.installation import retention_days
+from memory import quotas
+
+# Of the home page: the length of a name, and how many are kept.
+LONGEST_PART, MOST_PARTS = 20, 4
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def account(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    form = TimeZoneForm(request.POST or None, initial={"time_zone": user.time_zone})
+    if request.method == "POST" and form.is_valid():
+        user.time_zone = form.cleaned_data["time_zone"]
+        user.save(update_fields=["time_zone"])
+        return _saved(request)
+    return _page(request, time_zone_form=form)
+
+
+@never_cache
+@require_POST
+def titles(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    form = TitlesForm(request.POST)
+    if form.is_valid():
+        user.titles_by_model = form.cleaned_data.get("titles_by_model", user.titles_by_model)
+        # Chats that ended before are not read.
+        agreed_at = user.proposes_since or timezone.now()
+        user.proposes_since = agreed_at if form.cleaned_data.get("proposes") else None
+        user.save(update_fields=["titles_by_model", "proposes_since"])
+    return _saved(request)
+
+
+@never_cache
+@require_POST
+def pages(request: HttpRequest) -> HttpResponse:
+    """Whether the pages that answers read on the web are kept."""
+    user = person_of(request)
+    with acting_as(user):
+        ChatPreferences.objects.update_or_create(user=user, defaults={"keeps_pages": "keeps_not" not in request.POST})
+    return _saved(request)
+
+
+@never_cache
+@require_POST
+def language(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    form = LanguageForm(request.POST)
+    if not form.is_valid():
+        return _page(request, language_form=form)
+    user.language = form.cleaned_data["language"]
+    user.save(update_fields=["language"])
+    return _saved(request)
+
+
+@never_cache
+@require_POST
+def answers(request: HttpRequest) -> HttpResponse:
+    """The user's default model and instructions."""
+    user = person_of(request)
+    form = AnswersForm(request.POST, caller=caller_of(request))
+    if not form.is_valid():
+        return _page(request, answers_form=form)
+    with acting_as(user):
+        ChatPreferences.objects.update_or_create(user=user, defaults=form.cleaned_data)
+    return _saved(request)
+
+
+def _saved(request: HttpRequest) -> HttpResponse:
+    """The page again; the sentence alone for a script that saves a choice when it changes."""
+    if request.headers.get("X-Recollect-Part") == "saved":
+        return HttpResponse(_("Saved."), content_type="text/plain; charset=utf-8")
+    messages.success(request, _("Saved."))
+    return HttpResponseRedirect(reverse("intake:account"))
+
+
+@never_cache
+@require_POST
+def home_parts(request: HttpRequest) -> HttpResponse:
+    """Hide a part of the home page, by its name in `hide`, or show all again. Raises `InvalidInput`."""
+    user, name = person_of(request), request.POST.get("hide", "")
+    if name and not (name.isascii() and name.isalpha() and len(name) <= LONGEST_PART):
+        raise InvalidInput(errors={"hide": [_("There is no such part.")]})
+    with acting_as(user):
+        mine = ChatPreferences.objects.for_user(user).values_list("hidden_at_home", flat=True).first() or ""
+        hidden = " ".join(dict.fromkeys([*mine.split(), name][-MOST_PARTS:])) if name else ""
+        ChatPreferences.objects.update_or_create(user=user, defaults={"hidden_at_home": hidden})
+    return HttpResponseRedirect(reverse("intake:home"))
+
+
+@never_cache
+@sensitive_post_parameters("password")
+@require_POST
+def delete_account(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    if not user.has_usable_password():
+        require_recent_proof(request)
+    rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
+    form = DeleteAccountForm(request.POST, user=user)
+    if not form.is_valid():
+        return _page(request, delete_form=form)
+    deleted = deleting.delete_account(user=user)
+    logout(request)
+    context = {
+        "deleted_at": timezone.now(),
+        "rows": [(_(name), number) for name, number in deleted.items()],
+        "also": deleting.ALSO,
+    }
+    response = render(request, "intake/account/deleted.html", context)
+    # The browser's own store keeps drafts that were not sent.
+    response["Clear-Site-Data"] = '"cache", "storage"'
+    return response
+
+
+def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
+    user = person_of(request)
+    context: dict[str, Any] = {
+        "version": django_settings.VERSION,
+        "services": other_services(request),
+        "retention_days": retention_days(),
+        "usage": quotas.lines_of(user.pk),
+        "factors_in_words": methods.in_words(user),
+        "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),
+        "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),
+        "zones": sorted(zoneinfo.available_timezones()),
+        "language_form": LanguageForm(initial={"language": user.language}),
+        "delete_form": DeleteAccountForm(user=user),
+        **forms,
+    }
+    with acting_as(user):
+        preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    # Also where the search was switched off again.
+    context["keeps_pages"] = preferences.keeps_pages if chosen_engine() or not preferences.keeps_pages else None
+    if not is_recall_mode() and "answers_form" not in forms:
+        initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
+        context["answers_form"] = AnswersForm(initial=initial, caller=caller_of(request))
+    if not is_recall_mode():
+        chosen = {"titles_by_model": user.titles_by_model, "proposes": user.proposes_since is not None}
+        context["titles_form"] = TitlesForm(initial=chosen)
+    return render(request, "intake/account.html", context)

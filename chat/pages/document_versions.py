@@ -1,0 +1,81 @@
+"""Earlier versions of a document."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from chat.pages.common import (
+    day_of,
+    page_for_registered,
+    show,
+    tab_of,
+)
+from chat.pages.documents import document_project
+from core.errors import Conflict, NotFound
+from intake.accounts.identity import person_of
+from memory import documents
+from memory.addresses import document_path
+from memory.models.documents import ABOUT_ME, DocumentDay
+
+LONGEST_NUMBER = 9
+
+
+@page_for_registered
+def memory_history(request: HttpRequest) -> HttpResponse:
+    return _history(request, None)
+
+
+@page_for_registered
+def about_history(request: HttpRequest) -> HttpResponse:
+    return _history(request, ABOUT_ME)
+
+
+@page_for_registered
+def log_history(request: HttpRequest, date: str) -> HttpResponse:
+    return _history(request, day_of(date))
+
+
+def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+    """With `?version=`, its text and the changes since; a POST from there restores it."""
+    user, project = person_of(request), document_project(request, day)
+    document = documents.read(user=user, day=day, project=project)
+    number = request.GET.get("version", "")
+    context: dict[str, Any] = {
+        "day": day,
+        "is_about": day == ABOUT_ME,
+        "document": document,
+        "place": "memory",
+        "tab": tab_of(day),
+        "back": document_path(day, project=project),
+        "of_project": project,
+        "history": document_path(day, "history", project=project),
+    }
+    if not number:
+        versions = documents.list_versions(user=user, document_id=document.id)
+        return show(request, "memory/history.html", versions=versions, **context)
+    earlier = documents.read_version(user=user, document_id=document.id, version=_number(number))
+    has_changed = False
+    if request.method == "POST":
+        expected = [request.POST.get("state", "")]
+        try:
+            documents.replace(
+                user=user, day=day, project=project, content=earlier.content, expected=expected, now=timezone.now()
+            )
+        except Conflict:
+            has_changed = True
+        else:
+            messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
+            return HttpResponseRedirect(document_path(day, project=project))
+    status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
+    return show(request, "memory/version.html", status=status, has_changed=has_changed, earlier=earlier, **context)
+
+
+def _number(text: str) -> int:
+    """An invalid number is a version that does not exist."""
+    if not (text.isdecimal() and text.isascii() and len(text) <= LONGEST_NUMBER):
+        raise NotFound
+    return int(text)
