@@ -5,8 +5,8 @@ a stranger: their sessions cost nothing. Each key has turns, and a queue of its 
 
 | who | turns of one key | together |
 |---|---|---|
-| an account | a quarter of the pool | the pool, but for four |
-| an address of strangers | an eighth | half, of the same |
+| an account | an eighth of the pool, at least two | the pool, but for four |
+| an address of strangers | an eighth | a quarter, of the same |
 | a log-in, by its address | one | two |
 | a look-up of credentials, by its address | two, for a query each | two |
 | `/healthz` | one | one |
@@ -108,8 +108,8 @@ class Gate:
         self.bodies, self.files = Bytes(), Bytes()
         everybody = asyncio.Semaphore(max(1, connections - 4))
         self._shares = {
-            ACCOUNT: (max(1, connections // 4), (everybody,)),
-            STRANGER: (max(1, connections // 8), (asyncio.Semaphore(max(1, connections // 2)), everybody)),
+            ACCOUNT: (max(2, connections // 8), (everybody,)),
+            STRANGER: (max(1, connections // 8), (asyncio.Semaphore(max(1, connections // 4)), everybody)),
             LOG_IN: (1, (asyncio.Semaphore(2),)),
             LOOK_UP: (2, (asyncio.Semaphore(2),)),
             HEALTH: (1, (asyncio.Semaphore(1),)),

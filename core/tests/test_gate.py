@@ -68,12 +68,12 @@ async def settled(requests):
 
 
 @tried
-async def test_an_account_has_a_quarter_of_the_pool_wherever_it_calls_from(requests):
+async def test_an_account_has_an_eighth_of_the_pool_wherever_it_calls_from(requests):
     scopes = [a_scope(f"account-7-{number}", f"192.0.2.{number}") for number in range(8)]
     requests.begin(*scopes)
-    assert await settled(requests) == POOL // 4
+    assert await settled(requests) == POOL // 8
     requests.begin(a_scope("account-8"))
-    assert await settled(requests) == POOL // 4 + 1
+    assert await settled(requests) == POOL // 8 + 1
 
 
 @tried
@@ -91,12 +91,12 @@ async def test_beyond_its_queue_a_call_waits_a_second_and_is_refused(requests):
 
 
 @tried
-async def test_strangers_have_an_eighth_for_an_address_and_half_together(requests):
+async def test_strangers_have_an_eighth_for_an_address_and_a_quarter_together(requests):
     for number in range(POOL):
         requests.begin(*[a_scope(address=f"192.0.2.{number}")] * 4)
-        assert await settled(requests) == min((number + 1) * POOL // 8, POOL // 2)
+        assert await settled(requests) == min((number + 1) * POOL // 8, POOL // 4)
     requests.begin(a_scope("account-7"))
-    assert await settled(requests) == POOL // 2 + 1
+    assert await settled(requests) == POOL // 4 + 1
 
 
 @tried
@@ -192,7 +192,7 @@ async def test_what_goes_on_after_its_request_takes_turns_of_the_same_caller(req
     async with left_behind():
         assert present.get()[1] == (ACCOUNT, 7)
         requests.begin(*[a_scope("account-7")] * 4)
-        assert await settled(requests) == POOL // 4 - 1
+        assert await settled(requests) == POOL // 8 - 1
 
 
 def test_bytes_are_counted_by_key_and_together_and_given_back():

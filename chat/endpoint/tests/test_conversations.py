@@ -296,7 +296,7 @@ def test_a_page_of_any_site_may_ask_with_a_token_and_no_cookie_counts(program, l
 
 
 def test_models_that_keep_silent_hold_no_turn(program, language_model):
-    """Each account has a quarter of the pool at once, and its pages need it."""
+    """Each account has an eighth of the pool at once, and its pages need it."""
     count = 8
     language_model(*[Hang()] * count)
     with ThreadPoolExecutor(count) as pool:
