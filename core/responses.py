@@ -156,16 +156,15 @@ CODES = {"too_large": "request_too_large", "authentication_required": "invalid_a
 def vendor_problem(
     *, code: str = "unavailable", detail: str = "", about: str = "", **_: Any
 ) -> tuple[dict[str, Any], HTTPStatus]:
-    """An error as clients of either vendor read it, and its status. `about`: a window is full, so that they shorten the
-    history.
-    """
-    status = HTTPStatus.BAD_REQUEST if about else STATUSES.get(code, HTTPStatus.NOT_FOUND)
+    """An error as clients of either vendor read it, and its status. They shorten the history if it is `about` that."""
+    is_full = about in ("message", "window")
+    status = HTTPStatus.BAD_REQUEST if is_full else STATUSES.get(code, HTTPStatus.NOT_FOUND)
     default = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "api_error"
     error = {
         "type": TYPES.get(status, default),
-        "message": f"prompt is too long: {detail}" if about else detail,
+        "message": f"prompt is too long: {detail}" if is_full else detail,
         "param": None,
-        "code": "context_length_exceeded" if about else CODES.get(code, code),
+        "code": "context_length_exceeded" if is_full else CODES.get(code, code),
     }
     return {"type": "error", "error": error}, status
 

@@ -126,6 +126,12 @@ def test_a_failure_has_the_vendors_form_and_class(client, claude, server, langua
     with pytest.raises(openai.BadRequestError) as full:
         client.chat.completions.create(model="recollect", messages=asks("Hi"))
     assert full.value.code == "context_length_exceeded"
+    # Nothing that a client could shorten.
+    language_model(Refuse(401), Refuse(401))
+    for plain in ("recollect", "recollect-plain"):
+        with pytest.raises(openai.InternalServerError) as away:
+            client.with_options(max_retries=0).chat.completions.create(model=plain, messages=asks("Hi"))
+        assert (away.value.status_code, away.value.code) == (503, "unavailable")
     with pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="gpt-99", messages=asks("Hi"))
     assert unknown.value.code == "model_not_found"
