@@ -36,6 +36,7 @@ from mcp.client.auth.utils import (
     handle_protected_resource_response,
     handle_registration_response,
     issuers_match,
+    union_scopes,
 )
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from mcp.shared.auth_utils import check_resource_allowed
@@ -62,6 +63,16 @@ class LogInFirst(Unavailable):
     default_detail = _("The server asks you to log in: choose “Connect” at Agents, Tools from elsewhere.")
 
 
+class WiderAccess(LogInFirst):
+    """The log-in does not cover what was asked for. `scope`: the one that the server names."""
+
+    default_detail = _("The server asks for wider access: choose “Connect again” at Agents, Tools from elsewhere.")
+
+    def __init__(self, scope: str | None) -> None:
+        super().__init__()
+        self.scope = scope
+
+
 async def begin(server: ToolServer, redirect_uri: str, caller: Caller) -> str:
     """The address at which the person logs in. Raises `Unavailable`."""
     async with _calling(server) as http:
@@ -86,22 +97,18 @@ async def begin(server: ToolServer, redirect_uri: str, caller: Caller) -> str:
                 break
         if metadata is None:
             raise Unavailable(NO_LOGIN, reason="it describes none")
-        origin = httpx2.URL(server.address)
-        if not issuers_match(str(metadata.issuer), issuer or f"{origin.scheme}://{origin.netloc.decode()}"):
-            raise Unavailable(NO_LOGIN, reason=f"{metadata.issuer} is not the one that it names")
-        if "S256" not in (metadata.code_challenge_methods_supported or ()):
-            raise Unavailable(NO_LOGIN, reason="it does not support PKCE")
-        for endpoint in filter(None, (metadata.authorization_endpoint, metadata.token_endpoint)):
-            target = httpx2.URL(str(endpoint))
-            if target.scheme != "https" and origin_of(target) != origin_of(origin):
-                raise Unavailable(NO_LOGIN, reason=f"{target.host} is not encrypted")
+        _refuse_unsafe(metadata, issuer, httpx2.URL(server.address))
         scope = get_client_metadata_scopes(scope, resource, metadata, ["authorization_code", "refresh_token"])
+        login = await run_in_thread(partial(_login_of, caller, server))
+        scope = union_scopes(opened_key(login.pending) if login.wants_wider else None, scope)
         client = await _client_at(server, metadata, redirect_uri, scope, http)
     pkce, state = PKCEParameters.generate(), secrets.token_urlsafe(32)
     pending: dict[str, Any] = {
         "issuer": str(metadata.issuer),
         "sends_issuer": bool(metadata.authorization_response_iss_parameter_supported),
         "token_endpoint": str(metadata.token_endpoint),
+        "revocation_endpoint": str(metadata.revocation_endpoint or ""),
+        "scope": scope,
         "client": client.model_dump(mode="json", include={"client_id", "client_secret", "token_endpoint_auth_method"}),
         "resource": str(resource.resource) if resource else server.address,
         "redirect_uri": redirect_uri,
@@ -124,6 +131,18 @@ async def begin(server: ToolServer, redirect_uri: str, caller: Caller) -> str:
         return str(httpx2.URL(str(metadata.authorization_endpoint)).copy_merge_params(parameters))
     except httpx2.InvalidURL:
         raise Unavailable(NO_LOGIN, reason="its address is too long") from None
+
+
+def _refuse_unsafe(metadata: OAuthMetadata, issuer: str | None, origin: httpx2.URL) -> None:
+    if not issuers_match(str(metadata.issuer), issuer or f"{origin.scheme}://{origin.netloc.decode()}"):
+        raise Unavailable(NO_LOGIN, reason=f"{metadata.issuer} is not the one that it names")
+    if "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise Unavailable(NO_LOGIN, reason="it does not support PKCE")
+    endpoints = (metadata.authorization_endpoint, metadata.token_endpoint, metadata.revocation_endpoint)
+    for endpoint in filter(None, endpoints):
+        target = httpx2.URL(str(endpoint))
+        if target.scheme != "https" and origin_of(target) != origin_of(origin):
+            raise Unavailable(NO_LOGIN, reason=f"{target.host} is not encrypted")
 
 
 async def _client_at(
@@ -227,9 +246,33 @@ async def forget(server: ToolServer, caller: Caller, token: str) -> None:
     await run_in_thread(change)
 
 
-async def _tokens(server: ToolServer, kept: dict[str, Any], form: dict[str, str]) -> dict[str, Any]:
-    """What `access_token` reads. `kept` has the endpoint, the client and the resource."""
-    client, headers = kept["client"], {}
+async def ask_for(server: ToolServer, caller: Caller, scope: str | None) -> None:
+    """*Connect again* asks for this scope too. What the tokens cover already stays in use."""
+
+    def change() -> None:
+        with acting_as(caller):
+            login = _login_of(caller, server)
+            before = json.loads(opened_key(login.sealed) or "{}").get("scope")
+            _change(caller, login, state="", pending=sealed_key(union_scopes(before, scope) or ""))
+
+    await run_in_thread(change)
+
+
+async def revoke(server: ToolServer, sealed: str) -> bool:
+    """Tells the service that this log-in is over (RFC 7009); whether it knows now."""
+    held = json.loads(opened_key(sealed) or "{}")
+    if not held.get("revocation_endpoint"):
+        return not sealed
+    with suppress(Unavailable):
+        async with _calling(server) as http:
+            # With it, the service revokes what it gave for it.
+            form = {"token": held["refresh_token"] or held["access_token"]}
+            return (await _post(http, held["revocation_endpoint"], held, form)).is_success
+    return False
+
+
+async def _post(http: httpx2.AsyncClient, url: str, kept: dict[str, Any], form: dict[str, str]) -> httpx2.Response:
+    client, headers = kept["client"], {"Accept": "application/json"}
     match client["token_endpoint_auth_method"], client["client_secret"]:
         case "client_secret_basic", str(secret):
             pair = f"{quote(client['client_id'], safe='')}:{quote(secret, safe='')}"
@@ -238,12 +281,13 @@ async def _tokens(server: ToolServer, kept: dict[str, Any], form: dict[str, str]
             form = {**form, "client_id": client["client_id"], "client_secret": secret}
         case _:
             form = {**form, "client_id": client["client_id"]}
+    return await http.post(url, data={**form, "resource": kept["resource"]}, headers=headers)
+
+
+async def _tokens(server: ToolServer, kept: dict[str, Any], form: dict[str, str]) -> dict[str, Any]:
+    """What `access_token` reads. `kept` has the endpoints, the client, the resource and the scope."""
     async with _calling(server) as http:
-        response = await http.post(
-            kept["token_endpoint"],
-            data={**form, "resource": kept["resource"]},
-            headers={"Accept": "application/json", **headers},
-        )
+        response = await _post(http, kept["token_endpoint"], kept, form)
         body = None
         # Which is a `ValueError` also where the JSON is too deep.
         with suppress(ValueError):
@@ -262,7 +306,7 @@ async def _tokens(server: ToolServer, kept: dict[str, Any], form: dict[str, str]
             # Without the words of the failure, which quote what came.
             raise Unavailable(UNREACHABLE, reason="it gave no valid token")
     return {
-        **{name: kept[name] for name in ("token_endpoint", "client", "resource")},
+        **{name: kept.get(name) for name in ("token_endpoint", "revocation_endpoint", "client", "resource", "scope")},
         "access_token": tokens.access_token,
         "refresh_token": tokens.refresh_token or form.get("refresh_token"),
         "expires_at": time.time()

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 from mcp import Client
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Tool as ListedTool
 from pydantic_ai import RunContext, ToolReturn
@@ -26,7 +27,7 @@ from agent_tools.threads import run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.connectors import fetch
 from chat.agent.context import ChatDeps, ChatTool
-from chat.agent.logins import UNREACHABLE, LogInFirst, access_token, forget, origin_for, within
+from chat.agent.logins import UNREACHABLE, LogInFirst, WiderAccess, access_token, ask_for, forget, origin_for, within
 from chat.agent.pausing import texts_in
 from core.errors import InvalidInput, RecollectError, Unavailable
 from core.isolation.acting import Caller, acting_as
@@ -140,14 +141,17 @@ async def _as_person(server: ToolServer, caller: Caller, use: Callable[[str], Aw
     """`use` with the person's token, and once more with a new one if the server refuses it. Raises `LogInFirst`."""
     token = await access_token(server, caller) if server.is_connected else ""
     try:
-        return await use(token)
-    except _Unauthorized:
-        token = await access_token(server, caller, refused=token)
-    try:
+        try:
+            return await use(token)
+        except _Unauthorized:
+            token = await access_token(server, caller, refused=token)
         return await use(token)
     except _Unauthorized:
         await forget(server, caller, token)
         raise LogInFirst from None
+    except WiderAccess as error:
+        await ask_for(server, caller, error.scope)
+        raise
 
 
 async def _call(server: ToolServer, tool: ChatTool, data: dict[str, Any], token: str) -> ToolReturn[str]:
@@ -174,21 +178,21 @@ async def _session(server: ToolServer, seconds: float, token: str) -> AsyncItera
     headers = {"Authorization": f"Bearer {token or key}"} if token or key else {}
     if key and server.header:
         headers = {server.header: key}
-    origin, statuses = origin_for(server), list[int]()
+    origin, noted = origin_for(server), list[httpx2.Response]()
     try:
         async with (
             within(server.address, seconds),
             pinned_client(seconds=seconds, most=1_000_000, origin=origin, headers=headers, secret=headers) as http,
-            _noting(http, statuses),
+            _noting(http, noted),
             Client(streamable_http_client(server.address, http_client=http), cache=None) as client,
         ):
             yield client
     except Exception as error:
         # Which may be in the group that it is raised from.
-        raise _in_words(error, statuses, has_key=bool(key)) from None
+        raise _in_words(error, noted, has_key=bool(key)) from None
 
 
-def _in_words(error: BaseException, statuses: list[int], *, has_key: bool) -> Exception:
+def _in_words(error: BaseException, noted: list[httpx2.Response], *, has_key: bool) -> Exception:
     """Task groups wrap the cause, once each; the protocol's library keeps the status to itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -196,22 +200,25 @@ def _in_words(error: BaseException, statuses: list[int], *, has_key: bool) -> Ex
         return error
     if isinstance(error, TimeoutError):
         return Unavailable(UNREACHABLE, reason="it took too long")
-    if statuses[-1:] == [401] and not has_key:
+    last = noted[-1] if noted and not has_key else httpx2.Response(200)
+    if last.status_code == 401:
         return _Unauthorized()
-    if {401, 403} & {*statuses}:
+    if last.status_code == 403 and extract_field_from_www_auth(last, "error") == "insufficient_scope":
+        return WiderAccess(extract_scope_from_www_auth(last))
+    if {401, 403} & {each.status_code for each in noted}:
         return Unavailable(UNREACHABLE, reason="it does not accept the key")
     return Unavailable(UNREACHABLE, reason=capped(pg_text(str(error)), 200) or type(error).__name__)
 
 
 @asynccontextmanager
-async def _noting(http: httpx2.AsyncClient, statuses: list[int]) -> AsyncIterator[None]:
+async def _noting(http: httpx2.AsyncClient, noted: list[httpx2.Response]) -> AsyncIterator[None]:
     """Until the tool is called: what comes beside or after that says nothing of the call."""
     is_called = False
 
     async def note(response: httpx2.Response) -> None:
         nonlocal is_called
         if response.request.method == "POST" and not is_called and not response.is_redirect:
-            statuses.append(response.status_code)
+            noted.append(response)
             is_called = b'"tools/call"' in response.request.content
 
     http.event_hooks = {"response": [note]}

@@ -214,6 +214,9 @@ def _change(request: HttpRequest) -> ToolServer | None:
     user, sent = person_of(request), request.POST
     if "connect" in sent:
         return _server_at(user, sent["connect"])
+    if "disconnect" in sent:
+        _end_login(request, _server_at(user, sent["disconnect"]), gettext("Disconnected."), keeps_row=True)
+        return None
     if "take_back" in sent:
         with acting_as(user):
             ToolConsent.objects.for_user(user).filter(pk=parse_id(sent["take_back"])).delete()
@@ -235,10 +238,10 @@ def _change_own(request: HttpRequest, server_id: UUID | None) -> None:
             raise NotFound
         if "remove" in request.POST:
             ToolConsent.objects.for_user(user).filter(address=server.address).delete()
-            ToolLogin.objects.for_user(user).filter(address=server.address).delete()
             server.delete()
-            messages.success(request, gettext("Removed."))
-            return
+    if "remove" in request.POST:
+        _end_login(request, server, gettext("Removed."))
+        return
     from chat.agent.servers import list_tools
 
     try:
@@ -249,3 +252,20 @@ def _change_own(request: HttpRequest, server_id: UUID | None) -> None:
     with acting_as(user):
         ToolServer.objects.for_user(user).filter(pk=server.pk).update(tools=server.tools)
     messages.success(request, gettext("Its tools are listed anew."))
+
+
+def _end_login(request: HttpRequest, server: ToolServer, said: str, *, keeps_row: bool = False) -> None:
+    """Here at once, then at the service. Without its row, the page would not offer to connect."""
+    from chat.agent.logins import revoke
+
+    user = person_of(request)
+    with acting_as(user):
+        login = ToolLogin.objects.for_user(user).filter(address=server.address)
+        sealed = "".join(login.values_list("sealed", flat=True))
+        if keeps_row:
+            login.update(sealed="", pending="", state="")
+        else:
+            login.delete()
+    messages.success(request, said)
+    if not async_to_sync(revoke)(server, sealed):
+        messages.error(request, gettext("The service could not be told. End the access there, too."))

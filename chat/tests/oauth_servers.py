@@ -31,10 +31,13 @@ class Guarded:
         self.clients: dict[str, dict[str, Any]] = {}
         self.codes: dict[str, dict[str, str]] = {}
         self.accepted: set[str] = set()
+        self.over: list[dict[str, str]] = []
         self.renewals: dict[str, bool] = {}
         # What a test changes.
         self.expires_in, self.guards_calls_only, self.refuses_all, self.metadata = 3600, False, False, dict[str, Any]()
         self.tokens: bytes | None = None
+        # That calls need, and the one that was asked for last.
+        self.needs = self.scope = ""
         self.may_answer = threading.Event()
         self.may_answer.set()
 
@@ -47,6 +50,7 @@ class Guarded:
             Route("/as/apps", self.register, methods=["POST"]),
             Route("/as/go", self.authorize),
             Route("/as/renewing", self.token, methods=["POST"]),
+            Route("/as/over", self.revoke, methods=["POST"]),
         ]
         own = Starlette(routes=routes)
 
@@ -73,6 +77,10 @@ class Guarded:
             named = f'Bearer resource_metadata="{self.origin}/.well-known/oauth-protected-resource/mcp"'
             await Response(status_code=401, headers={"WWW-Authenticate": named})(scope, receive, send)
             return
+        if b'"tools/call"' in body and not {*self.needs.split()} <= {*self.scope.split()}:
+            named = f'Bearer error="insufficient_scope", scope="{self.needs}"'
+            await Response(status_code=403, headers={"WWW-Authenticate": named})(scope, receive, send)
+            return
         sent = iter([{"type": "http.request", "body": body}])
 
         async def again() -> Any:
@@ -89,6 +97,7 @@ class Guarded:
             "authorization_endpoint": f"{self.issuer}/go",
             "token_endpoint": f"{self.issuer}/renewing",
             "registration_endpoint": f"{self.issuer}/apps",
+            "revocation_endpoint": f"{self.issuer}/over",
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
             "authorization_response_iss_parameter_supported": True,
@@ -106,7 +115,7 @@ class Guarded:
         client = self.clients[sent["client_id"]]
         assert sent["redirect_uri"] in client["redirect_uris"] and sent["response_type"] == "code"
         assert sent["code_challenge_method"] == "S256" and sent["resource"] == self.address
-        code = secrets.token_hex(8)
+        code, self.scope = secrets.token_hex(8), sent.get("scope", "")
         self.codes[code] = sent
         back = urlencode({"code": code, "state": sent["state"], "iss": self.issuer})
         return RedirectResponse(f"{sent['redirect_uri']}?{back}", status_code=302)
@@ -137,6 +146,10 @@ class Guarded:
         if self.tokens is not None:
             return Response(self.tokens)
         return JSONResponse({**about, "expires_in": self.expires_in})
+
+    async def revoke(self, request: Request) -> Response:
+        self.over.append({name: str(value) for name, value in (await request.form()).items()})
+        return Response()
 
     @property
     def renewed(self) -> int:

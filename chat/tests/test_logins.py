@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from chat.agent.context import ChatDeps, deps_for
-from chat.agent.logins import LogInFirst, access_token
+from chat.agent.logins import LogInFirst, WiderAccess, access_token
 from chat.agent.servers import list_tools, tools_of_server
 from chat.exporting import account_as_json
 from chat.tests.oauth_servers import Guarded
@@ -31,6 +31,7 @@ from testing.serving import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PAGE = "/settings/tools/"
+NOT_TOLD = "The service could not be told."
 
 
 @pytest.fixture
@@ -98,8 +99,54 @@ def test_a_person_connects_and_calls_with_tokens_that_nobody_sees(person, log_in
     assert guarded.address in export
     for place in (str(ToolLogin.objects.values()), page.text, client.get(PAGE).text, export, caplog.text):
         assert not [each for each in secrets if each in place]
-    client.submit(PAGE, remove=str(ToolServer.objects.get().pk))
-    assert not ToolLogin.objects.exists()
+    (client_id,), (token,) = guarded.clients, guarded.renewals
+    page = client.submit(PAGE, remove=str(ToolServer.objects.get().pk))
+    assert not ToolLogin.objects.exists() and NOT_TOLD not in page.text
+    assert guarded.over == [{"token": token, "client_id": client_id, "resource": guarded.address}]
+
+
+@pytest.mark.parametrize("endpoint", [None, "nothing", "over"])
+def test_a_person_disconnects_and_reads_whether_the_service_knows(person, log_in, guarded, endpoint):
+    client = log_in(person)
+    guarded.metadata["revocation_endpoint"] = endpoint and f"{guarded.issuer}/{endpoint}"
+    connected(client, guarded)
+    page = client.submit(PAGE, disconnect=guarded.address)
+    assert "Disconnected." in page.text and "You have to log in there before" in page.text
+    assert ((NOT_TOLD in page.text), len(guarded.over)) == ((False, 1) if endpoint == "over" else (True, 0))
+    with pytest.raises(LogInFirst):
+        call(person)
+    connected(client, guarded, connect=guarded.address)
+    assert call(person) == "Made Door."
+    server = the_server(person)
+    change(person, revocation_endpoint="http://127.0.0.1:9/")
+    page = client.submit(PAGE, remove=str(server.pk))
+    assert "Removed." in page.text and NOT_TOLD in page.text
+    assert not ToolServer.objects.exists() and not ToolLogin.objects.exists()
+
+
+def test_a_call_that_needs_a_wider_scope_asks_for_it_beside_the_old_one(person, log_in, guarded):
+    client = log_in(person)
+    guarded.metadata["scopes_supported"] = ["read"]
+    connected(client, guarded)
+    guarded.needs = "write delete"
+    wider = "The server asks for wider access"
+    assert wider not in client.get(PAGE).text
+    for _ in range(2):
+        with pytest.raises(WiderAccess, match=wider):
+            call(person)
+    page = client.get(PAGE).text
+    assert wider in page and "You have to log in there before" not in page
+    assert len(asyncio.run(list_tools(the_server(person), caller_for(person)))) == 3
+    assert (len(guarded.asked), guarded.others.calls) == (1, [])
+    connected(client, guarded, connect=guarded.address)
+    assert guarded.scope == "read write delete" and wider not in client.get(PAGE).text
+    assert call(person) == "Made Door."
+    # The next one too asks for what was given before.
+    guarded.needs = "admin"
+    with pytest.raises(WiderAccess):
+        call(person)
+    connected(client, guarded, connect=guarded.address)
+    assert guarded.scope == "read write delete admin"
 
 
 def test_a_client_id_that_the_person_has_entered_is_used(person, log_in, guarded):

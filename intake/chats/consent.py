@@ -99,10 +99,11 @@ def servers_of(user: User) -> list[ToolServer]:
         server = ToolServer(**{name: value for name, value in each.items() if name != "wants_login"})
         server.wants_login = each.get("wants_login", False)
         servers.append(server)
-    logins = dict(ToolLogin.objects.for_user(user).values_list("address", "sealed")) if servers else {}
+    logins = {login.address: login for login in ToolLogin.objects.for_user(user)} if servers else {}
     for server in servers:
-        server.wants_login |= server.address in logins
-        server.is_connected = bool(logins.get(server.address))
+        if (login := logins.get(server.address)) is not None:
+            server.wants_login, server.wants_wider = True, login.wants_wider
+            server.is_connected = bool(login.sealed)
     return servers
 
 

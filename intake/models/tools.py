@@ -19,10 +19,10 @@ WAITS_FOR = timedelta(days=1)
 
 class ToolServer(models.Model):
     """An MCP server that a person has added. `tools`: as it listed them when it was last asked; `sealed`: the key, or
-    with a `client_id` the secret of that client. `servers_of` fills in `wants_login` and `is_connected`, of its person.
+    with a `client_id` the secret of that client. `servers_of` fills in the others, of its person.
     """
 
-    wants_login = is_connected = False
+    wants_login = wants_wider = is_connected = False
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The migration creates the foreign keys of these three tables, which cascade in the database.
@@ -52,6 +52,7 @@ class ToolLogin(models.Model):
 
     `sealed`: the tokens and what renews them; empty until the person has connected, and once a renewal was refused.
     `pending`: sealed too, what an open log-in needs, until `pending_until`; `state`: the digest by which it returns.
+    Without a state, `pending` is the wider scope that the server asks for.
     `renewing_until`: one process renews the tokens.
     """
 
@@ -73,6 +74,10 @@ class ToolLogin(models.Model):
 
     def __str__(self) -> str:
         return self.address
+
+    @property
+    def wants_wider(self) -> bool:
+        return bool(self.pending) and not self.state
 
 
 class ToolConsent(models.Model):
