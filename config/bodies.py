@@ -254,7 +254,7 @@ def _announced(scope: ConnectionScope) -> int:
 async def refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
     """Closes the connection too: the rest of the body would be read as the next request."""
     if scope["path"].startswith(PROGRAMS):
-        found, _status = vendor_problem(code=error.code, detail=str(error.detail))
+        found, _status = vendor_problem(error)
         kind, body = "application/json", json.dumps(found).encode()
     elif scope["path"].startswith(("/api/", "/mcp")):
         language = dict(scope["headers"]).get(PAGE_LANGUAGE.lower().encode(), b"").decode("latin-1")

@@ -15,10 +15,12 @@ class RecollectError(Exception):
     is then the English sentence, which a page says in its own language (`core/text.py`).
     """
 
-    code: ClassVar[str]
+    code: str
     status: ClassVar[HTTPStatus]
     default_detail: ClassVar[str]
-    retryable: ClassVar[bool] = False
+    retryable = False
+    # What a page offers ways out of: the model, or the `message` or the whole prompt (`window`) that are too long.
+    about = ""
 
     def __init__(
         self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None, **values: Value

@@ -71,8 +71,10 @@ def problem(error: RecollectError, *, status: int | None = None, language: str =
 def problem_response(error: RecollectError, request: HttpRequest, *, status: int | None = None) -> HttpResponse:
     """For views that are not DRF's; in the vendors' form where they are asked in it."""
     if request.path_info.startswith("/v1/"):
-        found, usual = vendor_problem(code=error.code, detail=error.detail)
-        return JsonResponse(found, status=status or usual, headers=_headers(error))
+        found, usual = vendor_problem(error)
+        # Both vendors' clients repeat a request whose status is 500 or more, unless they read this.
+        headers = _headers(error) | ({} if error.retryable else {"x-should-retry": "false"})
+        return JsonResponse(found, status=status or usual, headers=headers)
     body = problem(error, status=status, language=page_language(request.headers))
     return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
@@ -153,20 +155,18 @@ TYPES = {
 CODES = {"too_large": "request_too_large", "authentication_required": "invalid_api_key"}
 
 
-def vendor_problem(
-    *, code: str = "unavailable", detail: str = "", about: str = "", **_: Any
-) -> tuple[dict[str, Any], HTTPStatus]:
-    """An error as clients of either vendor read it, and its status. They shorten the history if it is `about` that."""
-    is_full = about in ("message", "window")
-    status = HTTPStatus.BAD_REQUEST if is_full else STATUSES.get(code, HTTPStatus.NOT_FOUND)
+def vendor_problem(error: RecollectError) -> tuple[dict[str, Any], HTTPStatus]:
+    """An error as clients of either vendor read it, and its status. They shorten the history if a window is full."""
+    is_full = error.about in ("message", "window")
+    status = HTTPStatus.BAD_REQUEST if is_full else STATUSES.get(error.code, HTTPStatus.NOT_FOUND)
     default = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "api_error"
-    error = {
+    about = {
         "type": TYPES.get(status, default),
-        "message": f"prompt is too long: {detail}" if is_full else detail,
+        "message": f"prompt is too long: {error.detail}" if is_full else error.detail,
         "param": None,
-        "code": "context_length_exceeded" if is_full else CODES.get(code, code),
+        "code": "context_length_exceeded" if is_full else CODES.get(error.code, error.code),
     }
-    return {"type": "error", "error": error}, status
+    return {"type": "error", "error": about}, status
 
 
 def site_of(request: HttpRequest) -> str:
@@ -182,12 +182,10 @@ def site_of(request: HttpRequest) -> str:
     return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"
 
 
-def streaming(
-    method: str, *, refused: Callable[..., HttpResponse] = problem_response
-) -> Callable[[AsyncView], AsyncView]:
+def streaming(method: str) -> Callable[[AsyncView], AsyncView]:
     """For a view of one method that streams: it runs on the event loop, is no DRF view, and checks its caller itself.
 
-    An expected failure becomes a problem document, as of the other endpoints, or what `refused` makes of it.
+    An expected failure becomes a problem document, as of the other endpoints.
     """
     allowed = [*(["GET", "HEAD"] if method == "GET" else [method]), "OPTIONS"]
 
@@ -198,29 +196,27 @@ def streaming(
                 return HttpResponse(headers={"Allow": ", ".join(allowed)})
             if request.method not in allowed:
                 error = InvalidInput(f'Method "{request.method}" not allowed.')
-                response = refused(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
+                response = problem_response(error, request, status=HTTPStatus.METHOD_NOT_ALLOWED)
                 response["Allow"] = ", ".join(allowed)
                 return response
             try:
                 return await view(request, *args, **kwargs)
             except Exception as error:
-                return await sync_to_async(refusal)(request, error, refused)
+                return await sync_to_async(refusal)(request, error)
 
         return csrf_exempt(login_not_required(answer))
 
     return decorate
 
 
-def refusal(
-    request: HttpRequest, error: Exception, refused: Callable[..., HttpResponse] = problem_response
-) -> HttpResponse:
+def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
     """The problem document of an expected failure; raises any other. Counts refusals without a known caller."""
     known = as_recollect_error(error)
     if known is None:
         raise error
     if isinstance(known, AuthenticationRequired):
         known = counted_refusal(known, address=client_address(request))
-    return refused(known, request)
+    return problem_response(known, request)
 
 
 def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:

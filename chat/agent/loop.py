@@ -543,6 +543,8 @@ _KEY = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key|Bearer)[-_ ][\w-]{6,}")
 class ModelFailed(Unavailable):
     """Another model may answer."""
 
+    about = "model"
+
 
 class ModelRefused(ModelFailed):
     """Unavailable until the settings change."""

@@ -83,16 +83,13 @@ def _as_tool(server: ToolServer, listed: dict[str, Any], name: str) -> ChatTool:
         return await run_in_thread(partial(_why_asked, tool, data, ctx.deps))
 
     async def call(ctx: RunContext[ChatDeps], data: dict[str, Any]) -> ToolReturn[str]:
-        tries = 1 if tool.acts else 2
-        while True:
-            tries -= 1
-            try:
-                return await _as_person(server, ctx.deps.caller, partial(_call, server, tool, data))
-            except LogInFirst:
+        use = partial(_as_person, server, ctx.deps.caller, partial(_call, server, tool, data))
+        try:
+            return await use()
+        except Unavailable as error:
+            if tool.acts or isinstance(error, LogInFirst):
                 raise
-            except Unavailable:
-                if not tries:
-                    raise
+        return await use()
 
     tool = ChatTool(
         name=name,

@@ -9,8 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from chat.agent.context import AgentEvent, ApprovalAsked, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from chat.agent.loop import ModelFailed
-from chat.agent.prompt import ExceedsWindow
 from chat.answers.blocks import ReaderView, drawn_in
 from chat.answers.database import as_caller
 from chat.answers.log import NOWHERE, AnswerLog, Ending, EventId
@@ -118,11 +116,8 @@ def ending_of_deleted() -> Ending:
 def as_data(error: RecollectError) -> dict[str, Any]:
     """As a turn keeps it."""
     reason: dict[str, Any] = {"reason": error.reason} if error.reason else {}
-    # A page offers ways out of it.
-    if isinstance(error, ExceedsWindow):
+    if error.about:
         reason["about"] = error.about
-    elif isinstance(error, ModelFailed):
-        reason["about"] = "model"
     elif isinstance(error, RateLimited) and error.retry_after:
         reason["retryAfter"] = error.retry_after
     return {

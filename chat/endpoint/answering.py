@@ -17,13 +17,13 @@ from chat.agent.loop import complete
 from chat.agent.prompt import BEFORE_TOOLS, LONGEST_ASKED, parts_of
 from chat.answers.database import as_caller, aside
 from chat.answers.hub import answer_hub, start_answer
-from chat.answers.reader import THROWN_OUT, as_data
+from chat.answers.reader import THROWN_OUT
 from chat.answers.writer import AnswerWriter, shown
 from chat.endpoint.conversations import Kept, Program, keep, own_words, remember_answer
 from chat.endpoint.inner import NO_FILES, NO_PICTURES, Asked, Data, Message, request_to
 from chat.endpoint.machinery import is_chat, is_machinery
 from core import rate_limits
-from core.errors import AuthenticationRequired, InvalidInput, NotFound, RecollectError, Unavailable
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, Unavailable
 from core.ids import uuid7
 from core.isolation.acting import Caller, acting_as
 from core.rate_limits import StreamLease
@@ -83,7 +83,8 @@ class AnswerFailed(Unavailable):
 
     def __init__(self, data: Data) -> None:
         super().__init__(data.get("detail"))
-        self.data = data
+        self.code, self.about = data.get("code", self.code), data.get("about", "")
+        self.retryable = data.get("retryable", False)
 
 
 class Chosen(NamedTuple):
@@ -297,6 +298,14 @@ def _ended(turn: Turn) -> AnswerEnded:
 async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> AsyncGenerator[Event, None]:
     """The new events of the answer. A program that goes away stops it, as the stop button does."""
     log, position, sent = writing.log, writing.log.position, list[str]()
+
+    async def remember() -> None:
+        await writing.ended()
+        if not log.is_deleted:
+            is_cut = log.ending is None or log.ending.is_cut_short
+            texts = [log.text, *(["".join(sent)] if is_cut else [])]
+            await as_caller(program.caller, remember_answer, kept, texts, program, is_cut=is_cut)
+
     try:
         while (news := log.since(position)) or not log.is_over:
             for position, event in news:  # noqa: B007 - that of the last event counts
@@ -307,7 +316,7 @@ async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> Asyn
     finally:
         if not log.is_over:
             writing.stop()
-        remembering = asyncio.create_task(_remember(program, kept, writing, "".join(sent)))
+        remembering = asyncio.create_task(remember())
         tasks = answer_hub().tasks
         tasks.add(remembering)
         remembering.add_done_callback(tasks.discard)
@@ -315,16 +324,3 @@ async def _followed(program: Program, kept: Kept, writing: AnswerWriter) -> Asyn
     if log.ending is None or log.ending.turn is None:
         raise AnswerFailed({} if log.ending is None else log.ending.data)
     yield _ended(log.ending.turn)
-
-
-async def _remember(program: Program, kept: Kept, writing: AnswerWriter, sent: str) -> None:
-    await writing.ended()
-    log = writing.log
-    if not log.is_deleted:
-        is_cut = log.ending is None or log.ending.is_cut_short
-        texts = [log.text, *([sent] if is_cut else [])]
-        await as_caller(program.caller, remember_answer, kept, texts, program, is_cut=is_cut)
-
-
-def data_of(error: RecollectError) -> Data:
-    return error.data if isinstance(error, AnswerFailed) else as_data(error)

@@ -8,6 +8,7 @@ counts first, within its token alone: it finds a chat, and is never a right.
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from uuid import UUID
 
 from django.db import IntegrityError
 from django.db.models import QuerySet
+from pydantic_ai.messages import BinaryContent
 
 from agent_tools.authentication import TokenCaller
 from chat.endpoint.inner import Asked
@@ -168,9 +170,8 @@ def keep(asked: Asked, program: Program, *, follows: Turn | None, model: str, us
             digest = _digest_asked(words, place, external_id, program)
             if again := _asked_before(asked, digest, program, now=now):
                 return Kept(again, words, is_again=True)
-            where: dict[str, Any] = {"project": program.token.project or None}
-            if place.chat is not None:
-                where = {"conversation_id": place.chat, "parent": place.parent}
+            project = None if place.chat else program.token.project or None
+            where: Any = {"conversation_id": place.chat, "parent": place.parent, "project": project}
             turn = create_turn(TurnRequest(**options, **where), caller=caller, now=now)
             if place.chat is None:
                 chat = turn.conversation
@@ -185,14 +186,15 @@ def _stored(asked: Asked, words: str, *, caller: Caller, now: datetime) -> tuple
     """The files of the question as attachments of its turn; also a text that is too long for a message."""
     if caller.bound_to:
         return ()
-    found = [(file.data, file.identifier, file.media_type) for file in asked.messages[asked.last_question].files]
+    found = [*asked.messages[asked.last_question].files]
     if len(words) > MAX_MESSAGE_LENGTH:
-        found.insert(0, (words.encode(errors="replace"), "message.txt", "text/plain"))
+        data = words.encode(errors="replace")
+        found.insert(0, BinaryContent(data, media_type="text/plain", identifier="message.txt"))
     store = partial(files.store, caller=caller, now=now, take_room=partial(quotas.take_file, caller))
     with acting_as(caller):
         return tuple(
-            store(file=BytesIO(data), name=name, media_type=media_type).pk
-            for data, name, media_type in found[: files.MOST_OF_A_MESSAGE]
+            store(file=BytesIO(file.data), name=file.identifier, media_type=file.media_type).pk
+            for file in found[: files.MOST_OF_A_MESSAGE]
         )
 
 
@@ -214,30 +216,29 @@ def _place_of(pairs: Sequence[Pair], external_id: str, program: Program, *, now:
     if named is not None:
         turns = turns.filter(conversation=named)
     found = {turn.pk: turn for turn in turns.only("conversation_id", "turn_number", "parent_number")}
-    # By number of the pair, and by the turns that give its answer, the turns that those follow.
-    answers: dict[int, dict[tuple[UUID, int | None], tuple[UUID, int | None]]] = {}
-    latest: dict[tuple[UUID, int | None], int] = {}
+    # By the number of the pair, and by their own, the turns that give its answer.
+    answers = defaultdict[int, dict[tuple[UUID, int | None], Turn]](dict)
     for digest, pk in known:
-        if pk in found:
-            turn = found[pk]
-            key = (turn.conversation_id, turn.turn_number)
-            latest[key] = pk
-            answers.setdefault(numbers[digest], {})[key] = (turn.conversation_id, turn.parent_number)
+        if turn := found.get(pk or 0):
+            answers[numbers[digest]][turn.conversation_id, turn.turn_number] = turn
     if not answers and named is not None:
         # A summary may stand in place of the history.
         return Place(named.pk, (end_of(named) or NO_PARENT) if pairs else NO_PARENT)
     last = max(answers, default=-1)
 
-    def agreeing(key: tuple[UUID, int | None]) -> int:
+    def agreeing(turn: Turn) -> int:
         count = 0
-        while key in answers.get(last - count, {}):
-            key, count = answers[last - count][key], count + 1
+        before: Turn | None = turn
+        while before:
+            count += 1
+            before = answers[last - count].get((turn.conversation_id, before.parent_number))
         return count
 
     # An answer that is known and gone has been deleted here: its history does not come back.
     place = Place(earlier=() if known else pairs)
     if answers:
-        place = Place(*max(answers[last], key=lambda key: (agreeing(key), latest[key])))
+        best = max(answers[last].values(), key=lambda turn: (agreeing(turn), turn.pk))
+        place = Place(best.conversation_id, best.turn_number)
     # Of the next answer this program may have got a part, before what it got was remembered or its process killed.
     for question, answer in pairs[last + 1 :][:1]:
         sent = _alike(answer)

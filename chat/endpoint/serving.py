@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from chat.agent.context import AnswerEnded, ToolCalled
 from chat.answers.database import aside
-from chat.endpoint.answering import Event, ModelNotFound, Opened, admit, begin, data_of, names, recall, start
+from chat.endpoint.answering import Event, ModelNotFound, Opened, admit, begin, names, recall, start
 from chat.endpoint.inner import Asked, read
 from chat.endpoint.writing import AnthropicMessage, ChatCompletion, Response, Writer
 from core.errors import InvalidInput, RecollectError
@@ -131,7 +131,7 @@ async def _pieces(
         end = b"".join(map(writing.encode, writing.end(event)))
         yield end + writing.ending if is_streamed else json.dumps(writing.whole(event)).encode()
     except RecollectError as error:
-        problem, _status = vendor_problem(**data_of(error))
+        problem, _status = vendor_problem(error)
         yield writing.encode(writing.fail(problem)) if is_streamed else json.dumps(problem).encode()
     finally:
         await upcoming.aclose()

@@ -4,26 +4,11 @@ from importlib import import_module
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import path
 
-from core.errors import RecollectError
-from core.responses import retry_after, streaming, vendor_problem
-
-
-def _refused(error: RecollectError, _request: HttpRequest, *, status: int | None = None) -> JsonResponse:
-    from chat.endpoint.answering import data_of
-
-    data = data_of(error)
-    problem, usual = vendor_problem(**data)
-    response = JsonResponse(problem, status=status or usual)
-    if data.get("retryable"):
-        response["Retry-After"] = retry_after(error)
-    else:
-        # Both vendors' clients repeat a request whose status is 500 or more, unless they read this.
-        response["x-should-retry"] = "false"
-    return response
+from core.responses import streaming
 
 
 def _view(method: str, name: str) -> Any:
@@ -33,7 +18,7 @@ def _view(method: str, name: str) -> Any:
         response: HttpResponseBase = await getattr(serving, name)(request, **about)
         return response
 
-    return streaming(method, refused=_refused)(view)
+    return streaming(method)(view)
 
 
 program_urls = [

@@ -166,7 +166,8 @@ class AnthropicMessage(Writer):
         return bool(self.asked.settings.thinking)
 
     def begin(self) -> Iterable[Data]:
-        return [{"type": "message_start", "message": self._message(None, AnswerEnded(None, None, None, None))}]
+        message = self.whole(AnswerEnded(None, None, None, None))
+        return [{"type": "message_start", "message": {**message, "stop_reason": None}}]
 
     def open(self, block: Block) -> Iterable[Data]:
         return [{**self._at("start"), "content_block": _content(block)}]
@@ -184,7 +185,9 @@ class AnthropicMessage(Writer):
         return [{"type": "message_delta", "delta": delta, "usage": _usage(ended)}, {"type": "message_stop"}]
 
     def whole(self, ended: AnswerEnded) -> Data:
-        return self._message(self._reason(ended), ended)
+        about = {"id": f"msg_{self.id}", "type": "message", "role": "assistant", "model": self.asked.model}
+        content, reason = [_content(block) for block in self.blocks], self._reason(ended)
+        return {**about, "content": content, "stop_reason": reason, "stop_sequence": None, "usage": _usage(ended)}
 
     def _at(self, kind: str) -> Data:
         return {"type": f"content_block_{kind}", "index": len(self.blocks) - 1}
@@ -192,11 +195,6 @@ class AnthropicMessage(Writer):
     def _reason(self, ended: AnswerEnded) -> str:
         reasons = {"length": "max_tokens", "content_filter": "refusal"}
         return "tool_use" if self.calls else reasons.get(ended.finish_reason or "", "end_turn")
-
-    def _message(self, reason: str | None, ended: AnswerEnded) -> Data:
-        about = {"id": f"msg_{self.id}", "type": "message", "role": "assistant", "model": self.asked.model}
-        content = [_content(block) for block in self.blocks]
-        return {**about, "content": content, "stop_reason": reason, "stop_sequence": None, "usage": _usage(ended)}
 
 
 def _content(block: Block) -> Data:
@@ -219,13 +217,12 @@ class Response(Writer):
         return [{"type": kind, "response": self._response("in_progress")} for kind in kinds]
 
     def open(self, block: Block) -> Iterator[Data]:
-        begun: Data = {**self._item(block), "status": "in_progress"}
-        at = {"output_index": len(self.blocks) - 1}
-        if block.call is not None:
-            yield {"type": "response.output_item.added", **at, "item": begun}
-        else:
-            yield {"type": "response.output_item.added", **at, "item": {**begun, "content": []}}
-            yield {"type": "response.content_part.added", **self._at(block), "part": _text("")}
+        at, begun = self._at(block), {**self._item(block), "status": "in_progress"}
+        if block.call is None:
+            begun["content"] = []
+        yield {"type": "response.output_item.added", "output_index": at["output_index"], "item": begun}
+        if block.call is None:
+            yield {"type": "response.content_part.added", **at, "part": _text("")}
 
     def grow(self, block: Block, piece: str) -> Iterable[Data]:
         if block.call is not None:
