@@ -67,8 +67,8 @@ def draw(call: dict[str, Any], turn: Turn) -> SafeString:
         "is_running": "summary" not in call and not turn.has_ended and not waits,
         "is_error": is_error,
         "is_undone": bool(call.get("undone_at")),
-        # Each query and each address stays in view.
-        "is_of_web": call.get("name") in ("web_search", OPEN_PAGE),
+        # Each query, each address and each call of a tool from elsewhere stays in view.
+        "is_of_web": bool(call.get("origin")) or call.get("name") in ("web_search", OPEN_PAGE),
         # Their line has a pen, and no lens.
         "is_writing": waits or call.get("name") in ("save_memory", "append_daily_log"),
         "asks": _asked(call, turn) if waits else None,

@@ -53,6 +53,19 @@ def test_two_calls_are_answered_one_after_the_other(open_page, person, language_
     expect(page.locator(".step.failed .step-brief")).to_have_text("You did not allow it.")
 
 
+def test_allowed_calls_elsewhere_stay_in_view_each_by_its_name(open_page, person, language_model, others):  # noqa: F811
+    language_model(CallTools((ISSUE, CallTool("tracker_look_up", {"query": "door"}))), Say(("Both.",)))
+    page = open_page(user=person)
+    say(page, "The door is broken")
+    for _ in range(2):
+        page.get_by_role("button", name="Once").first.click()
+    answered(page)
+    expect(page.locator(".step-what:visible")).to_have_text(
+        ["Called create_issue of tracker", "Called look_up of tracker"]
+    )
+    expect(page.get_by_text("Searched your chats and notes")).to_be_hidden()
+
+
 def test_another_message_closes_what_waits(open_page, person, language_model, others):  # noqa: F811
     language_model(ISSUE, Say(("Fine.",)))
     page = open_page(user=person)
