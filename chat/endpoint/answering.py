@@ -31,6 +31,7 @@ from core.responses import user_by_token
 from core.text import Sentence
 from core.text import gettext_noop as _
 from intake.chats import changes
+from intake.chats.known_answers import turns_known_by
 from intake.chats.tree import going_up
 from intake.chats.usage import Usage
 from intake.llm.language_models import (
@@ -141,7 +142,7 @@ def begin(request: HttpRequest, asked: Asked, program: Program) -> Opened:
     lease = rate_limits.begin_stream(request, user_id=caller.user_id)
     with acting_as(caller):
         chosen = choose(asked.model, caller, is_anthropics=request.path.endswith("/messages"))
-        asked, follows = _with_named_answers(asked, caller)
+        asked, follows = _with_named_answers(asked, program)
     if is_machinery(asked, program.headers):
         chosen = chosen._replace(recalls=False, keeps=False)
     elif keeps != Keeps.EVERYTHING:
@@ -165,17 +166,17 @@ def begin(request: HttpRequest, asked: Asked, program: Program) -> Opened:
     return Opened(asked, program, lease, chosen, kept)
 
 
-def _with_named_answers(asked: Asked, caller: Caller) -> tuple[Asked, Turn | None]:
-    """With our answers that the program names instead of sending them, and the turn whose history it goes on with.
+def _with_named_answers(asked: Asked, program: Program) -> tuple[Asked, Turn | None]:
+    """With this token's answers that the program names instead of sending them, and the turn that it goes on with.
 
     Some clients of Responses send the id of an answer's text in its place, others the id of the response before.
     """
     numbers = {name: name.rpartition("_")[2] for each in asked.messages if (name := each.refers)}
     if asked.follows:
         numbers[asked.follows] = asked.follows.rpartition("_")[2]
-    # The database has no larger number.
-    good = {int(each) for each in numbers.values() if each.isascii() and each.isdecimal() and len(each) < 19}
-    turns = {str(turn.pk): turn for turn in Turn.objects.for_caller(caller).filter(pk__in=good)}
+    known = turns_known_by(program.caller, [program.digest("turn", each) for each in numbers.values()])
+    mine = Turn.objects.for_caller(program.caller).filter(pk__in=[pk for _, pk in known])
+    turns = {str(turn.pk): turn for turn in mine}
     if not turns.keys() >= set(numbers.values()):
         raise NotFound(NOT_KEPT)
     messages, seen = list[Message](), set[str]()

@@ -177,7 +177,7 @@ def keep(asked: Asked, program: Program, *, follows: Turn | None, model: str, us
                 chat = turn.conversation
                 chat.source, chat.external_id = program.token.name[:32] or "app", external_id
                 chat.save(update_fields=["source", "external_id"])
-            remember(caller, [digest], turn.pk)
+            remember(caller, [digest, program.digest("turn", str(turn.pk))], turn.pk)
             refuse_one_too_many(caller=caller, now=now)
             return Kept(turn, words, place.earlier)
 

@@ -124,6 +124,22 @@ def test_another_token_of_the_person_finds_none_of_its_chats(new_client, person,
     assert [len(turns) for turns in program.shape()] == [1, 1]
 
 
+@pytest.mark.parametrize("name", ["", "7"])
+def test_two_tokens_at_once_keep_a_chat_each_of_one_conversation(new_client, person, language_model, name):
+    language_model(*[Say((LONG,))] * 5)
+    programs = [Program(new_client(), person) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        for words in ("Roses?", "And tulips?"):
+            got = [*pool.map(lambda each: each.say(words, headers={"X-Conversation-Id": name}), programs)]  # noqa: B023
+    assert programs[0].shape() == [[("Roses?", None), ("And tulips?", 1)]] * 2
+    ids = [each.json()["id"].replace("chatcmpl-", "resp_") for each in got]
+    bodies = [{"model": "recollect", "input": "Why?", "previous_response_id": id_} for id_ in ids]
+    answers = [programs[1].http.post("/v1/responses", json=body) for body in bodies]
+    assert [each.status_code for each in answers] == [404, 200]
+    conversation = "X-Recollect-Conversation"
+    assert answers[1].headers[conversation] == got[1].headers[conversation] != got[0].headers[conversation]
+
+
 def test_a_name_in_a_header_finds_the_chat_after_a_summary(program, language_model):
     language_model(*(Say((f"Answer {n}.",)) for n in range(3)))
     named = {"X-Session-Id": "s-1"}
