@@ -215,22 +215,18 @@ async def _open(ctx: RunContext[ChatDeps], data: dict[str, Any]) -> ToolReturn[s
     title, text = await run_in_thread(partial(_text_of, response))
     parts = reading_of(sections_of(text)).parts
     kept = await run_in_thread(partial(_keep, ctx.deps, address, title, text)) if parts else None
-    shown: list[tuple[int, Part]] = []
-    size = 0
-    for number, part in enumerate(parts[first:], start=first):
+    end, size = first, 0
+    for part in parts[first:]:
         size += len(part.text)
-        if size > 12_000 and shown:
+        if size > 12_000 and end > first:
             break
-        shown.append((number, part))
-    goes_on = GOES_ON.format(number=first + len(shown)) if first + len(shown) < len(parts) else ""
-    ids = [file_id(kept, number) for number, _part in shown] if kept else []
-    blocks = [
-        f"{title} ({address})",
-        *(_block(part, ids[place] if ids else "") for place, (_n, part) in enumerate(shown)),
-    ]
+        end += 1
+    goes_on = GOES_ON.format(number=end) if end < len(parts) else ""
+    ids = [file_id(kept, number) if kept else "" for number in range(first, end)]
+    blocks = [f"{title} ({address})", *map(_block, parts[first:end], ids)]
     named = f"[{_plain(title)}]({page_path(UUID(kept))})" if kept else _plain(title)
     summary = f"{named}: {_plain(address)}"
-    return ToolReturn("\n\n".join(blocks) + goes_on, metadata={"summary": summary, "pages": ids})
+    return ToolReturn("\n\n".join(blocks) + goes_on, metadata={"summary": summary, "pages": ids if kept else []})
 
 
 def _block(part: Part, id_: str) -> str:
@@ -276,9 +272,9 @@ def _keep(deps: ChatDeps, address: str, title: str, text: str) -> str | None:
         turn = turns.filter(conversation_id=deps.conversation_id, turn_number=deps.turn_number).first()
         if turn is None:
             return None
-        mine = Attachment.objects.for_caller(deps.caller).filter(kind=Attachment.Kind.PAGE, address=address)
-        mine = mine.filter(conversation_id=turn.conversation_id, turn_number=turn.turn_number)
-        if before := mine.first():
+        mine = Attachment.objects.for_caller(deps.caller)
+        of_turn = mine.filter(conversation_id=turn.conversation_id, turn_number=turn.turn_number)
+        if before := of_turn.filter(kind=Attachment.Kind.PAGE, address=address).first():
             return str(before.pk)
         try:
             with transaction.atomic():
@@ -293,7 +289,7 @@ def _keep(deps: ChatDeps, address: str, title: str, text: str) -> str | None:
                     take_room=partial(quotas.take_file, deps.caller),
                 )
                 services.claim(turn, [stored.pk])
-                Attachment.objects.for_caller(deps.caller).filter(pk=stored.pk).update(address=address)
+                mine.filter(pk=stored.pk).update(address=address)
         except (QuotaExceeded, Unavailable, IntegrityError):
             # It is read all the same.
             return None

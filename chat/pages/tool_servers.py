@@ -159,29 +159,24 @@ def _add(request: HttpRequest, form: ServerForm) -> ToolServer | None:
     user = person_of(request)
     if not form.is_valid():
         return None
-    form.cleaned_data.setdefault("for_all", False)
-    if form.cleaned_data["for_all"]:
+    if is_for_all := form.cleaned_data.setdefault("for_all", False):
         # As the other settings of staff.
         require_recent_proof(request)
     server = form.listed(user)
     if server is None:
         return None
-    if form.cleaned_data["for_all"]:
-        if len(_without(kept_setting(SERVERS) or [], server.address)) >= MOST_SERVERS:
+    row, others = _row(server), _without(kept_setting(SERVERS), server.address)
+    with acting_as(user):
+        mine = ToolServer.objects.for_user(user)
+        if (len(others) if is_for_all else mine.exclude(address=server.address).count()) >= MOST_SERVERS:
             form.add_error("address", gettext("You have added as many servers as you can."))
             return None
-        row = _row(server)
+        if not is_for_all:
+            about = {name: value for name, value in row.items() if name != "wants_login"}
+            mine.update_or_create(user=user, address=server.address, defaults=about)
+    if is_for_all:
         keep_setting(SERVERS, lambda rows: [*_without(rows, server.address), row])
         note_action(request, "settings")
-    else:
-        with acting_as(user):
-            mine = ToolServer.objects.for_user(user)
-            if mine.exclude(address=server.address).count() >= MOST_SERVERS:
-                form.add_error("address", gettext("You have added as many servers as you can."))
-                return None
-            fields = ("name", "header", "sealed", "client_id", "tools")
-            about = {name: getattr(server, name) for name in fields}
-            mine.update_or_create(user=user, address=server.address, defaults=about)
     if server.wants_login and not server.tools:
         return server
     count = len(server.tools)

@@ -10,7 +10,7 @@ from agent_tools.authentication import create_token
 from agent_tools.models import TokenScope
 from core.isolation.acting import acting_as
 from intake.models import Turn
-from testing.model_server import CallTool, Refuse, Say
+from testing.model_server import BreakOff, CallTool, Refuse, Say
 
 pytestmark = [pytest.mark.extended, pytest.mark.medium]
 
@@ -143,6 +143,39 @@ def test_a_failure_has_the_vendors_form_and_class(client, claude, server, langua
         openai.OpenAI(base_url=f"{server}/v1", api_key="wrong").models.list()
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="recollect", messages=[{"content": "no role"}])
+
+
+def test_an_answer_that_breaks_off_is_a_failure_in_each_protocol(client, claude, person, language_model):
+    language_model(*[BreakOff(("It is ",))] * 3)
+    asked = {"model": "recollect", "stream": True}
+    for error, answers in (
+        (openai.APIError, lambda: client.chat.completions.create(messages=asks("Hi"), **asked)),
+        (anthropic.APIStatusError, lambda: claude.messages.create(messages=asks("Hello"), max_tokens=900, **asked)),
+    ):
+        with pytest.raises(error, match="stopped responding"):
+            list(answers())
+    *_, last = client.responses.create(input="Good day", **asked)
+    assert (last.type, last.response.error.code) == ("response.failed", "unavailable")
+    assert [(turn.status, turn.assistant_message) for turn in turns_of(person)] == [("failed", "It is ")] * 3
+
+
+def test_a_picture_is_sent_on_and_kept_in_each_protocol(client, claude, person, settings, language_model):
+    model = language_model(*[Say(("A dot.",))] * 2)
+    settings.LLM_VISION = "on"
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    parts = [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": dot}},
+    ]
+    claude.messages.create(model="recollect", max_tokens=900, messages=[{"role": "user", "content": parts}])
+    parts = [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{dot}"},
+    ]
+    client.responses.create(model="recollect", input=[{"role": "user", "content": parts}])
+    sent = [request["messages"][-1]["content"] for request in model.requests]
+    assert [[part["type"] for part in content] for content in sent] == [["text", "image_url"]] * 2
+    assert [turn.attachment_count for turn in turns_of(person)] == [1, 1]
 
 
 def test_both_clients_list_the_models(client, claude, language_model):
