@@ -71,7 +71,6 @@ def format_named(name: str) -> Callable[[AnyTool], dict[str, Any]]:
     return FORMATS[name]
 
 
-UNUSABLE_INPUT = (400, 413, 415)
 # As in the request: `request.headers` would build a mapping of all headers for each request.
 _KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
 
@@ -134,7 +133,7 @@ def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
             description=tool.description,
             parameters=[] if tool.is_read_only else [KEY],
             request=tool.input_model,
-            responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
+            responses={200: tool.output_model, **problems(*(400, 413, 415), 401, 403, 404, *conflicts, 429, 500, 503)},
             examples=examples_of(tool.name),
         )
     )

@@ -312,8 +312,6 @@ MOST_PICTURES = 10
 # Of an outline: a book has a hundred headings, and its pages are counted.
 MOST_PLACES = 60
 TEXTS_AT_ONCE = 50
-# A piece that is shorter says nothing.
-LEAST_CHARACTERS = 200
 
 FILE = "The person attached the file “{name}” to the message below ({media_type}, id {id}). {state}"
 WHOLE = "This is its whole text:"
@@ -418,7 +416,8 @@ def _beginning(file: Attachment, tokens: int) -> tuple[str, bool]:
         place, needed = text.place, tokens_of(piece)
         if needed > tokens:
             part = cut(piece, max(0, len(piece) * tokens // needed))
-            return "\n\n".join([*pieces, *([part] if len(part) >= LEAST_CHARACTERS else [])]), False
+            # A piece that is shorter says nothing.
+            return "\n\n".join([*pieces, *([part] if len(part) >= 200 else [])]), False
         pieces.append(piece)
         tokens -= needed
     return "\n\n".join(pieces), True

@@ -83,8 +83,6 @@ from intake.models.tools import Pause
 
 # The number of steps with tool calls in one answer; then the model has to answer.
 TOOL_BUDGET = 8
-# How often one call may be corrected before the model loses its tool.
-MOST_CORRECTIONS = 2
 # How often one answer may make the same successful call: a model that makes it again will not stop by itself.
 MOST_REPETITIONS = 2
 TOOL_BUDGET_USED = "limit_reached: No more tools for this answer. Answer with what you have."
@@ -157,7 +155,8 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
                     ctx.deps.foreign.append(origin)
             earlier.append((result.metadata or {}).get("summary", ""))
         except ModelRetry as error:
-            if ctx.retry < MOST_CORRECTIONS:
+            # How often one call may be corrected before the model loses its tool.
+            if ctx.retry < 2:
                 raise
             raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
         # The model reads the result between markers, as much as fits; people read the same, and our own code the data.
@@ -214,7 +213,6 @@ Output = str | None | DeferredToolRequests
 # Of a call, in characters: each is rendered at every view of its chat, and translated.
 LONGEST_SUMMARY = 4_000
 LONGEST_INPUT = 150_000
-LONGEST_FOUND = 8_000
 
 
 async def answer(
@@ -508,9 +506,7 @@ def _returned(call: ToolCalled, part: Any) -> ToolReturned:
             replace(part, id=call.id[-12:]) if part.kind == "result" else part for part in outcome.get("sources", ())
         ),
         # Of a call that stores something the stored text is shown.
-        found=None
-        if "stored" in outcome or "found" not in outcome
-        else pg_text(capped(outcome["found"], LONGEST_FOUND)),
+        found=None if "stored" in outcome or "found" not in outcome else pg_text(capped(outcome["found"], 8_000)),
         shows=outcome.get("shows", []),
     )
 
@@ -569,7 +565,6 @@ _WINDOW = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 CANNOT_CHAT = _("%(model)s cannot chat. Choose another one.")
-LONGEST_REASON = 1_000
 # The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
     (ModelAuthenticationError, ModelRefused, _("The API key for this model is not accepted. Ask your administrator.")),
@@ -646,4 +641,4 @@ def _reason(error: AgentRunError, model: LanguageModel | None) -> str:
     words = pg_text(_words_of(error))
     if model is not None and model.api_key:
         words = words.replace(model.api_key, "…")
-    return _KEY.sub("…", words)[:LONGEST_REASON]
+    return _KEY.sub("…", words)[:1_000]

@@ -36,7 +36,6 @@ from memory.search.sources import least_likely
 from memory.search.writing import Rarity, written
 
 CHATS, NOTES = "search_chat_history", "search_history"
-QUOTE_LENGTH = 280
 SHOWN = 10
 # Of all quotations together.
 TOKENS = 1_500
@@ -46,10 +45,6 @@ NOTES_SHOWN = 3
 FILES, FILES_SEARCHED, FILES_SHOWN = "files", 20, 3
 # A question of at most this many words may depend on earlier messages; this many of them are used.
 SHORT_WORDS, PROMPTS_BEFORE = 8, 2
-# The number of results from each search when all are only the nearest.
-NEAREST_SHOWN = 2
-# The relevance of a turn of the open chat that has half of the question's words, by their weight.
-HALF_OF_THE_WORDS = 0.25
 
 SAVED = " Your message is saved."
 CLOSEST = "Here is what you said or noted that comes closest:\n\n"
@@ -76,7 +71,8 @@ def recall_model(
         {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number, "relevance": relevance}
         for relevance, turn in compared
     ]
-    close = [match for match in here if match["relevance"] >= HALF_OF_THE_WORDS]
+    # The relevance of a turn of the open chat that has half of the question's words, by their weight.
+    close = [match for match in here if match["relevance"] >= 0.25]
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
@@ -175,7 +171,8 @@ def _answer_sentences(
     else:
         head, chosen = (
             f"{NOTHING_ABOUT_IT} This may be related:\n\n",
-            [quotes[:NEAREST_SHOWN] for quotes, _ in searched],
+            # The number of results from each search when all are only the nearest.
+            [quotes[:2] for quotes, _ in searched],
         )
     sentences, sources = _best_first(chosen)
     absent = [_absent(results) for results in (chats, notes, files) if results.get("results")]
@@ -272,7 +269,7 @@ def _quote(match: dict[str, Any], turn: Turn, zone: tzinfo, rarity: Rarity) -> _
 
 
 def _shortened(text: str) -> str:
-    return shortened(" ".join(text.split()), QUOTE_LENGTH)
+    return shortened(" ".join(text.split()), 280)
 
 
 def _question(messages: list[ModelMessage]) -> str:

@@ -169,10 +169,6 @@ def tab_of(day: DocumentDay) -> str:
 
 
 LONGEST_QUERY = 10_000
-# Each of its words is looked for in each text.
-LONGEST_LIST_QUERY = 200
-# With a comma and a blank after each.
-LONGEST_TAGS = MAX_TAGS * (MAX_LABEL_LENGTH + 2)
 SCOPES = [
     (HistoryScope.ALL.value, _("Everything")),
     (HistoryScope.SESSIONS.value, _("Chats")),
@@ -291,7 +287,8 @@ class RecordForm(ServiceForm):
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
     tags = forms.CharField(
         required=False,
-        max_length=LONGEST_TAGS,
+        # With a comma and a blank after each.
+        max_length=(MAX_TAGS * (MAX_LABEL_LENGTH + 2)),
         label=_("Tags"),
         help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )
@@ -333,7 +330,8 @@ class RecordForm(ServiceForm):
 
 
 class RecordFilter(ServiceForm):
-    q = forms.CharField(required=False, max_length=LONGEST_LIST_QUERY, label=_("Search"))
+    # Each of its words is looked for in each text.
+    q = forms.CharField(required=False, max_length=200, label=_("Search"))
     type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Type"))
     project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH + 1, label=_("Project"))
     tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Tag"))

@@ -36,8 +36,6 @@ from memory.documents import DocumentOutput
 from memory.left_out import digests_left_out
 from memory.models.documents import ABOUT_ME, DocumentDay
 
-LOGS_PER_PAGE = 50
-
 
 @page_for_registered
 def logs(request: HttpRequest) -> HttpResponse:
@@ -47,9 +45,7 @@ def logs(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         return HttpResponseRedirect(document_path(form.cleaned_data["date"], project=project))
     before = request.GET.get("before")
-    found = documents.list_daily_logs(
-        user=user, project=project, before=day_of(before) if before else None, limit=LOGS_PER_PAGE
-    )
+    found = documents.list_daily_logs(user=user, project=project, before=day_of(before) if before else None, limit=50)
     status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
     lines = documents.first_lines(user=user, project=project, days=[each.date for each in found.logs])
     today = timezone.localdate()

@@ -22,7 +22,6 @@ from intake.chats import deleting
 from intake.models import Attachment, Conversation
 from memory import quotas
 
-FILES_PER_PAGE = 50
 LONGEST_NAME = 200
 
 
@@ -31,7 +30,7 @@ def files(request: HttpRequest) -> HttpResponse:
     """`?q=`: those whose name contains each of these words."""
     user, words = person_of(request), pg_text(request.GET.get("q", ""))[:LONGEST_NAME].strip()
     after = position_in_address(request.GET.get("after"))
-    found = page_of(services.listed(user=user, words=words), by="created_at", after=after, size=FILES_PER_PAGE)
+    found = page_of(services.listed(user=user, words=words), by="created_at", after=after, size=50)
     places = {file.conversation_id for file in found.rows if file.conversation_id is not None}
     titles = dict(Conversation.objects.for_user(user).filter(pk__in=places).values_list("pk", "title"))
     shown: dict[str, Any] = {

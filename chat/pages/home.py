@@ -27,11 +27,8 @@ from memory.models.documents import ABOUT_ME, CLOSED_SOURCES, PAST_RECORDS
 from memory.records import TODO_TYPES
 
 LINES = 3
-LINE_LENGTH = 90
 # A to-do in Markdown.
 OPEN_LINE = r"^\s*[-*+] \[ \] +(\S.*)$"
-# The notes in which open lines are looked for, by the time of their last change.
-NOTES_READ = 30
 
 PARTS = {
     "year": _("A year ago today"),
@@ -136,7 +133,8 @@ def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str
         "open_types": list(TODO_TYPES),
         "today": today,
         "open_line": OPEN_LINE,
-        "notes": NOTES_READ,
+        # The notes in which open lines are looked for, by the time of their last change.
+        "notes": 30,
         "project": project,
     }
     with connection.cursor() as cursor:
@@ -146,7 +144,7 @@ def home(*, user: User, now: datetime, project: str = "") -> list[tuple[str, str
     lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for part, kind, row_id, number, day, text in rows:
         if part in PARTS and part not in hidden and len(lines[part]) < LINES:
-            line = {"path": _path(kind, row_id, number, day), "text": shortened(" ".join(text.split()), LINE_LENGTH)}
+            line = {"path": _path(kind, row_id, number, day), "text": shortened(" ".join(text.split()), 90)}
             # A new to-do is among those that are open.
             if part != "new" or line["path"] not in [each["path"] for each in lines["open"]]:
                 lines[part].append(line | ({"id": row_id} if (part, kind) == ("open", "record") else {}))
@@ -185,7 +183,6 @@ DECIDED, KEPT, OPENED = "decided", "kept", "opened"
 KINDS = (DECIDED, KEPT, OPENED)
 # The lines that a month has of each kind; its numbers count all.
 LINES_OF_A_MONTH = 6
-YEAR_LINE_LENGTH = 160
 
 _YEAR = f"""
 WITH past AS MATERIALIZED ({PAST_RECORDS}),
@@ -266,7 +263,7 @@ def year(
             counts[month, kind] += int(count)
             totals[of_project][KINDS.index(kind)] += int(count)
         else:
-            line = shortened(" ".join(text.split()), YEAR_LINE_LENGTH)
+            line = shortened(" ".join(text.split()), 160)
             lines[month, kind].append((record_path(record_id), line, of_project, is_done, is_past))
     months = [
         {

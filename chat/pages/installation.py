@@ -40,10 +40,7 @@ from intake.models.installation import (
 )
 
 MEGABYTE = 1024**2
-# A petabyte is no quota.
-MOST_MEGABYTES = 10**9
 MOST_TURNS = 10**9
-LONGEST_RETENTION = 36_500
 
 # Each choice with its effect.
 REGISTRATIONS = (
@@ -79,7 +76,13 @@ QUOTA_FIELDS = {
 
 def megabytes_field(label: Any, help_text: Any = "") -> forms.IntegerField:
     return forms.IntegerField(
-        required=False, min_value=0, max_value=MOST_MEGABYTES, label=label, help_text=help_text, widget=_number()
+        # A petabyte is no quota.
+        required=False,
+        min_value=0,
+        max_value=(10**9),
+        label=label,
+        help_text=help_text,
+        widget=_number(),
     )
 
 
@@ -103,7 +106,7 @@ class SettingsForm(forms.Form):
     retention_days = forms.IntegerField(
         required=False,
         min_value=0,
-        max_value=LONGEST_RETENTION,
+        max_value=36_500,
         label=gettext_lazy("Days that messages are kept"),
         help_text=gettext_lazy(
             "Older messages of everybody are deleted, with their answers and files. 0 keeps them until their owner "

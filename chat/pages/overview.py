@@ -29,13 +29,7 @@ from memory.overview import atlas, reading
 from memory.overview.reading import MonthOutput, WordOutput
 
 SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
-# The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
-HUES = 12
 TALLEST = 100.0
-# The minimum height of a month with any text.
-LEAST_TALL = 2.5
-# The first words of a month are the largest: the number of words of each size.
-SIZES = (1, 1, 1, 2, 2, 2, 3, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,8 @@ def map_page(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
     found = atlas.read_atlas(user=user, now=timezone.now(), project=project)
     clusters = [
-        (cluster, cluster.number % HUES, [(text, path_to(text.reference)) for text in cluster.newest])
+        # The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
+        (cluster, cluster.number % 12, [(text, path_to(text.reference)) for text in cluster.newest])
         for cluster in found.clusters
     ]
     context: dict[str, Any] = {
@@ -143,7 +138,8 @@ def _years(months: Sequence[MonthOutput]) -> list[Year]:
 def _column(month: MonthOutput, most: int) -> Column:
     """Chats at the bottom, the rest above them."""
     kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
-    tall = max(LEAST_TALL, TALLEST * month.total / most) if month.total else 0.0
+    # The minimum height of a month with any text.
+    tall = max(2.5, TALLEST * month.total / most) if month.total else 0.0
     bars: list[Bar] = []
     below = 0.0
     for kind, count in kinds:
@@ -151,7 +147,8 @@ def _column(month: MonthOutput, most: int) -> Column:
             height = tall * count / month.total
             bars.append(Bar(kind, round(TALLEST - below - height, 2), round(height, 2)))
             below += height
-    return month, bars, list(zip(month.words, SIZES, strict=False))
+    # The first words of a month are the largest: the number of words of each size.
+    return month, bars, list(zip(month.words, (1, 1, 1, 2, 2, 2, 3, 3), strict=False))
 
 
 def _neighbour(months: dict[date, MonthOutput], first: date, *, earlier: bool) -> date | None:

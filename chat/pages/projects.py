@@ -26,12 +26,7 @@ from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOUR
 from memory import documents, projects, records
 from memory.addresses import document_path, project_key, project_named
 
-# Of the page of one project: its latest chats and records, and the beginning of its MEMORY.md.
-CHATS_SHOWN = 10
-RECORDS_SHOWN = 5
 BEGINNING = 1_200
-# With a line break after each.
-LONGEST_LABELS = projects.MOST_LABELS * (LONGEST_PROJECT + 2)
 YES = "1"
 
 COLOUR_NAMES = {
@@ -77,7 +72,8 @@ class ProjectForm(NewProjectForm):
         help_text=gettext_lazy("The model reads them in every chat of this project."),
     )
     labels = TextField(
-        longest=LONGEST_LABELS,
+        # With a line break after each.
+        longest=(projects.MOST_LABELS * (LONGEST_PROJECT + 2)),
         required=False,
         label=gettext_lazy("Folders and repositories"),
         widget=forms.Textarea(attrs={"rows": 3, "dir": "auto"}),
@@ -121,10 +117,11 @@ def project(request: HttpRequest, key: str) -> HttpResponse:
     user, found = person_of(request), _find(request, key)
     if isinstance(found, HttpResponse):
         return found
-    kept = records.list_records(user=user, project_id=found.name, limit=RECORDS_SHOWN).rows
+    kept = records.list_records(user=user, project_id=found.name, limit=5).rows
     memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
     context: dict[str, Any] = {
-        "chats": lists.list_conversations(caller=caller_of(request), project=found.name).all[:CHATS_SHOWN],
+        # Of the page of one project: its latest chats and records, and the beginning of its MEMORY.md.
+        "chats": lists.list_conversations(caller=caller_of(request), project=found.name).all[:10],
         "kept": [(record, first_line(record.content), type_in_words(record.type)) for record in kept],
         "memory": f"{memory[:BEGINNING]}…" if len(memory) > BEGINNING else memory,
         "memory_path": document_path(None, project=found.name),

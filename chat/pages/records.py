@@ -221,7 +221,6 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 
 DECISIONS = {"accept": ACCEPTED, "reject": REJECTED, "never": NEVER}
-DECIDED_SHOWN = 20
 
 
 @page_for_registered
@@ -262,7 +261,7 @@ def _proposals(request: HttpRequest, **failure: Any) -> HttpResponse:
     )
     states = [*DECISIONS.values()]
     decided = proposals.list_proposals(
-        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=DECIDED_SHOWN
+        user=user, states=states, conversation=conversation, project=project, by="decided_at", limit=20
     )
     today = ended_chats.tokens_of_day(user, now=timezone.now())
     context = {

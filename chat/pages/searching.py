@@ -46,13 +46,7 @@ from memory.search.sources import HistoryScope, Kind, Reference
 
 logger = logging.getLogger(__name__)
 
-RESULTS = 20
 MORE_RESULTS = 50
-# While the user types: the number of results that fit below the titles.
-LIVE_RESULTS = 8
-LONGEST_LIVE = 200
-# A card shows at most so many lines of each writer, because a long list would fill the page.
-MOST_LINES = 8
 BY_DAY = "day"
 PAGE = "memory/search.html"
 # The parameter that turns off reading dates in the query.
@@ -157,7 +151,8 @@ def search_live(request: HttpRequest) -> HttpResponse:
             return render(request, "memory/live.html")
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     project = without_nul(request.GET.get("project", ""))[: LONGEST_PROJECT + 1]
-    requested = HistoryRequest(query=query, max_results=LIVE_RESULTS, project=project)
+    # While the user types: the number of results that fit below the titles.
+    requested = HistoryRequest(query=query, max_results=8, project=project)
     history = search_history(requested, user=person_of(request), now=timezone.now())
     shown = _folded([_shown(result) for result in history.results])
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
@@ -168,11 +163,11 @@ def search_live(request: HttpRequest) -> HttpResponse:
 def short_query(request: HttpRequest) -> str:
     """Raises `InvalidInput` if it is longer than the fields of the palette and of the map let anybody write."""
     query = without_nul(request.GET.get("q", "")).strip()
-    return checked(query, field="q", max_length=LONGEST_LIVE, may_be_blank=True)
+    return checked(query, field="q", max_length=200, may_be_blank=True)
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
-    limit = MORE_RESULTS if "more" in request.GET else RESULTS
+    limit = MORE_RESULTS if "more" in request.GET else 20
     requested = HistoryRequest(
         query=form.cleaned_data["q"],
         scope=HistoryScope(form.cleaned_data["scope"] or HistoryScope.ALL),
@@ -276,7 +271,8 @@ def _shown(result: HistoryMatch) -> Shown:
         lines=[
             (
                 gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference),
-                marked(within_lines(piece.own, MOST_LINES)),
+                # A card shows at most so many lines of each writer, because a long list would fill the page.
+                marked(within_lines(piece.own, 8)),
             )
             for piece in pieces
             if piece.own.text

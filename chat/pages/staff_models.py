@@ -321,12 +321,11 @@ def _found(request: HttpRequest) -> list[FoundServer]:
 
 # When this process looked for servers last, and what it found: for the start page, which is opened more often.
 _nearby: list[tuple[float, list[FoundServer]]] = [(-1.0e9, [])]
-NEARBY_SECONDS = 60.0
 
 
 def look_nearby(request: HttpRequest) -> None:
     """Look for servers on this machine, for staff of an installation without a model; call it before a transaction."""
-    if _wants_model(request) and time.monotonic() - _nearby[0][0] >= NEARBY_SECONDS:
+    if _wants_model(request) and time.monotonic() - _nearby[0][0] >= 60.0:
         _nearby[0] = (time.monotonic(), _found(request))
 
 

@@ -84,7 +84,7 @@ def read_conversation(request: Request, caller: Caller, conversation_id: str) ->
     found = reading.get_conversation(caller=caller, conversation_id=conversation_id)
     window = reading.turns_to_show(
         conversation=found,
-        at_most=reading.TURNS_PER_ANSWER,
+        at_most=50,
         around=_number(request, "turn"),
         before=_number(request, "before"),
     )

@@ -20,7 +20,6 @@ from intake.models import Conversation, Turn, User
 TURNS_PER_PAGE = 20
 # What is rendered before a chat is first painted: more than a screen holds. The rest follows when one scrolls up.
 FIRST_TURNS = 10
-TURNS_PER_ANSWER = 50
 
 _BEGINNINGS = """
 SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s),

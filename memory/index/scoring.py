@@ -25,9 +25,6 @@ USER_WEIGHT = 2.0
 # A document lists facts, each in its own line. So a chunk of twenty lines counts as no longer than two or three of
 # them; by its whole length, any line with the query's words would be worth a third of a message with them.
 LISTS = ["memory", "daily_log"]
-LINE_TERMS = 20
-# A longer query is a message, and most people never used some of its words.
-WORDS_OF_A_QUESTION = 20
 # A short word, or one of characters without spaces between them, is part of too much to be missed.
 WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -231,10 +228,11 @@ def score(scope: Scope, *, query: str, limit: int) -> Scored:
         "own": configuration_of(query),
         "query": own,
         "spellings": spellings,
-        "words": [*words] if len(words) <= WORDS_OF_A_QUESTION else [],
+        # A longer query is a message, and most people never used some of its words.
+        "words": [*words] if len(words) <= 20 else [],
         "said_weight": USER_WEIGHT,
         "of_lines": LISTS,
-        "line_terms": LINE_TERMS,
+        "line_terms": 20,
         "b": B,
         "k1": K1,
         "limit": limit,

@@ -32,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 # After this time another worker takes over from one that died.
 LEASE = timedelta(minutes=15)
-# After a drawing there is a pause of at least this long, and of this multiple of its duration.
-PAUSE = timedelta(seconds=20)
-PAUSE_FACTOR = 20
 KEPT = timedelta(days=30)
 BATCH_TEXTS = 5_000
 
@@ -240,7 +237,8 @@ def _finish(
         **fields,
         model=EmbeddingModel.objects.filter(name=model).first(),
         drawn_at=now,
-        due_at=now + max(PAUSE, took * PAUSE_FACTOR),
+        # After a drawing there is a pause of at least this long, and of this multiple of its duration.
+        due_at=now + max(timedelta(seconds=20), took * 20),
         claimed_until=None,
         through_text=latest,
         placed=MapPoint.objects.filter(user_id=present.user_id).count(),

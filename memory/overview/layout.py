@@ -23,8 +23,6 @@ from memory.models.embeddings import SIDE
 
 WholeNumbers = npt.NDArray[np.int64]
 
-# Clusters grow with the cube root of the texts: 3 of 10 texts, 13 of 1,000, 40 of 30,000.
-CLUSTERS_PER_ROOT = 1.3
 # The maximum ratio of a cluster's length to its width.
 LEAST_WIDTH = 0.62
 # Half of a cluster's texts lie within this share of its radius.
@@ -120,7 +118,8 @@ def _squared(points: Matrix, centres: Matrix) -> Matrix:
 def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
     """K-means: the centroids (K, R), the largest first, and the number of each point's."""
     # Fewer texts do not make a cluster.
-    count = int(min(40, np.ceil(CLUSTERS_PER_ROOT * len(points) ** (1 / 3)), max(1, len(points) // 3)))
+    # Clusters grow with the cube root of the texts: 3 of 10 texts, 13 of 1,000, 40 of 30,000.
+    count = int(min(40, np.ceil(1.3 * len(points) ** (1 / 3)), max(1, len(points) // 3)))
     centroids = _first_centroids(points, count)
     for _ in range(25):
         members = _squared(points, centroids).argmin(axis=1)

@@ -44,8 +44,6 @@ WORDS = 8
 # The number of candidate terms: many are no nouns, some are stop words in other languages, or occur late in a text.
 CANDIDATES = 40
 LEAST_TEXTS = 3
-ONE_GROUP = 0.1
-ASSISTANT_WEIGHT = 0.5
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
 # A word or number, and whether the one before it is beside it: nothing but a space or a hyphen is between them.
 _TOKEN = re.compile(r"(?P<beside>(?<=\w)[ -])?(?P<word>[^\W_]+)")
@@ -79,7 +77,6 @@ _NEVER = BEFORE_A_NOUN | BEFORE_A_VERB | {*NUMBERS, *MONTHS, *WEEKDAYS, *UNITS, 
 _NEVER |= {*_MEASURES.split()}
 # "cello tuned", "cat sleeping": no phrase ends with these.
 _PARTICIPLE = re.compile(r"\w{3}(?:ed|ing)$")
-FEWEST_LETTERS = 3
 # The share of a word's places that have the same neighbour, and the number of texts, that make the two a phrase.
 PHRASE_SHARE, PHRASE_TEXTS = 0.5, 2
 # The share of the texts with a pair of characters that must go on with the same character.
@@ -199,7 +196,7 @@ def _piece(
     is_kept[is_kept] = text_ids[texts[is_kept]] == requested[is_kept]
     if not is_kept.any():
         return None
-    weights = np.where(np.array(block.said) > 0, 1, ASSISTANT_WEIGHT).astype(np.float32)
+    weights = np.where(np.array(block.said) > 0, 1, 0.5).astype(np.float32)
     return terms[is_kept], texts[is_kept].astype(np.int32), weights[is_kept]
 
 
@@ -210,7 +207,7 @@ def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[tuple[i
     # Subtracts a half, because chance in one text counts more in a small group.
     share = np.maximum(weighed - 0.5 * (sizes > LEAST_TEXTS), 0) / np.maximum(sizes, 1)
     ratio = np.log(np.where(share > 0, share, 1) / of_all)
-    weight = share * (np.maximum(ratio, 0) - ONE_GROUP * np.log(of_all))
+    weight = share * (np.maximum(ratio, 0) - 0.1 * np.log(of_all))
     ranked = np.argsort(-weight, axis=0, kind="stable")[:CANDIDATES].T
     return [
         [(int(term), float(weight[term, group])) for term in terms if weight[term, group] > 0]
@@ -312,7 +309,7 @@ class _Neighbours:
     def worth(self, word: str) -> float:
         """How much of a noun a word is: 1, or less, or nothing."""
         low = word.lower()
-        is_short = len(low) < FEWEST_LETTERS and not word.isupper()
+        is_short = len(low) < 3 and not word.isupper()
         if is_short or _is_never(low) or self.numbered[low] * 2 > self.seen[low] or self.noun[low] < self.verb[low]:
             return 0
         # What a word without evidence for a noun is worth, beside one with it.

@@ -55,12 +55,6 @@ from memory.short_ids import id_in
 
 SNIPPET_LENGTH = 200
 
-# The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
-# similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
-NOT_CHOSEN = 0.85
-# The number of best turns for which this is checked.
-LOOKED_FOR_VERSIONS = 50
-
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
 WORDS_ALONE = "Search by meaning is not available right now. These results were found by words only"
 
@@ -275,8 +269,11 @@ def _literal_first(asked: HistoryQuestion, literal: LiteralHits, hits: list[Hit]
 def chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     """Of the best turns, versions that were not chosen count a little less."""
     turns = sorted((hit for hit in hits if hit.corpus == Corpus.CHAT and hit.key[1]), key=lambda hit: -hit.relevance)
-    passed_over = off_path(user=user, keys=[hit.key for hit in turns[:LOOKED_FOR_VERSIONS]])
-    return [hit._replace(relevance=hit.relevance * NOT_CHOSEN) if hit.key in passed_over else hit for hit in hits]
+    # The number of best turns for which this is checked.
+    passed_over = off_path(user=user, keys=[hit.key for hit in turns[:50]])
+    # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
+    # similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
+    return [hit._replace(relevance=hit.relevance * 0.85) if hit.key in passed_over else hit for hit in hits]
 
 
 def _passages(

@@ -183,16 +183,8 @@ def _words(text: str) -> frozenset[str]:
 
 # The results among which statements are compared, the part of each message that is read, and the clauses in it.
 COMPARED, READ, MOST_CLAUSES = 20, 600, 12
-# The share of the query's words that both messages have.
-ASKED_SHARE = 0.4
-# Two clauses with so many words in common, the unit included, are about the same thing.
-ALIKE = 3
 # The share, and the least number, of the words after "never" that the other clause has.
 NEVER_SHARE, NEVER_WORDS = 0.6, 2
-# The words after "never" that are compared.
-AFTER_NEVER = 7
-# The words before a number among which its unit may be.
-BEFORE_A_NUMBER = 12
 
 # What others wrote, or no language: code, quoted lines, quotations.
 _NOT_OWN = re.compile(
@@ -286,7 +278,8 @@ def _state_other_numbers(earlier: Sequence[Clause], later: Sequence[Clause], of_
         return False
     everything = [set().union(*(words for _, words, *_ in clauses)) for clauses in (earlier, later)]
     asked = sum(all(_has(word, words) for words in everything) for word in of_query)
-    is_asked = asked >= ASKED_SHARE * len(of_query) > 0
+    # The share of the query's words that both messages have.
+    is_asked = asked >= 0.4 * len(of_query) > 0
     return any(_states_another_number(one, other, of_query, is_asked=is_asked) for one, other in pairs)
 
 
@@ -294,7 +287,8 @@ def _states_another_number(one: Clause, other: Clause, of_query: Sequence[str], 
     shared = {word for word in one[1] if _has(word, other[1])}
     if one[2].difference(other[0]) and other[2].difference(one[0]):
         return False
-    is_alike = len(shared) >= ALIKE and any(_has(word, of_query) for word in shared)
+    # Two clauses with so many words in common, the unit included, are about the same thing.
+    is_alike = len(shared) >= 3 and any(_has(word, of_query) for word in shared)
     return any(
         number != another
         and any(is_alike or (is_asked and _has(unit, of_query)) for unit in units if _has(unit, others))
@@ -311,7 +305,8 @@ def _never_done(clause: Clause) -> list[str]:
     place = next((place for place, word in enumerate(words) if word in _NEVER), None)
     if place is None or not (_FIRST_PERSON & set(words[:place]) or _names_its_person(words)):
         return []
-    named = list(dict.fromkeys(word for word in words[place + 1 :] if word in clause[1]))[:AFTER_NEVER]
+    # The words after "never" that are compared.
+    named = list(dict.fromkeys(word for word in words[place + 1 :] if word in clause[1]))[:7]
     return named if len(named) >= NEVER_WORDS else []
 
 
@@ -357,7 +352,8 @@ def _is_telling(word: str) -> bool:
 
 def _units(words: Sequence[str], place: int) -> set[str]:
     """The sign or the two words after a number, or else three before it; none of a day, a year or a version."""
-    before, after = words[max(0, place - BEFORE_A_NUMBER) : place][::-1], words[place + 1 : place + 5]
+    # The words before a number among which its unit may be.
+    before, after = words[max(0, place - 12) : place][::-1], words[place + 1 : place + 5]
     number = _number(words[place])
     is_year = len(number) == 4 and number[:2] in ("19", "20")
     if number.count(".") > 1 or is_year or {*before[:2], *after[:2]} & MONTHS.keys():

@@ -28,8 +28,6 @@ LITERAL = 100
 MOST_FITTING = 500
 # The whole query is an exact piece, like a name, if at most this many texts contain it; otherwise it is a common word.
 FEW = 3
-# The score of a text that contains the query literally, if no text is similar to it.
-LITERAL_ALONE = 0.5
 
 PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
 NO_TEXT_HAS = "No text has {} word for word"
@@ -121,7 +119,8 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
     """
     having = set(literal)
     merely_alike = {key: relevance for key, relevance in relevances.items() if key not in having}
-    worth = max(merely_alike.values(), default=0.0) or LITERAL_ALONE
+    # The score of a text that contains the query literally, if no text is similar to it.
+    worth = max(merely_alike.values(), default=0.0) or 0.5
     return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
 
 

@@ -152,8 +152,6 @@ BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
 NOW_BESIDE_SCORE = NOW * SHARPNESS
 # Beyond these log odds a reranker's certainty has no more effect.
 SURE = 8.0
-# A first hit that is at least this likely, by terms and by meaning alike, is not reranked.
-CLEAR = 0.8
 # The limit of the first ranking's certainty.
 NEARLY = 1e-6
 
@@ -225,7 +223,8 @@ def with_clear_first(before: Sequence[Hit], again: Sequence[Hit]) -> list[Hit]:
     first = before[0]
     nearest = min((hit.distance for hit in before if hit.distance is not None), default=None)
     is_clear = (
-        first.relevance >= CLEAR
+        # A first hit that is at least this likely, by terms and by meaning alike, is not reranked.
+        first.relevance >= 0.8
         and first.distance is not None
         and first.distance == nearest
         and all(first.lexical >= hit.lexical for hit in before)

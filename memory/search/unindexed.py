@@ -11,9 +11,6 @@ from math import log1p
 from intake.models import Turn
 from memory.search.echoes import ECHO, LONGEST_QUESTION, STEM, are_forms, repeats, telling_words
 
-# A word of the answer alone counts so much of one that the user wrote.
-ASSISTANT_SHARE = 0.5
-
 
 def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]]:
     """The turns that share telling words with a question, each with its relevance from 0 to 1.
@@ -47,7 +44,8 @@ def compared(*, question: str, turns: Sequence[Turn]) -> list[tuple[float, Turn]
     found: dict[str, tuple[float, Turn]] = {}
     for turn, is_echo, (user, assistant) in zip(turns, are_echoes, sides, strict=True):
         shared = sum(
-            weight * (1.0 if not mine.isdisjoint(user) else ASSISTANT_SHARE if not mine.isdisjoint(assistant) else 0.0)
+            # A word of the answer alone counts so much of one that the user wrote.
+            weight * (1.0 if not mine.isdisjoint(user) else 0.5 if not mine.isdisjoint(assistant) else 0.0)
             for weight, mine in zip(weights, forms, strict=True)
         )
         relevance = (ECHO if is_echo else 1.0) * (shared / sum(weights)) ** 2 if shared else 0.0

@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 # A text of at most so many tokens is written whole; a longer one is cut to the second number.
 WHOLE, CUT = 250, 150
-# What the passage nearest in meaning counts, beside the question's rarest word.
-NEAR = 0.5
 # Tokens between two texts.
 BETWEEN = 2
 # A sentence or a line; of a longer one a part, to the end of a word if there is one.
@@ -147,7 +145,8 @@ def _chosen(sentences: Sequence[_Sentence], sides: Sequence[Segment], rarity: Ra
     }
     words = [rarity.shared(sides[side].text[start:end]) for side, start, end, _ in sentences]
     chosen: set[int] = set()
-    left, near = dict(rarity.weights), NEAR * max(rarity.weights.values(), default=1.0)
+    # What the passage nearest in meaning counts, beside the question's rarest word.
+    left, near = dict(rarity.weights), 0.5 * max(rarity.weights.values(), default=1.0)
 
     def gain(place: int) -> float:
         return sum(left[word] for word in words[place]) + near * (place in nearest)
