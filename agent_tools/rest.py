@@ -133,7 +133,7 @@ def viewset_of(tool: AnyTool) -> type[ToolViewSet]:
             description=tool.description,
             parameters=[] if tool.is_read_only else [KEY],
             request=tool.input_model,
-            responses={200: tool.output_model, **problems(*(400, 413, 415), 401, 403, 404, *conflicts, 429, 500, 503)},
+            responses={200: tool.output_model, **problems(400, 413, 415, 401, 403, 404, *conflicts, 429, 500, 503)},
             examples=examples_of(tool.name),
         )
     )

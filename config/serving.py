@@ -19,9 +19,6 @@ from config.stack import REFUSED, SWITCH_SECONDS, WEB_PROCESSES
 from config.static import collect
 from core.telemetry import delete_our_queue
 
-# A user who presses Ctrl-C waits less long than an operator who restarts a busy server.
-SECONDS_AT_CTRL_C = 3
-
 
 class StoppingServer(uvicorn.Server):
     """Ends the streams of pages that only listen, so that stopping the server does not wait for them."""
@@ -114,7 +111,8 @@ def serve_up(host: str, port: int) -> None:
         sys.exit(REFUSED)
     collect()
     is_one_of_several = (os.environ.get(WEB_PROCESSES) or "1") != "1"
-    serve(host, port, graceful_seconds=SECONDS_AT_CTRL_C, shares_address=is_one_of_several)
+    # A user who presses Ctrl-C waits less long than an operator who restarts a busy server.
+    serve(host, port, graceful_seconds=3, shares_address=is_one_of_several)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,9 @@
 import os
 import sys
 
-# A thread with this niceness gets a tenth of a busy core beside a normal one, and all of an idle core.
-NICENESS = 10
-
 
 def step_back() -> None:
     """Lower the priority of the calling thread and of the threads that it starts. Only Linux has one per thread."""
     if sys.platform == "linux":
-        os.nice(NICENESS)
+        # A thread with this niceness gets a tenth of a busy core beside a normal one, and all of an idle core.
+        os.nice(10)

@@ -198,18 +198,15 @@ def by_field(error: ValidationError, model: type[BaseModel] | None = None) -> di
     `model`, the message for an unknown field names the fields that exist.
     """
     errors: dict[str, list[str]] = defaultdict(list)
+    names = [field.alias or name for name, field in model.model_fields.items()] if model else []
+    known = f". Fields: {', '.join(names)}." if names else ", and no other."
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         # Answers quote a field's name, which the client may have invented.
         field = ".".join(str(step) for step in problem["loc"])[:100] or "input"
         is_unknown = model is not None and problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1
         if len(errors) < 50 or field in errors:
-            errors[field].append(_unknown_field(model) if model and is_unknown else problem["msg"])
+            errors[field].append(f"There is no such field{known}" if is_unknown else problem["msg"])
     return dict(errors)
-
-
-def _unknown_field(model: type[BaseModel]) -> str:
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    return f"There is no such field. Fields: {', '.join(names)}." if names else "There is no such field, and no other."
 
 
 def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = False) -> str:

@@ -43,7 +43,6 @@ _NEWEST_FIRST = (F("last_at").desc(nulls_last=True), "id")
 MAX_CHUNK = 2 * 1024 * 1024
 # What clients are asked to send: many proxies take no body of more than a million bytes (nginx's default is 1 MiB).
 CHUNK = 960 * 1024
-MAX_CHOSEN = 10_000
 # The open uploads of one user.
 MOST_OPEN, MOST_BYTES = 3, 10 * 1024**3
 

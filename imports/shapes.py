@@ -12,11 +12,11 @@ from core.text import in_language, restored
 from core.validation import Input, PlainText, WrittenTime
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
-from imports.services import CHUNK, MAX_CHOSEN
+from imports.services import CHUNK
 from imports.storing.contents import LONGEST_ID
 from imports.storing.waiting import VectorsOutput
 
-Ids = Annotated[list[Annotated[PlainText, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
+Ids = Annotated[list[Annotated[PlainText, Field(max_length=LONGEST_ID)]], Field(max_length=10_000)]
 
 
 class ImportWanted(Input):

@@ -41,12 +41,6 @@ from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 HEIGHT = 100
 
 
-def picture_of(embedding: Embedding) -> dict[str, Any] | None:
-    """The picture of one vector; None if there is none yet. No one can read text from it."""
-    vector = Embedding.objects.filter(pk=embedding.pk).values_list("vector", flat=True).first()
-    return None if vector is None else draw(vector.to_list() if isinstance(vector, HalfVector) else list(vector))
-
-
 def draw(values: list[float]) -> dict[str, Any]:
     """`path`: an SVG path in a box of `width` (one unit a value) by 200, zero at its middle. And the extremes."""
     scale = max(map(abs, values)) or 1.0
@@ -242,12 +236,11 @@ class EmbeddingAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         embedding = context["original"]
         self._note_look(request, embedding)
-        return super().render_change_form(
-            request,
-            {**context, "neighbours": nearest_neighbours(embedding), "picture": picture_of(embedding)},
-            *args,
-            **kwargs,
-        )
+        vector = Embedding.objects.filter(pk=embedding.pk).values_list("vector", flat=True).first()
+        context["neighbours"] = nearest_neighbours(embedding)
+        # None while there is no vector. Nobody can read text from the picture.
+        context["picture"] = vector and draw(vector.to_list() if isinstance(vector, HalfVector) else list(vector))
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def _note_look(self, request: HttpRequest, *shown: Embedding) -> None:
         owners = {embedding.user_id for embedding in shown}

@@ -109,7 +109,6 @@ def difference(before: str, after: str) -> Iterator[tuple[Change, str]]:
         yield ("gap", "")
 
 
-MAX_LOGS = 100
 # Later days would have no noon in some time zones, or are typing errors.
 YEARS = range(1900, 3000)
 
@@ -176,9 +175,7 @@ def projects_with_memory(*, user: User) -> list[str]:
     return list(found.order_by("project").values_list("project", flat=True))
 
 
-def list_daily_logs(
-    *, user: User, project: str = "", before: date | None = None, limit: int = MAX_LOGS
-) -> DailyLogList:
+def list_daily_logs(*, user: User, project: str = "", before: date | None = None, limit: int = 100) -> DailyLogList:
     """The `limit` (1 to 100) latest logs of days before `before`, without their content."""
     mine = MemoryDocument.objects.for_user(user).daily_logs().filter(project=project)
     found = mine.annotate(length=Length("content")).order_by("-date")

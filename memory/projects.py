@@ -28,7 +28,6 @@ from intake.models import Activity, Conversation, Project, User
 from intake.models.conversations import MAX_PROJECT_INSTRUCTIONS, PROJECT_COLOURS
 from memory.models import MemoryDocument, MemoryRecord
 
-MOST_PROJECTS = 500
 MOST_LABELS = 100
 TAKEN = gettext_noop("There is a project with this name already.")
 LABEL_TAKEN = gettext_noop("%(label)s belongs to the project %(project)s already.")
@@ -99,9 +98,9 @@ def save_project(
         rows = _locked(user)
         if is_new and name in rows:
             raise InvalidInput(errors={"name": [TAKEN]})
-        if name not in rows and len(rows) >= MOST_PROJECTS:
+        if name not in rows and len(rows) >= 500:
             message = gettext_noop("There are %(count)s projects already. Delete one first.")
-            raise InvalidInput(errors={"name": [Sentence(message, count=MOST_PROJECTS)]})
+            raise InvalidInput(errors={"name": [Sentence(message, count=500)]})
         project = rows.get(name) or Project(user=user, name=name)
         _refuse_label_of_another(rows, project, [name])
         project.colour = project.colour if colour is None else colour

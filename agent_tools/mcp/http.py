@@ -51,7 +51,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-LARGEST_BODY = 1024 * 1024
 EXCHANGE = "agent_tools.exchange"
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
@@ -197,8 +196,8 @@ async def _read(receive: Receive) -> bytes:
         body += message.get("body", b"")
         is_more = message.get("more_body", False)
     # The layer in front, which has read it, allows more (config/bodies.py).
-    if len(body) > LARGEST_BODY:
-        raise TooLarge(f"A message may have {LARGEST_BODY:,} bytes at most.")
+    if len(body) > 1024 * 1024:
+        raise TooLarge("A message may have 1,048,576 bytes at most.")
     return with_whole_pairs(body)
 
 

@@ -165,15 +165,14 @@ def is_trusted(origin: str) -> bool:
 # Distinguishes an OAuth token from a user's own token, which is hexadecimal.
 ACCESS_PREFIX = "rcat_"
 REFRESH_PREFIX = "rcrt_"
-RANDOM_BYTES = 32
 
 
 def access_token(request: Any, refresh_token: bool = False) -> str:
-    return ACCESS_PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    return ACCESS_PREFIX + secrets.token_urlsafe(32)
 
 
 def refresh_token(request: Any, refresh_token: bool = False) -> str:
-    return REFRESH_PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    return REFRESH_PREFIX + secrets.token_urlsafe(32)
 
 
 def checksum_of(secret: str) -> str:

@@ -42,9 +42,6 @@ from core.rate_limits import client_address, take_all
 from core.rounds import steps
 from core.validation import body_of, by_field, parse_json, stated, strict_parts
 
-LARGEST_DOCUMENT = 16_384
-
-
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
 
 
@@ -182,8 +179,8 @@ class RegisterClientView(View):
         take_all(("client_address", client_address(request)), ("client",))
         try:
             body = body_of(request)
-            if len(body) > LARGEST_DOCUMENT:
-                return _refused("invalid_client_metadata", f"At most {LARGEST_DOCUMENT:,} bytes.")
+            if len(body) > 16_384:
+                return _refused("invalid_client_metadata", "At most 16,384 bytes.")
             requested = ClientMetadata.model_validate(parse_json(body))
         except InvalidInput as error:
             return _refused("invalid_client_metadata", error.detail)

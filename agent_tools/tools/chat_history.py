@@ -13,7 +13,6 @@ from agent_tools.tools.wording import (
     NO_CALLER,
     NOBODY,
     NOTHING,
-    TEXT_TOKENS,
     MaxTokens,
     as_one_line,
     counted,
@@ -180,7 +179,8 @@ def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHisto
         reranked=found.is_reranked if requested.rerank else None,
         nothing_relevant=found.has_nothing_relevant or None,
     )
-    return output.reading(partial(_text, output, user, requested.max_tokens or TEXT_TOKENS))
+    # Of a text whose form no specification fixes.
+    return output.reading(partial(_text, output, user, requested.max_tokens or 1_500))
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:

@@ -63,7 +63,6 @@ from memory.short_ids import short_ids
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
 # An error quotes the input, but not a very long one.
-QUOTED = 100
 MAX_QUERY_LENGTH = 10_000
 
 
@@ -98,7 +97,7 @@ def _a_date(value: Any) -> date | None:
 def _quoted(value: Any) -> str:
     """Unchanged: a string without its quotes, anything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= QUOTED else text[:QUOTED] + "…"
+    return text if len(text) <= 100 else text[:100] + "…"
 
 
 def _requires_the_query(schema: dict[str, Any]) -> None:

@@ -19,8 +19,6 @@ from memory.search.sources import Reference
 NO_CALLER = "user identity required"
 NOBODY = _("Nothing to search yet: register or log in to have a memory")
 NOTHING = _("Nothing found")
-# Of a text whose form no specification fixes.
-TEXT_TOKENS = 1_500
 MaxTokens = Annotated[int | None, Field(alias="maxTokens", ge=200, le=8_000, description="Of text.")]
 INCLUDE_REPLACED = "Also memories that were replaced or ended."
 LINKS = 3

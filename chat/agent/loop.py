@@ -83,8 +83,6 @@ from intake.models.tools import Pause
 
 # The number of steps with tool calls in one answer; then the model has to answer.
 TOOL_BUDGET = 8
-# How often one answer may make the same successful call: a model that makes it again will not stop by itself.
-MOST_REPETITIONS = 2
 TOOL_BUDGET_USED = "limit_reached: No more tools for this answer. Answer with what you have."
 NO_OBJECT = "validation_error: The input must be a JSON object."
 CHANGED = _("The tool's description has changed since you were asked.")
@@ -144,7 +142,8 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
                 # Vendors' libraries accept any JSON.
                 raise ModelRetry(NO_OBJECT)
             earlier = self.summaries.setdefault(json.dumps([name, tool_args], sort_keys=True, default=str), [])
-            if len(earlier) >= MOST_REPETITIONS:
+            # A model that makes the same successful call a third time will not stop by itself.
+            if len(earlier) >= 2:
                 raise RepeatedCall(earlier[-1])
             await self._ask(self.offered[name], tool_args, ctx)
             try:
@@ -155,7 +154,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
                     ctx.deps.foreign.append(origin)
             earlier.append((result.metadata or {}).get("summary", ""))
         except ModelRetry as error:
-            # How often one call may be corrected before the model loses its tool.
+            # A call may be corrected twice before the model loses its tool.
             if ctx.retry < 2:
                 raise
             raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error

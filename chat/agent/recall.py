@@ -39,7 +39,6 @@ CHATS, NOTES = "search_chat_history", "search_history"
 SHOWN = 10
 # Of all quotations together.
 TOKENS = 1_500
-NOTES_SHOWN = 3
 # Files are found beside everything else: the mark of their calls, the results that are searched, and those that are
 # shown.
 FILES, FILES_SEARCHED, FILES_SHOWN = "files", 20, 3
@@ -71,7 +70,7 @@ def recall_model(
         {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number, "relevance": relevance}
         for relevance, turn in compared
     ]
-    # The relevance of a turn of the open chat that has half of the question's words, by their weight.
+    # A turn of the open chat that has half of the question's words, by their weight, has this relevance.
     close = [match for match in here if match["relevance"] >= 0.25]
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
@@ -106,7 +105,7 @@ def recall_model(
 def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
     queries = _queries(question, before)
     searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
-    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": NOTES_SHOWN}) for query in queries]
+    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": 3}) for query in queries]
     return {
         number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
         for number, (name, arguments) in enumerate(searches)
@@ -171,7 +170,7 @@ def _answer_sentences(
     else:
         head, chosen = (
             f"{NOTHING_ABOUT_IT} This may be related:\n\n",
-            # The number of results from each search when all are only the nearest.
+            # All are only the nearest.
             [quotes[:2] for quotes, _ in searched],
         )
     sentences, sources = _best_first(chosen)
@@ -224,7 +223,7 @@ def _noted(found: dict[str, Any]) -> list[_Quote]:
             "your daily log" if result["source"] == "daily_log" else "your memory",
             result["excerpt"],
         )
-        for result in found.get("results", [])[:NOTES_SHOWN]
+        for result in found.get("results", [])[:3]
     ]
 
 
@@ -268,17 +267,13 @@ def _quote(match: dict[str, Any], turn: Turn, zone: tzinfo, rarity: Rarity) -> _
     return _as_quote(match, local_time(turn.said_at, zone).date(), link, *written(sides, rarity, TOKENS))
 
 
-def _shortened(text: str) -> str:
-    return shortened(" ".join(text.split()), 280)
-
-
 def _question(messages: list[ModelMessage]) -> str:
     return _prompts(messages)[-1].strip()
 
 
 def _earlier_messages(messages: list[ModelMessage]) -> str:
     """The person's last messages before this one, in brief."""
-    return " ".join(_shortened(prompt) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
+    return " ".join(shortened(" ".join(prompt.split()), 280) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
 
 
 def _prompts(messages: list[ModelMessage]) -> list[str]:

@@ -129,9 +129,11 @@ def _for_model(tool: ChatTool) -> ModelTool[ChatDeps]:
 @cache
 def _of_registry(tool: Tool[Any, Any]) -> ChatTool:
     async def call(ctx: RunContext[ChatDeps], data: dict[str, Any]) -> ToolReturn[str]:
-        asked = data | _beside_itself(tool, ctx.deps)
+        # The model reads this chat anyway: a search would find the question that it is about.
+        if ctx.deps.conversation_id is not None and "exclude_session" in tool.input_model.model_fields:
+            data |= {OWN_SESSION: str(ctx.deps.conversation_id)}
         async with another_turn():
-            return await run_in_thread(partial(_call, tool, asked, ctx.deps.caller, ctx.deps.left_out))
+            return await run_in_thread(partial(_call, tool, data, ctx.deps.caller, ctx.deps.left_out))
 
     # The input without what the chat adds by itself, and without what is for agents.
     schema: dict[str, Any] = schema_without(tool.input_schema, NOT_OF_THE_CHAT)
@@ -143,12 +145,6 @@ def _of_registry(tool: Tool[Any, Any]) -> ChatTool:
         acts=not tool.is_read_only,
         call=call,
     )
-
-
-def _beside_itself(tool: Tool[Any, Any], deps: ChatDeps) -> dict[str, Any]:
-    """What was said in this chat the model reads anyway: a search would find the question that it is about."""
-    is_known = deps.conversation_id is not None and "exclude_session" in tool.input_model.model_fields
-    return {OWN_SESSION: str(deps.conversation_id)} if is_known else {}
 
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller, left_out: frozenset[str]) -> ToolReturn[str]:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from chat.agent.context import AgentEvent, ApprovalAsked, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from chat.answers.blocks import ReaderView, drawn_in
 from chat.answers.database import as_caller
@@ -101,7 +103,7 @@ def ending_of(turn: Turn) -> Ending:
     if turn.status == Turn.Status.INTERRUPTED:
         data["status"] = turn.status
     if turn.usage:
-        data["usage"] = Usage.of(turn.usage).in_camel_case()
+        data["usage"] = {to_camel(name): value for name, value in Usage.of(turn.usage).for_readers().items()}
     return Ending("done", data, turn)
 
 

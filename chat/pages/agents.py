@@ -406,15 +406,12 @@ def in_other_apps(*, address: str, secret: str) -> list[tuple[str, str, str]]:
     ]
 
 
-BUDGETS = (USUAL_TOKENS, 300, 2_000, MOST_TOKENS)
-
-
 class ContextForm(forms.Form):
     query = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Prompt"))
     project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
     tokens = forms.ChoiceField(
         required=False,
-        choices=[(number, f"{number:,}") for number in sorted(BUDGETS)],
+        choices=[(number, f"{number:,}") for number in sorted((USUAL_TOKENS, 300, 2_000, MOST_TOKENS))],
         initial=USUAL_TOKENS,
         label=_("Tokens"),
     )

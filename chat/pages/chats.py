@@ -50,7 +50,6 @@ from intake.chats.exporting import chats_as_json
 from intake.chats.lists import list_conversations, list_in_order, list_one
 from intake.chats.project_groups import list_groups
 from intake.chats.reading import (
-    FIRST_TURNS,
     TURNS_PER_PAGE,
     SharedTurns,
     TurnWindow,
@@ -235,7 +234,8 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
         window = TurnWindow([], earlier=None, later=before)
         return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
     around = as_turn_number(request.GET.get("turn"))
-    at_most = FIRST_TURNS if around is None and before is None else TURNS_PER_PAGE
+    # What is rendered before a chat is first painted: more than a screen holds. The rest follows when one scrolls up.
+    at_most = 10 if around is None and before is None else TURNS_PER_PAGE
     window = turns_to_show(conversation=conversation, at_most=at_most, around=around, before=before)
     if window.earlier is not None:
         return window, None

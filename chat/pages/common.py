@@ -243,8 +243,10 @@ class SearchForm(ServiceForm):
         # `from` is a keyword in Python.
         self.fields["from"] = DayField(required=False, label=_("From"))
         self.fields["to"] = DayField(required=False, label=_("To"))
-        if self.is_bound:
-            self._show_what_is_no_day_as_it_is()
+        for name in ("from", "to"):
+            # A browser's date field cannot show any other text, and would be empty.
+            if self.is_bound and self.has_error(name, "no_day"):
+                self.fields[name].widget = forms.TextInput(attrs={"placeholder": "YYYY-MM-DD"})
 
     @property
     def chosen_scope(self) -> str:
@@ -254,12 +256,6 @@ class SearchForm(ServiceForm):
         first, last = self.cleaned_data.get("from"), self.cleaned_data.get("to")
         if first and last and first > last:
             self.add_error("to", _("The last day is before the first one."))
-
-    def _show_what_is_no_day_as_it_is(self) -> None:
-        """A browser's date field cannot show any other text, and would be empty."""
-        for name in ("from", "to"):
-            if self.has_error(name, "no_day"):
-                self.fields[name].widget = forms.TextInput(attrs={"placeholder": "YYYY-MM-DD"})
 
 
 class DocumentForm(ServiceForm):
@@ -288,7 +284,7 @@ class RecordForm(ServiceForm):
     tags = forms.CharField(
         required=False,
         # With a comma and a blank after each.
-        max_length=(MAX_TAGS * (MAX_LABEL_LENGTH + 2)),
+        max_length=MAX_TAGS * (MAX_LABEL_LENGTH + 2),
         label=_("Tags"),
         help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )

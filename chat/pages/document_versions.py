@@ -9,38 +9,24 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from chat.pages.common import (
-    day_of,
     page_for_registered,
     show,
     tab_of,
 )
-from chat.pages.documents import document_project
+from chat.pages.documents import document_project, named_day
 from core.errors import Conflict, NotFound
 from intake.accounts.identity import person_of
 from memory import documents
 from memory.addresses import document_path
-from memory.models.documents import ABOUT_ME, DocumentDay
+from memory.models.documents import ABOUT_ME
 
 LONGEST_NUMBER = 9
 
 
 @page_for_registered
-def memory_history(request: HttpRequest) -> HttpResponse:
-    return _history(request, None)
-
-
-@page_for_registered
-def about_history(request: HttpRequest) -> HttpResponse:
-    return _history(request, ABOUT_ME)
-
-
-@page_for_registered
-def log_history(request: HttpRequest, date: str) -> HttpResponse:
-    return _history(request, day_of(date))
-
-
-def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+def history(request: HttpRequest, date: str | None = None, *, about: bool = False) -> HttpResponse:
     """With `?version=`, its text and the changes since; a POST from there restores it."""
+    day = named_day(date, about=about)
     user, project = person_of(request), document_project(request, day)
     document = documents.read(user=user, day=day, project=project)
     number = request.GET.get("version", "")

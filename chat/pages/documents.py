@@ -151,19 +151,9 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
     return HttpResponseRedirect(document_path(to, project=project))
 
 
-@page_for_registered
-def edit_memory(request: HttpRequest) -> HttpResponse:
-    return _edit(request, None)
-
-
-@page_for_registered
-def edit_about(request: HttpRequest) -> HttpResponse:
-    return _edit(request, ABOUT_ME)
-
-
-@page_for_registered
-def edit_log(request: HttpRequest, date: str) -> HttpResponse:
-    return _edit(request, day_of(date))
+def named_day(date: str | None, *, about: bool) -> DocumentDay:
+    """The document that an address names: a day's log, `ABOUT_ME`, or MEMORY.md."""
+    return ABOUT_ME if about else day_of(date) if date else None
 
 
 def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
@@ -205,7 +195,9 @@ def _mover(
     return show(request, "memory/move_log.html", status=status, **context)
 
 
-def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+@page_for_registered
+def edit(request: HttpRequest, date: str | None = None, *, about: bool = False) -> HttpResponse:
+    day = named_day(date, about=about)
     project = document_project(request, day)
     present = _present(person_of(request), day, project)
     if request.method != "POST":

@@ -182,7 +182,6 @@ def _beginning(user: User, day: date) -> datetime:
 DECIDED, KEPT, OPENED = "decided", "kept", "opened"
 KINDS = (DECIDED, KEPT, OPENED)
 # The lines that a month has of each kind; its numbers count all.
-LINES_OF_A_MONTH = 6
 
 _YEAR = f"""
 WITH past AS MATERIALIZED ({PAST_RECORDS}),
@@ -247,7 +246,7 @@ def year(
         "today": user.local_time(now).date(),
         "open_types": list(TODO_TYPES),
         "project": project,
-        "lines": LINES_OF_A_MONTH,
+        "lines": 6,
     }
     with connection.cursor() as cursor:
         cursor.execute(_YEAR, asked)

@@ -76,10 +76,10 @@ QUOTA_FIELDS = {
 
 def megabytes_field(label: Any, help_text: Any = "") -> forms.IntegerField:
     return forms.IntegerField(
-        # A petabyte is no quota.
         required=False,
         min_value=0,
-        max_value=(10**9),
+        # A petabyte is no quota.
+        max_value=10**9,
         label=label,
         help_text=help_text,
         widget=_number(),

@@ -72,7 +72,8 @@ def range_in_words(first: date | None, last: date | None, today: date) -> str:
     if named is not None:
         return gettext(named)
     if first is None or last is None:
-        return _open_range(first, last)
+        sentence, day = (gettext("from %(day)s on"), first) if first else (gettext("until %(day)s"), last)
+        return sentence % {"day": date_format(day, "DATE_FORMAT")} if day else ""
     if (first, last) == _year(first.year):
         return str(first.year)
     if first.day == 1 and last == _end_of_month(first):
@@ -81,12 +82,6 @@ def range_in_words(first: date | None, last: date | None, today: date) -> str:
         return date_format(first, "DATE_FORMAT")
     days = {"first": date_format(first, "SHORT_DATE_FORMAT"), "last": date_format(last, "SHORT_DATE_FORMAT")}
     return gettext("%(first)s to %(last)s") % days
-
-
-def _open_range(first: date | None, last: date | None) -> str:
-    if first is not None:
-        return gettext("from %(day)s on") % {"day": date_format(first, "DATE_FORMAT")}
-    return gettext("until %(day)s") % {"day": date_format(last, "DATE_FORMAT")} if last is not None else ""
 
 
 def within(project: str) -> dict[str, Any]:

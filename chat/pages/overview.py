@@ -92,7 +92,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
     user, project = person_of(request), project_of(request)
     found = atlas.read_atlas(user=user, now=timezone.now(), project=project)
     clusters = [
-        # The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
+        # The style sheet has a dozen cluster colours, used in turn: `hue-0` and on.
         (cluster, cluster.number % 12, [(text, path_to(text.reference)) for text in cluster.newest])
         for cluster in found.clusters
     ]
@@ -138,7 +138,7 @@ def _years(months: Sequence[MonthOutput]) -> list[Year]:
 def _column(month: MonthOutput, most: int) -> Column:
     """Chats at the bottom, the rest above them."""
     kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
-    # The minimum height of a month with any text.
+    # A month with any text is seen.
     tall = max(2.5, TALLEST * month.total / most) if month.total else 0.0
     bars: list[Bar] = []
     below = 0.0

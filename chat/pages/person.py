@@ -42,10 +42,6 @@ class QuotasForm(forms.Form):
     text_megabytes = megabytes_field(gettext_lazy("Megabytes of text"))
     file_megabytes = megabytes_field(gettext_lazy("Megabytes of files"))
 
-    def as_quotas(self) -> dict[str, int]:
-        chosen = {"bytes": self.cleaned_data["text_megabytes"], "file_bytes": self.cleaned_data["file_megabytes"]}
-        return {name: value * MEGABYTE for name, value in chosen.items() if value is not None}
-
 
 @staff_page
 @requires_recent_proof(methods=("POST",))
@@ -135,7 +131,8 @@ def _set_quotas(request: HttpRequest, user: User) -> HttpResponse:
     form = QuotasForm(request.POST)
     if not form.is_valid():
         return _user_page(request, user, form)
-    chosen = form.as_quotas()
+    names = {"bytes": "text_megabytes", "file_bytes": "file_megabytes"}
+    chosen = {name: size * MEGABYTE for name, field in names.items() if (size := form.cleaned_data[field]) is not None}
 
     def change(before: dict[str, dict[str, int]] | None) -> dict[str, dict[str, int]]:
         others = {each: value for each, value in (before or {}).items() if each != str(user.pk)}

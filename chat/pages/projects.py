@@ -73,7 +73,7 @@ class ProjectForm(NewProjectForm):
     )
     labels = TextField(
         # With a line break after each.
-        longest=(projects.MOST_LABELS * (LONGEST_PROJECT + 2)),
+        longest=projects.MOST_LABELS * (LONGEST_PROJECT + 2),
         required=False,
         label=gettext_lazy("Folders and repositories"),
         widget=forms.Textarea(attrs={"rows": 3, "dir": "auto"}),
@@ -120,7 +120,6 @@ def project(request: HttpRequest, key: str) -> HttpResponse:
     kept = records.list_records(user=user, project_id=found.name, limit=5).rows
     memory = documents.beginning(user=user, day=None, project=found.name, length=BEGINNING + 1)
     context: dict[str, Any] = {
-        # Of the page of one project: its latest chats and records, and the beginning of its MEMORY.md.
         "chats": lists.list_conversations(caller=caller_of(request), project=found.name).all[:10],
         "kept": [(record, first_line(record.content), type_in_words(record.type)) for record in kept],
         "memory": f"{memory[:BEGINNING]}…" if len(memory) > BEGINNING else memory,

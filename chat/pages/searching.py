@@ -270,7 +270,12 @@ def _shown(result: HistoryMatch) -> Shown:
         day=reference.day,
         lines=[
             (
-                gettext(WHO[piece.before]) if piece.before in WHO else _above(piece, reference),
+                # Above a note the headings, and above a file the place in it.
+                gettext(WHO[piece.before])
+                if piece.before in WHO
+                else piece.headings
+                if reference.place is None
+                else place_in_words(reference.place),
                 # A card shows at most so many lines of each writer, because a long list would fill the page.
                 marked(within_lines(piece.own, 8)),
             )
@@ -290,11 +295,6 @@ def _file_path(reference: Reference) -> str:
     if reference.address:
         return page_path(reference.attachment_id, reference.part or 0)
     return file_path(reference.attachment_id, reference.place)
-
-
-def _above(piece: Piece, reference: Reference) -> str:
-    """The headings of a note, or the place in a file."""
-    return piece.headings if reference.place is None else place_in_words(reference.place)
 
 
 def _words_to_open_at(pieces: Sequence[Piece]) -> str:

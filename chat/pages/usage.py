@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
-from django.db.models import Count, IntegerField, Max, QuerySet, Sum
+from django.db.models import Count, IntegerField, Max, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, TruncDate
 from django.http import HttpRequest, HttpResponse
@@ -46,7 +46,8 @@ def show_usage(request: HttpRequest) -> HttpResponse:
     rows: list[dict[str, Any]] = []
     events: list[tuple[datetime, str]] = list(_done_by_staff())
     users = User.objects.filter(is_visitor=False)
-    for user in _seen_last(users):
+    seen = users.annotate(seen_at=Max("session__last_used_at")).order_by("-seen_at", "-last_login", "-pk")
+    for user in seen[:MOST_COUNTED]:
         if time.monotonic() > until:
             break
         used = _count_days(user, since)
@@ -71,11 +72,6 @@ def show_usage(request: HttpRequest) -> HttpResponse:
         "tab": "usage",
     }
     return render(request, "intake/staff/usage.html", context)
-
-
-def _seen_last(users: "QuerySet[User]") -> list[User]:
-    seen = users.annotate(seen_at=Max("session__last_used_at"))
-    return list(seen.order_by("-seen_at", "-last_login", "-pk")[:MOST_COUNTED])
 
 
 def _count_days(user: User, since: datetime) -> dict[date, Counter[str]]:

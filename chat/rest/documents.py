@@ -89,7 +89,7 @@ class AppendAnswer(RootModel[DocumentOutput | AppendedOutput]):
 class DailyLogQuery(Input):
     project: Annotated[PlainText, Field(max_length=MAX_PROJECT_LENGTH)] = ""
     before: Day | None = None
-    limit: Annotated[int, Field(ge=1, le=documents.MAX_LOGS)] = 50
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
 EXAMPLE = OpenApiExample(

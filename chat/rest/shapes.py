@@ -221,6 +221,7 @@ class ChangeOfConversation(ChatOptions):
 
 
 def _of(conversation: Conversation) -> dict[str, Any]:
+    origin, number = conversation.branched_from, conversation.branched_after
     return {
         "conversation_id": conversation.pk,
         "title": conversation.title,
@@ -229,7 +230,7 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "last_active_at": conversation.last_active_at,
         "last_turn_number": conversation.turn_count,
         "current_turn_number": conversation.current_number,
-        "branched_from": _origin(conversation),
+        "branched_from": TurnReference(conversation_id=origin, turn_number=number) if origin and number else None,
         "pinned_at": conversation.pinned_at,
         "archived_at": conversation.archived_at,
         "model": conversation.model or None,
@@ -240,11 +241,6 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "proposes": conversation.proposes,
         "expires_at": conversation.expires_at,
     }
-
-
-def _origin(conversation: Conversation) -> TurnReference | None:
-    origin, number = conversation.branched_from, conversation.branched_after
-    return None if origin is None or number is None else TurnReference(conversation_id=origin, turn_number=number)
 
 
 class PasswordConfirmation(Input):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from intake.markdown import BlockStream, ChangedBlocks, render, render_blocks, rendering, streaming
+from intake.markdown import BlockStream, ChangedBlocks, render, render_blocks, rendering
 from intake.markdown.streaming import close_emphasis
 
 DOCUMENT = """# One
@@ -134,7 +134,7 @@ def test_a_stream_says_when_its_next_change_is_due():
     assert stream.seconds_until_due == 0
     stream.changes()
     stream.feed(" two")
-    assert stream.seconds_until_due == pytest.approx(streaming.SHORTEST_PAUSE)
+    assert stream.seconds_until_due == pytest.approx(0.1)
     assert stream.changes() is None
 
 

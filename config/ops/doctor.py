@@ -43,10 +43,8 @@ from memory.index.health import index_health
 
 DATABASE_AWAY = (DatabaseError, PoolTimeout)
 REDIS_AWAY = (redis.RedisError, BrokerAway, OSError)
-REDIS_SECONDS = 2.0
 # A worker answers one question a second.
 WORKER_SECONDS = 3.0
-GIGABYTE = 1024**3
 
 
 @dataclass(slots=True)
@@ -127,7 +125,7 @@ def _look_at_the_database(report: Report) -> bool:
 
 def _look_at_redis(report: Report) -> bool:
     try:
-        with client(settings.REDIS_URL, seconds=REDIS_SECONDS) as broker:
+        with client(settings.REDIS_URL, seconds=2.0) as broker:
             server = broker.info("server")
     except (*REDIS_AWAY, ValueError) as error:
         report.say("Redis", "does not answer")
@@ -221,7 +219,7 @@ def _queues() -> list[str]:
 
 def queue_lengths() -> dict[str, int]:
     """The messages that wait, by queue. Raises one of `REDIS_AWAY`."""
-    with client(settings.REDIS_URL, seconds=REDIS_SECONDS) as broker:
+    with client(settings.REDIS_URL, seconds=2.0) as broker:
         return {name: int(broker.llen(name)) for name in _queues()}
 
 
@@ -257,8 +255,8 @@ def _look_at_the_disk(report: Report) -> None:
             continue
         there = next(each for each in (folder, *folder.parents) if each.exists())
         usage = shutil.disk_usage(there)
-        free = f"{usage.free / GIGABYTE:,.1f} GB"
-        report.say(f"Disk of {name}", f"{free} free of {usage.total / GIGABYTE:,.1f} GB")
+        free = f"{usage.free / 1024**3:,.1f} GB"
+        report.say(f"Disk of {name}", f"{free} free of {usage.total / 1024**3:,.1f} GB")
         if usage.free < FREE_BYTES:
             report.complain(
                 f"The disk of {name} has {free} left, less than uploads leave free.",

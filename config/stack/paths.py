@@ -23,8 +23,6 @@ SYSTEM_DIR = Path("/var/lib/recollect")
 UNPRIVILEGED = ("postgres", "nobody")
 SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108 - folders in it are made private and under new names
 PRIVATE = 0o700
-# PostgreSQL writes its log in files of 16 MB, and a start needs a few megabytes more.
-LEAST_FREE_BYTES = 48 * 2**20
 # In `var`: the folder of the servers' data. In that folder: the `var` that it belongs to.
 DATA_FOLDER, BELONGS_TO = "data-folder", "belongs-to"
 
@@ -136,11 +134,9 @@ def full_disk(*folders: Path) -> str:
     for folder in folders:
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free
-        if free < LEAST_FREE_BYTES:
-            return (
-                f"The disk is full: {free // 2**20} MB are free for {folder}, and {LEAST_FREE_BYTES // 2**20} are "
-                "needed. Make room on it."
-            )
+        # PostgreSQL writes its log in files of 16 MB, and a start needs a few megabytes more.
+        if (megabytes := free // 2**20) < 48:
+            return f"The disk is full: {megabytes} MB are free for {folder}, and 48 are needed. Make room on it."
     return ""
 
 

@@ -24,7 +24,6 @@ from config.stack.paths import BASE_DIR, write_secret
 from core.ids import first_code
 from core.isolation.roles import DEFAULT_PREFIX, Roles, ServerConnection, existing, make_roles
 
-OLDEST_POSTGRES = 15
 CONNECT_SECONDS = 5
 
 
@@ -144,10 +143,8 @@ def check_database(url: str) -> None:
 
 def _check_server(connection: ServerConnection) -> None:
     major = connection.info.server_version // 10_000
-    if major < OLDEST_POSTGRES:
-        raise StackError(
-            f"The database in DATABASE_URL is PostgreSQL {major}: version {OLDEST_POSTGRES} or newer is needed."
-        )
+    if major < 15:
+        raise StackError(f"The database in DATABASE_URL is PostgreSQL {major}: version 15 or newer is needed.")
     try:
         connection.execute("SET client_min_messages = warning")
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")

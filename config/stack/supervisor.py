@@ -49,8 +49,6 @@ ASK_SECONDS = 10
 HANGS_SECONDS = 60
 # How many migrations a sentence names.
 NAMED = 4
-# Every half a minute a task is due: if none has come for so long, the worker hangs.
-NO_TASK_SECONDS = 180
 # One worker for everything. There is no other worker to exchange messages with, and the web process has run the system
 # checks, which import much that it does not need.
 WORKER = (
@@ -478,9 +476,10 @@ class Listening:
             stamp = self._tasks.stat().st_mtime_ns if self._tasks.exists() else 0
             if stamp != self._stamp:
                 self._stamp, self._last[name] = stamp, time.monotonic()
-            elif silent > NO_TASK_SECONDS:
+            # Every half a minute a task is due: if none has come for so long, the worker hangs.
+            elif silent > 180:
                 self._last[name] = time.monotonic()
-                return f"No task has come for {NO_TASK_SECONDS} s: the worker is started again."
+                return "No task has come for 180 s: the worker is started again."
         return ""
 
 

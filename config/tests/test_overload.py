@@ -28,7 +28,6 @@ from core.deadlines import RequestDeadline
 from core.errors import Unavailable
 from core.isolation.acting import acting_as
 from core.logs import LineFormatter, OneLine
-from intake.accounts.identity import LONGEST_STRANGERS_SESSION
 from intake.models import Session
 from memory.tasks import remove_expired_sessions
 
@@ -197,14 +196,14 @@ def test_a_wrong_host_is_one_line_and_no_traceback(server):
 def test_a_stranger_leaves_no_invitation_behind(new_client, settings, registration):
     settings.REGISTRATION = registration
     new_client().get("/register/", params={"invitation": "x" * 50_000})
-    assert not [each for each in Session.objects.all() if len(each.session_data) > LONGEST_STRANGERS_SESSION]
+    assert not [each for each in Session.objects.all() if len(each.session_data) > 8_192]
     assert not [each for each in Session.objects.all() if "invitation" in json.dumps(each.get_decoded())]
 
 
 def test_nothing_of_a_strangers_length_is_kept_in_a_session(own_views):
     assert own_views.get("/session", params={"length": "1000"}).status_code == 200
     assert own_views.get("/session", params={"length": "60000"}).status_code == 400
-    assert max(len(each.session_data) for each in Session.objects.all()) <= LONGEST_STRANGERS_SESSION
+    assert max(len(each.session_data) for each in Session.objects.all()) <= 8_192
 
 
 def test_expired_sessions_are_removed_and_others_stay(settings, monkeypatch):

@@ -33,7 +33,6 @@ _OFFSET = re.compile(r"(?:GMT|UTC)\s?([+\u2212-])(\d{1,2})(?::?(\d{2}))?")
 _ZONE = re.compile(r"\b[A-Z]{2,5}\b")
 _AFTERNOON = re.compile(r"\bp\.? ?m\b|下午|午後|오후", re.IGNORECASE)
 _MORNING = re.compile(r"\ba\.? ?m\b|上午|午前|오전", re.IGNORECASE)
-NOON = 12
 MONTHS = 12
 # By prefixes without accents that no other month of any of these languages shares.
 _MONTHS = (
@@ -156,9 +155,9 @@ def read_date(text: str) -> datetime | None:
         return _iso(text)
     time = times[-1]
     hour = int(time[1])
-    if _AFTERNOON.search(text) and hour < NOON:
-        hour += NOON
-    elif _MORNING.search(text) and hour == NOON:
+    if _AFTERNOON.search(text) and hour < 12:
+        hour += 12
+    elif _MORNING.search(text) and hour == 12:
         hour = 0
     try:
         return datetime(*day, hour, int(time[2]), int(time[3] or 0), tzinfo=_zone_in(text)).astimezone(UTC)

@@ -170,8 +170,6 @@ def _end_of_block(text: str, at: int, mark: re.Match[str], after: str) -> int | 
     return end if end >= 0 and abs(text.count("\n", at, end) - lines) <= 1 else None
 
 
-# How many minutes a prompt may be written before its message is logged, or after it.
-_MINUTES = 2
 PromptsByMinute = dict[int, list[str]]
 
 
@@ -191,7 +189,8 @@ def with_pasted(message: ImportedMessage, prompts: PromptsByMinute) -> ImportedM
     if not prompts or message.role != "user" or message.at is None or len(message.text) <= LONG:
         return message
     minute = int(message.at.timestamp()) // 60
-    about_then = chain.from_iterable(prompts.get(each, ()) for each in range(minute - _MINUTES, minute + _MINUTES + 1))
+    # How many minutes a prompt may be written before its message is logged, or after it.
+    about_then = chain.from_iterable(prompts.get(each, ()) for each in range(minute - 2, minute + 3))
     blocks = next(filter(None, (pasted_blocks(typed, message.text) for typed in about_then)), [])
     pasted = tuple(ImportedFile(name=PASTED, text=block) for block in blocks)
     return replace(message, files=(*message.files, *pasted))

@@ -229,9 +229,7 @@ def _when(value: Any) -> date | datetime | None:
         return None
     text = value.strip(" \t[]\"'")
     try:
-        found = (
-            _numbered_day(text) if _DAY.fullmatch(text) else _moment(text) or _numbered_day(text) or _named_day(text)
-        )
+        found = _day_of(text) if _DAY.fullmatch(text) else _moment(text) or _day_of(text)
     except (ValueError, OverflowError):
         return None
     day = found.date() if isinstance(found, datetime) else found
@@ -250,16 +248,12 @@ def _moment(text: str) -> datetime | None:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _numbered_day(text: str) -> date | None:
+def _day_of(text: str) -> date | None:
     if found := _YEAR_FIRST.match(text):
         return date(int(found[1]), int(found[2]), int(found[3]))
     if found := _YEAR_LAST.match(text):
         first, second, year = int(found[1]), int(found[2]), int(found[3])
         # `9/30/2025` is American; in all other formats the day comes first.
         return date(year, first, second) if second > MONTHS else date(year, second, first)
-    return None
-
-
-def _named_day(text: str) -> date | None:
-    month, year, day = month_in(text), _YEAR.search(text), _DAY_NUMBER.search(text)
-    return date(int(year[1]), month, int(day[1])) if month and year and day else None
+    named, year_found, day = month_in(text), _YEAR.search(text), _DAY_NUMBER.search(text)
+    return date(int(year_found[1]), named, int(day[1])) if named and year_found and day else None

@@ -5,7 +5,7 @@ contain and that were not imported before. So lines that the user removed stay r
 remove. A note is a separate document, identified by its id. A project that is here keeps what its person says of it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
@@ -38,7 +38,6 @@ from memory.models.documents import (
 from memory.projects import list_projects, save_project
 
 KeptItem = ImportedDocument | ImportedRecord | ImportedProject
-KnownItems = Mapping[bytes, ImportedItem]
 NO_ROW = UUID(int=0)
 LABELS_IN_USE = _("These labels are in use here, and so they do not belong to it: %(labels)s")
 

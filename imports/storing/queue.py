@@ -19,8 +19,6 @@ from intake.models import User
 from memory.index.writer import Waker
 
 TASK = "imports.work"
-# A job that has killed its worker so often fails.
-MAX_ATTEMPTS = 3
 
 # Another worker takes over after this time without a sign of life.
 LEASE = timedelta(seconds=60)

@@ -16,9 +16,6 @@ from imports.reading.limits import Limits
 from imports.storing.queue import expire_at
 from intake.attachments.services import FREE_BYTES
 
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
-
 
 def upload_path(batch: Import) -> Path:
     """Nothing of it comes from the user: both parts are ids of ours."""
@@ -28,11 +25,11 @@ def upload_path(batch: Import) -> Path:
 def write(batch: Import, data: bytes, *, offset: int) -> None:
     """Write a chunk, overwriting data of a broken attempt after the offset. Raises `NoRoom`."""
     path = upload_path(batch)
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shutil.disk_usage(path.parent).free - len(data) < FREE_BYTES:
         raise NoRoom
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "wb") as upload:
             upload.seek(offset)
             upload.write(data)
@@ -73,14 +70,14 @@ def reserve(batch: Import) -> None:
     that the uploads of all users may still take. So the folder itself counts, for every process that shares it.
     """
     folder, path = Path(settings.IMPORTS_DIR), upload_path(batch)
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The folder's own lock: one upload after the other is counted against the free space.
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < FREE_BYTES:
             raise NoRoom
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as upload:
             upload.truncate(batch.bytes)
     except OSError:
         raise NoRoom from None
@@ -102,5 +99,5 @@ def _announced(folder: Path) -> int:
 def reading_limits() -> Limits:
     """Zips in a zip are copied beside the uploads, on the disk whose space is checked, never to the system's folder."""
     folder = Path(settings.IMPORTS_DIR) / "temporary"
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Limits(temporary=folder, free_bytes=FREE_BYTES)

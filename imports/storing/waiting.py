@@ -10,7 +10,6 @@ from intake.models import User
 from memory.models import Embedding
 
 # The rate is that of the last minute.
-RATE_SECONDS = 60
 
 
 class VectorsOutput(Shape):
@@ -21,7 +20,7 @@ class VectorsOutput(Shape):
 def waiting_vectors(user: User, *, now: datetime) -> VectorsOutput:
     mine = Embedding.objects.for_user(user)
     passages = mine.waiting().count()
-    made = mine.filter(embedded_at__gte=now - timedelta(seconds=RATE_SECONDS)).count()
+    made = mine.filter(embedded_at__gte=now - timedelta(minutes=1)).count()
     if not passages:
         return VectorsOutput(waiting=0, seconds=0)
-    return VectorsOutput(waiting=passages, seconds=round(passages * RATE_SECONDS / made) if made else None)
+    return VectorsOutput(waiting=passages, seconds=round(passages * 60 / made) if made else None)

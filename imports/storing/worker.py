@@ -103,7 +103,8 @@ def _batches_of(job: ImportJob) -> Iterator[None]:
 
 
 def _step(job: ImportJob, user: User) -> Iterator[None]:
-    if job.attempts > queue.MAX_ATTEMPTS:
+    # A job that has killed its worker so often fails.
+    if job.attempts > 3:
         _fail(job, user, BROKEN)
         return
     with acting_as(user):

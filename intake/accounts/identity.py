@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 # The key of `request.META` that keeps the former visitor during a log-in.
 VISITOR = "recollect.visitor"
-# Encoded characters. Several log-ins that are under way through other services fit.
-LONGEST_STRANGERS_SESSION = 8_192
 # The header and the form field in which a page says for whom it was made.
 PAGE_PERSON_HEADER, PAGE_PERSON_FIELD = "X-Recollect-For", "page_for"
 SESSION_KEYS = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
@@ -164,7 +162,8 @@ class SessionStore(DatabaseStore):
 
 def _bounded(session: Session) -> Session:
     """A stranger's session holds steps of a log-in, none of which is long; nothing of a stranger's length is stored."""
-    if session.user_id is None and len(session.session_data) > LONGEST_STRANGERS_SESSION:
+    # Encoded characters. Several log-ins that are under way through other services fit.
+    if session.user_id is None and len(session.session_data) > 8_192:
         raise SuspiciousOperation("A session without a user would have more than a log-in needs.")
     return session
 

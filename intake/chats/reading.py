@@ -18,8 +18,6 @@ from intake.models import Conversation, Turn, User
 
 # Fifty long answers took a fifth of a second to render, mostly for turns that no one scrolled to.
 TURNS_PER_PAGE = 20
-# What is rendered before a chat is first painted: more than a screen holds. The rest follows when one scrolls up.
-FIRST_TURNS = 10
 
 _BEGINNINGS = """
 SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s),

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
-from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +49,6 @@ class Usage:
     def as_data(self) -> dict[str, Any]:
         """For `Turn.usage`."""
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def in_camel_case(self) -> dict[str, Any]:
-        """For the API."""
-        return {to_camel(name): value for name, value in self.for_readers().items()}
 
     def for_readers(self) -> dict[str, Any]:
         """Without what only counts for the next prompt."""

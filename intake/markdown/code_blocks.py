@@ -14,8 +14,6 @@ from intake.markdown.budget import spend
 CLASS_PREFIX = "hl-"
 # Highlighting takes 1 ms for each 1,000 characters, and a block is highlighted again while it grows.
 LONGEST_COLOURED = 20_000
-# Many lexers take quadratic time for text that is not of their language.
-COLOURING_SECONDS = 0.2
 # Without those for sessions of a shell, whose lexer reads all the text before its first token.
 # Pygments has some five hundred lexers by many authors; one of them took 100 seconds for 20,000 spaces.
 # fmt: off
@@ -67,4 +65,5 @@ def _coloured(source: str, language: str) -> str | None:
     if language.lower() not in _NAMES or len(source) > LONGEST_COLOURED:
         return None
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    return str(format_tokens(spend(lexer.get_tokens(source), at_most=COLOURING_SECONDS), _formatter))
+    # Many lexers take quadratic time for text that is not of their language.
+    return str(format_tokens(spend(lexer.get_tokens(source), at_most=0.2), _formatter))

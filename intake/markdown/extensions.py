@@ -16,8 +16,6 @@ from markdown_it.token import Token
 
 # How far behind its beginning an inline element may end.
 LONGEST_INLINE = 500
-# Folded blocks in one another: each is searched for its end.
-DEEPEST_FOLD = 4
 # The longest summary of a folded block.
 LONGEST_SUMMARY = 500
 
@@ -100,7 +98,8 @@ def _find_fold(state: StateBlock, start_line: int, end_line: int, silent: bool) 
     written.
     """
     depth = state.env.get(_DEPTH, 0)
-    if state.is_code_block(start_line) or depth >= DEEPEST_FOLD:
+    # Folded blocks in one another: each is searched for its end.
+    if state.is_code_block(start_line) or depth >= 4:
         return False
     begin = state.bMarks[start_line] + state.tShift[start_line]
     opening = _FOLD.match(state.src, begin, state.eMarks[start_line])

@@ -21,8 +21,6 @@ from intake.markdown.rendering import (
 # A block is closed when a later one begins on a finished line; later text cannot change it. The exceptions are a link
 # definition, and more brackets than are read as links: `finish` renders the complete text and corrects these.
 
-SHORTEST_PAUSE = 0.1
-
 
 # A code span, or the sign that opens and closes bold or struck words.
 _SIGN = re.compile(r"(`+)[^`]*(?:\1|$)|\*\*|~~")
@@ -86,7 +84,7 @@ class BlockStream:
         changed = self._show(self._render(text))
         finished = self._clock()
         # Rendering takes at most about a fifth of the time, however long the open block is.
-        self._not_before = finished + max(SHORTEST_PAUSE, (finished - started) * 4)
+        self._not_before = finished + max(0.1, (finished - started) * 4)
         return changed
 
     def finish(self) -> ChangedBlocks | None:

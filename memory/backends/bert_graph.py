@@ -21,7 +21,6 @@ from memory.backends.e5_file import E5_MEAN, E5File
 
 WORDS = "embeddings.word_embeddings.weight"
 WIDTH = 384
-LAYER_NORM_EPSILON = 1e-12
 FUSED = "com.microsoft"
 
 Array = npt.NDArray[np.float32]
@@ -160,7 +159,7 @@ class _Graph:
         self.node("Slice", [self.constant("places", places), starts, "length"], "place_vectors")
         self.node("Add", [word_vectors, "place_vectors"], "summed")
         norm = self._norm_constants("embeddings.LayerNorm")
-        return self.node("LayerNormalization", ["summed", *norm], "embedded", epsilon=LAYER_NORM_EPSILON)
+        return self.node("LayerNormalization", ["summed", *norm], "embedded", epsilon=1e-12)
 
     def encoder_layer(self, number: int, hidden: str) -> str:
         layer = f"encoder.layer.{number}"
@@ -180,7 +179,7 @@ class _Graph:
         # Two nodes: the fused SkipLayerNormalization takes five times as long as both (onnxruntime 1.31, CPU).
         self.node("Add", [self._linear([f"{name}.dense"], inner), residual], f"{name}.sum")
         norm = self._norm_constants(f"{name}.LayerNorm")
-        return self.node("LayerNormalization", [f"{name}.sum", *norm], name, epsilon=LAYER_NORM_EPSILON)
+        return self.node("LayerNormalization", [f"{name}.sum", *norm], name, epsilon=1e-12)
 
     def _norm_constants(self, name: str) -> list[str]:
         return [self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]

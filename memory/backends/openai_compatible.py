@@ -22,8 +22,6 @@ from memory.backends.embedders import (
     normalised,
 )
 
-# Vectors lie in a covering B-tree index, whose entries hold at most 2,704 bytes; halfvec takes two per dimension.
-MAX_DIMENSIONS = 1300
 BATCH_SIZE = 64
 # Rather an overestimate: CJK characters and marks count one by one, words in pieces of at most five letters.
 _TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w{1,5}|[^\w\s]")
@@ -156,9 +154,10 @@ def _check_settings(base_url: str, model: str, dimensions: int) -> None:
         raise EmbedderError("EMBEDDING_BASE_URL must begin with http:// or https:// (and usually ends in /v1).")
     if not model:
         raise EmbedderError("EMBEDDING_MODEL is empty: name the model that EMBEDDING_BASE_URL serves.")
-    if not 1 <= dimensions <= MAX_DIMENSIONS:
+    # Halfvec takes two bytes per dimension.
+    if not 1 <= dimensions <= 1300:
         raise EmbedderError(
-            f"EMBEDDING_DIMENSIONS is {dimensions}, and 1 to {MAX_DIMENSIONS:,} can be searched: vectors lie in an "
+            f"EMBEDDING_DIMENSIONS is {dimensions}, and 1 to 1,300 can be searched: vectors lie in an "
             "index whose entries hold at most 2,704 bytes. Ask the model for fewer (many accept 1,024 or 512), or "
             "choose a smaller one."
         )

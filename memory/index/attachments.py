@@ -34,7 +34,6 @@ from memory.models.documents import Place
 
 logger = logging.getLogger(__name__)
 
-MOST_ATTEMPTS = 3
 # A file gets its message within a day, or is removed.
 RECENT = timedelta(days=2)
 _ONLY_BEGINNING = _("Only the first %(count)s characters were read.")
@@ -74,7 +73,7 @@ def claim(*, now: datetime) -> Attachment | None:
                 found = waiting.select_for_update(no_key=True, skip_locked=True).first()
                 if found is None:
                     continue
-                if found.attempts < MOST_ATTEMPTS:
+                if found.attempts < 3:
                     # A lease is longer than the reading and the storing of the largest file take.
                     waiting.update(attempts=F("attempts") + 1, next_attempt_at=now + timedelta(seconds=3 * SECONDS))
                     return found

@@ -21,7 +21,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -254,8 +254,8 @@ def _add_one(text: Text, place: Place) -> bool:
     row = row_of(text)
     if _insert(row):
         return True
-    known = IndexedText.objects.at(place)
-    stale = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"])
+    # Of another text, or made by other rules.
+    stale = IndexedText.objects.at(place).exclude(content_hash=row["text_hash"], configuration=row["configuration"])
     return _delete(stale) and _insert(row)
 
 
@@ -427,7 +427,10 @@ def indexed_forms(text: str) -> tuple[str, str]:
 
 def _for_parser(text: str) -> str:
     """With plain forms of words with accents, and with pairs of characters where there are no spaces."""
-    return PAIRED_RUN.sub(_in_pairs, _WORD.sub(_with_plain_form, text))
+    # 東京都 becomes 東京 京都; a single character stays.
+    return PAIRED_RUN.sub(
+        lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", _WORD.sub(_with_plain_form, text)
+    )
 
 
 def _parts_of_runs(runs: Sequence[str]) -> Iterator[str]:
@@ -526,10 +529,3 @@ def _with_plain_form(word: re.Match[str]) -> str:
         return word[0]
     plain = without_accents(word[0])
     return word[0] if plain == word[0] else f"{word[0]} {plain}"
-
-
-def _in_pairs(run: re.Match[str]) -> str:
-    """東京都 becomes 東京 京都; a single character stays."""
-    characters = run[0]
-    pairs = [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
-    return f" {' '.join(pairs)} "

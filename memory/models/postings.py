@@ -39,10 +39,6 @@ class IndexedTextQuerySet(IndexQuerySet["IndexedText"]):
         following = (int.from_bytes(rules) + 1).to_bytes(len(rules))
         return self.filter(content_hash__gte=rules, content_hash__lt=following)
 
-    def other_than(self, *, content_hash: bytes, configuration: str) -> Self:
-        """Rows of another text, or made by other rules."""
-        return self.exclude(content_hash=content_hash, configuration=configuration)
-
 
 class IndexedText(models.Model):
     """A text in the index; also one without terms, so that it is known to be indexed."""

@@ -237,7 +237,7 @@ def _finish(
         **fields,
         model=EmbeddingModel.objects.filter(name=model).first(),
         drawn_at=now,
-        # After a drawing there is a pause of at least this long, and of this multiple of its duration.
+        # After a drawing there is a pause of at least 20 seconds, and of 20 times its duration.
         due_at=now + max(timedelta(seconds=20), took * 20),
         claimed_until=None,
         through_text=latest,

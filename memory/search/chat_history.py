@@ -53,8 +53,6 @@ from memory.search.texts import LOOKED_AT, NOW, SEARCHED_LENGTH, passages, read_
 from memory.search.time_windows import TimeWindow, find_window, moments_of
 from memory.short_ids import id_in
 
-SNIPPET_LENGTH = 200
-
 UNKNOWN_CHARACTERS = "The embedding model knows none of the query's characters: only words can find it (mode hybrid)"
 WORDS_ALONE = "Search by meaning is not available right now. These results were found by words only"
 
@@ -269,10 +267,10 @@ def _literal_first(asked: HistoryQuestion, literal: LiteralHits, hits: list[Hit]
 def chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
     """Of the best turns, versions that were not chosen count a little less."""
     turns = sorted((hit for hit in hits if hit.corpus == Corpus.CHAT and hit.key[1]), key=lambda hit: -hit.relevance)
-    # The number of best turns for which this is checked.
+    # Only the best turns are checked.
     passed_over = off_path(user=user, keys=[hit.key for hit in turns[:50]])
-    # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
-    # similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
+    # Of two versions with similar relevance, the one on the chosen path of its conversation comes first. The factor is
+    # not tuned; it only decides between equals.
     return [hit._replace(relevance=hit.relevance * 0.85) if hit.key in passed_over else hit for hit in hits]
 
 
@@ -377,4 +375,4 @@ def projects_of(user: User, conversations: Collection[UUID | None]) -> dict[UUID
 def _with_later(hits: Sequence[Hit], query: str) -> list[Hit]:
     """Each with the turn in which its user says otherwise, and its snippet no longer than shown."""
     later = restated(query, [(hit.key, hit.at, hit.snippet or "") for hit in hits])
-    return [hit._replace(snippet=(hit.snippet or "")[:SNIPPET_LENGTH], later=later.get(hit.key)) for hit in hits]
+    return [hit._replace(snippet=(hit.snippet or "")[:200], later=later.get(hit.key)) for hit in hits]

@@ -43,11 +43,7 @@ from memory.search.time_windows import NO_TIMES, PreferredTimes, moments_of
 # Results below this relevance are only the nearest. Of the questions with an answer, at most three in a hundred have
 # all their results below it (`run_evals --surface`, `refused`).
 RELATED = 0.003
-# The candidates of each retriever: several times the largest limit, so that it includes a text that is good only in
-# both.
-TEXTS_BY_TERMS = 100
-PASSAGES_BY_MEANING = 100
-# The same in a narrowed search, most of whose candidates may not fit.
+# The candidates in a narrowed search, most of which may not fit.
 TEXTS_OF_NARROWED, PASSAGES_OF_NARROWED = 500, 300
 # A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
@@ -159,7 +155,7 @@ def find_related(
         scope, query=query.text, vector=vector, embedder=embedder, times=query.times, narrowing=narrowing
     )
     if query.quotations and not (found.hits or literal.as_sent):
-        query = query.without_quotations()
+        query = replace(query, quotations=())
         nearest = find_related(scope, query=query, vector=vector, embedder=embedder, literal=literal)
         return nearest._replace(lacks_quotation=True)
     return found._replace(lacks_title=narrowing is not None and narrowing.lacks_title)
@@ -171,8 +167,10 @@ def gather(
     query: str,
     vector: Vector | None,
     embedder: Embedder,
-    texts: int = TEXTS_BY_TERMS,
-    passages: int = PASSAGES_BY_MEANING,
+    # The candidates of each retriever: several times the largest limit, so that it includes a text that is good only in
+    # both.
+    texts: int = 100,
+    passages: int = 100,
     also: Iterable[Hit] = (),
 ) -> Found:
     """The best texts by terms and those of the nearest passages, and others to be measured, before ranking."""

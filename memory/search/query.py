@@ -105,9 +105,6 @@ class Query:
             text = text.replace(words, " ")
         return replace(self, times=preferred_times(text, window))
 
-    def without_quotations(self) -> "Query":
-        return replace(self, quotations=())
-
 
 def parse_query(query: str) -> Query:
     """Never fails: what cannot be read is plain words."""

@@ -11,7 +11,6 @@ from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import index
 from memory.search import SearchMode, search_chat_history
-from memory.search.chat_history import SNIPPET_LENGTH
 from memory.search.echoes import COMPARED, READ, is_question, repeats, restated
 from memory.search.history import HistoryRequest, search_history
 from testing.kept_rows import kept_rows
@@ -250,7 +249,7 @@ def test_a_found_turn_names_the_one_in_which_its_user_says_otherwise(mode):
 
     later = {hit.key[0]: hit.later for hit in found.matches}
     assert later == {old.conversation_id: ((new.conversation_id, 1), NOW), new.conversation_id: None}
-    assert max(len(hit.snippet) for hit in found.matches) == SNIPPET_LENGTH
+    assert max(len(hit.snippet) for hit in found.matches) == 200
 
 
 def test_what_an_assistant_or_another_user_says_contradicts_nothing():

@@ -21,7 +21,6 @@ from memory import documents, index, records
 from memory.backends.embedders import EmbedderError, get_embedder
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
-from memory.search.hybrid import TEXTS_BY_TERMS
 from memory.search.sources import MESSAGES
 from memory.tests.rows import add_records
 
@@ -165,7 +164,7 @@ def test_the_scope_of_earlier_addresses_still_has_notes_and_logs(client, alice):
 
 
 def test_where_the_candidates_were_cut_the_number_says_that_there_may_be_more(client, alice):
-    add_records(alice, (f"Cello string {number}" for number in range(TEXTS_BY_TERMS)))
+    add_records(alice, (f"Cello string {number}" for number in range(100)))
     a_turn(alice, "The cello again")
     tabs = tabs_on(page_of(client, q="cello"))
     assert (tabs["Everything"], tabs["Notes"], tabs["Files"]) == ("50+", "50+", "0")
