@@ -47,11 +47,9 @@ OPERATORS = (
     'Operators: "exact words", -word, from:me, from:assistant, in:"chat title", after:2026-03-01, before:DAY, has:code.'
 )
 RERANK = "A second model orders the best again, which takes a little longer."
-RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
 ONLY_NEAREST = _("Nothing found about it; the nearest: %(places)s")
 NEAREST = "Nothing was found about this, and these results are only the nearest"
-NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
 PROJECT = "me/app, or a folder's name; -me/app: all but it."
@@ -115,6 +113,17 @@ class InterpretedTime(Output):
     text: Annotated[str, Field(description="The words of the query that say so.")]
 
 
+Interpreted = Annotated[
+    InterpretedTime | None,
+    Field(description="The days that the query names, such as `last Tuesday`: texts of them come first."),
+]
+Reranked = Annotated[bool | None, Field(description="Whether the second look happened, if it was asked for.")]
+NothingRelevant = Annotated[
+    bool | None,
+    Field(description="True if nothing was found about this: the results are only the nearest of what there is."),
+]
+
+
 class SearchChatHistoryOutput(Readable):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
@@ -126,12 +135,9 @@ class SearchChatHistoryOutput(Readable):
         int | None,
         Field(description="How many of the caller's turns have no vector yet: only `hybrid` finds them, by words."),
     ] = None
-    interpreted: Annotated[
-        InterpretedTime | None,
-        Field(description="The days that the query names, such as `last Tuesday`: texts of them come first."),
-    ] = None
-    reranked: Annotated[bool | None, Field(description=RERANKED)] = None
-    nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
+    interpreted: Interpreted = None
+    reranked: Reranked = None
+    nothing_relevant: NothingRelevant = None
 
 
 def run(requested: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:

@@ -17,16 +17,16 @@ from agent_tools.tools.chat_history import (
     LATER,
     LONGEST_NAME,
     NEAREST,
-    NOTHING_RELEVANT,
     ONLY_NEAREST,
     OPERATORS,
     PROJECT_OF,
     RELEVANCE,
     RERANK,
-    RERANKED,
-    InterpretedTime,
+    Interpreted,
+    NothingRelevant,
     OptionalProject,
     OptionalSession,
+    Reranked,
     StatedOtherwise,
     interpreted,
 )
@@ -203,12 +203,9 @@ class SearchHistoryOutput(Readable):
     pending: Annotated[
         int | None, Field(description="How many of the caller's texts have no vector yet: they are found by words.")
     ] = None
-    interpreted: Annotated[
-        InterpretedTime | None,
-        Field(description="The days that the query names, such as `last Tuesday`: texts of them come first."),
-    ] = None
-    reranked: Annotated[bool | None, Field(description=RERANKED)] = None
-    nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
+    interpreted: Interpreted = None
+    reranked: Reranked = None
+    nothing_relevant: NothingRelevant = None
 
 
 def run(requested: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:

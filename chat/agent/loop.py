@@ -47,11 +47,10 @@ from pydantic_ai.messages import (
     UserContent,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
-from pydantic_ai.usage import UsageLimits
+from pydantic_ai.usage import UsageBase, UsageLimits
 
 from agent_tools.threads import run_in_thread
 from chat.agent import pausing
@@ -315,14 +314,7 @@ async def complete(
         raise failure from error
     for call in whole.tool_calls:
         yield ToolCalled(call.tool_call_id, call.tool_name, _arguments(call))
-    usage = whole.usage
-    is_counted = bool(usage.input_tokens or usage.output_tokens)
-    yield AnswerEnded(
-        whole.model_name,
-        usage.input_tokens if is_counted else None,
-        usage.output_tokens if is_counted else None,
-        whole.finish_reason,
-    )
+    yield _ended(whole, whole.usage)
 
 
 def _log_failure(model: LanguageModel | None, kind: str, begun_at: float) -> None:
@@ -446,7 +438,10 @@ class _Teller:
             case AgentRunResultEvent(result=result):
                 requests = result.output
                 asked = pausing.asked_of(requests, self.calls) if isinstance(requests, DeferredToolRequests) else []
-                return [*asked, _ended(result)]
+                first = next((each for each in result.new_messages() if isinstance(each, ModelResponse)), None)
+                # What the server counted for the prompt alone; None if it did not count.
+                counted = first.usage.input_tokens or None if first is not None else None
+                return [*asked, replace(_ended(result.response, result.usage), first_input_tokens=counted)]
         return self._tell_written(event)
 
     def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
@@ -473,20 +468,12 @@ class _Teller:
         return [TextWritten(pg_text(text))]
 
 
-def _ended(result: AgentRunResult[Output]) -> AnswerEnded:
-    response, usage = result.response, result.usage
+def _ended(response: ModelResponse, usage: UsageBase) -> AnswerEnded:
     # A vendor that counts no tokens still reports a request as empty.
-    is_counted = bool(usage.input_tokens or usage.output_tokens)
-    responses = (each for each in result.new_messages() if isinstance(each, ModelResponse))
-    first = next(responses, None)
-    return AnswerEnded(
-        model=response.model_name,
-        input_tokens=usage.input_tokens if is_counted else None,
-        output_tokens=usage.output_tokens if is_counted else None,
-        finish_reason=response.finish_reason,
-        # What the server counted for the prompt alone; None if it did not count.
-        first_input_tokens=first.usage.input_tokens or None if first is not None else None,
+    read, written = (
+        (usage.input_tokens, usage.output_tokens) if usage.input_tokens or usage.output_tokens else (None, None)
     )
+    return AnswerEnded(response.model_name, read, written, response.finish_reason)
 
 
 def _returned(call: ToolCalled, part: Any) -> ToolReturned:

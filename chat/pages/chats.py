@@ -337,21 +337,11 @@ FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
 
 @require_POST
 @personal_form
-def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Pins with `on=1`; unpins without it."""
+def arrange_conversation(request: HttpRequest, conversation_id: str, what: str) -> HttpResponse:
+    """Pins or archives with `on=1`; takes that back without it."""
     key = parse_id(conversation_id)
-    is_pinned = request.POST.get("on") == YES
-    arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_pinned=is_pinned, now=timezone.now())
-    return HttpResponseRedirect(conversation_path(key))
-
-
-@require_POST
-@personal_form
-def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Archives with `on=1`; restores without it."""
-    key = parse_id(conversation_id)
-    is_archived = request.POST.get("on") == YES
-    arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_archived=is_archived, now=timezone.now())
+    change: dict[str, Any] = {what: request.POST.get("on") == YES}
+    arranging.arrange(caller=caller_of(request), conversation_ids=[key], **change, now=timezone.now())
     return HttpResponseRedirect(conversation_path(key))
 
 

@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from core.errors import InvalidInput, NotFound
+from core.errors import NotFound, RecollectError
 from core.isolation.acting import acting_as
 from core.text import in_page_language
 from core.validation import NO_DAY, parse_day
@@ -183,10 +183,12 @@ SCOPES = [
 class ServiceForm(forms.Form):
     """Puts the services' errors beside their fields."""
 
-    def complain(self, error: InvalidInput) -> None:
-        for field, sentences in (error.errors or {"": [error.detail]}).items():
+    def complain(self, error: RecollectError, field: str = "") -> HTTPStatus:
+        """Returns the status of the page. `field` is the one of an error that names none."""
+        for name, sentences in (error.errors or {field: [error.detail]}).items():
             for sentence in sentences:
-                self.add_error(field if field in self.fields else None, in_page_language(sentence))
+                self.add_error(name if name in self.fields else None, in_page_language(sentence))
+        return error.status
 
 
 class DayField(forms.Field):

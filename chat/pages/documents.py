@@ -27,7 +27,6 @@ from chat.pages.common import (
     tab_of,
 )
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from core.text import in_page_language
 from intake.accounts.identity import person_of
 from intake.models import Conversation, User
 from memory import documents
@@ -59,10 +58,28 @@ def logs(request: HttpRequest) -> HttpResponse:
 
 @page_for_registered
 def log(request: HttpRequest, date: str) -> HttpResponse:
-    day = day_of(date)
+    """Of any day: a POST appends to its log, or starts one."""
+    day, project, user = day_of(date), project_of(request), person_of(request)
+    form, status = AppendForm(), HTTPStatus.OK
     if request.method == "POST":
-        return _append(request, day)
-    return _log_page(request, day, AppendForm())
+        form, status = AppendForm(request.POST), HTTPStatus.BAD_REQUEST
+        if form.is_valid():
+            try:
+                text = form.cleaned_data["text"]
+                documents.append(user=user, day=day, project=project, text=text, now=timezone.now())
+            except (InvalidInput, TooLarge) as error:
+                status = form.complain(error, "text")
+            else:
+                messages.success(request, _("Added."))
+                return HttpResponseRedirect(document_path(day, project=project))
+    context: dict[str, Any] = {"day": day, "document": _present(user, day, project), "form": form}
+    context |= {
+        "place": "memory",
+        "tab": "logs",
+        "of_project": project,
+        "paths": _paths(day, project, "edit", "history", "move", "delete"),
+    }
+    return show(request, "memory/log.html", status=status, **context)
 
 
 @page_for_registered
@@ -127,28 +144,25 @@ def _left_out(user: User) -> dict[str, Any]:
 
 @page_for_registered
 def move_log(request: HttpRequest, date: str) -> HttpResponse:
-    day, project = day_of(date), project_of(request)
-    user = person_of(request)
+    day, project, user = day_of(date), project_of(request), person_of(request)
     document = documents.read(user=user, day=day, project=project)
-    form = DayForm(request.POST or None)
-    if request.method != "POST":
-        return _mover(request, document, form)
-    if not form.is_valid():
-        return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
-    to = form.cleaned_data["date"]
-    try:
-        state = request.POST.get("state", "")
-        documents.move(user=user, day=day, project=project, to=to, expected=[state], now=timezone.now())
-    except InvalidInput as error:
-        form.complain(error)
-        return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
-    except TooLarge as error:
-        form.add_error("date", in_page_language(error.detail))
-        return _mover(request, document, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    except Conflict:
-        return _mover(request, document, form, status=HTTPStatus.CONFLICT, has_changed=True)
-    messages.success(request, _("The log is moved."))
-    return HttpResponseRedirect(document_path(to, project=project))
+    form, status = DayForm(request.POST or None), HTTPStatus.OK
+    if request.method == "POST":
+        status = HTTPStatus.BAD_REQUEST
+        if form.is_valid():
+            to, state = form.cleaned_data["date"], request.POST.get("state", "")
+            try:
+                documents.move(user=user, day=day, project=project, to=to, expected=[state], now=timezone.now())
+            except (InvalidInput, TooLarge) as error:
+                status = form.complain(error, "date")
+            except Conflict:
+                status = HTTPStatus.CONFLICT
+            else:
+                messages.success(request, _("The log is moved."))
+                return HttpResponseRedirect(document_path(to, project=project))
+    context = {"document": document, "form": form, "has_changed": status == HTTPStatus.CONFLICT, "place": "memory"}
+    context |= {"tab": "logs", "of_project": project, "back": document_path(day, project=project)}
+    return show(request, "memory/move_log.html", status=status, **context)
 
 
 def named_day(date: str | None, *, about: bool) -> DocumentDay:
@@ -156,73 +170,30 @@ def named_day(date: str | None, *, about: bool) -> DocumentDay:
     return ABOUT_ME if about else day_of(date) if date else None
 
 
-def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    form, project = AppendForm(request.POST), project_of(request)
-    if not form.is_valid():
-        return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
-    try:
-        text = form.cleaned_data["text"]
-        documents.append(user=person_of(request), day=day, project=project, text=text, now=timezone.now())
-    except InvalidInput as error:
-        form.complain(error)
-        return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
-    except TooLarge as error:
-        form.add_error("text", in_page_language(error.detail))
-        return _log_page(request, day, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    messages.success(request, _("Added."))
-    return HttpResponseRedirect(document_path(day, project=project))
-
-
-def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
-    """A day without a log can start one."""
-    project = project_of(request)
-    document = _present(person_of(request), day, project)
-    context: dict[str, Any] = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
-    context |= {"of_project": project, "paths": _paths(day, project, "edit", "history", "move", "delete")}
-    return show(request, "memory/log.html", status=status, **context)
-
-
-def _mover(
-    request: HttpRequest,
-    document: DocumentOutput,
-    form: DayForm,
-    *,
-    status: int = HTTPStatus.OK,
-    has_changed: bool = False,
-) -> HttpResponse:
-    context = {"document": document, "form": form, "has_changed": has_changed, "place": "memory", "tab": "logs"}
-    context |= {"of_project": document.project, "back": document_path(document.date, project=document.project)}
-    return show(request, "memory/move_log.html", status=status, **context)
-
-
 @page_for_registered
 def edit(request: HttpRequest, date: str | None = None, *, about: bool = False) -> HttpResponse:
-    day = named_day(date, about=about)
+    day, user = named_day(date, about=about), person_of(request)
     project = document_project(request, day)
-    present = _present(person_of(request), day, project)
+    present = _present(user, day, project)
     if request.method != "POST":
         return _editor(request, day, _form_of(present), present)
-    form = DocumentForm(request.POST)
-    if not form.is_valid():
-        return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
-    try:
-        _write(person_of(request), day, project, form)
-    except InvalidInput as error:
-        form.complain(error)
-        return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
-    except Conflict:
-        return _conflict(request, day, form)
-    messages.success(request, _("Saved."))
-    return HttpResponseRedirect(document_path(day, project=project))
-
-
-def _write(user: User, day: DocumentDay, project: str, form: DocumentForm) -> None:
-    content, state = form.cleaned_data["content"], form.cleaned_data["state"]
-    now = timezone.now()
-    if state:
-        documents.replace(user=user, day=day, project=project, content=content, expected=[state], now=now)
-    else:
-        documents.create(user=user, day=day, project=project, content=content, now=now)
+    form, status = DocumentForm(request.POST), HTTPStatus.BAD_REQUEST
+    if form.is_valid():
+        content, state = form.cleaned_data["content"], form.cleaned_data["state"]
+        where: dict[str, Any] = {"user": user, "day": day, "project": project, "now": timezone.now()}
+        try:
+            if state:
+                documents.replace(**where, content=content, expected=[state])
+            else:
+                documents.create(**where, content=content)
+        except InvalidInput as error:
+            status = form.complain(error)
+        except Conflict:
+            return _conflict(request, day, form)
+        else:
+            messages.success(request, _("Saved."))
+            return HttpResponseRedirect(document_path(day, project=project))
+    return _editor(request, day, form, present, status=status)
 
 
 def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
@@ -232,7 +203,7 @@ def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> Htt
     if present is not None and present.content == mine:
         return HttpResponseRedirect(document_path(day, project=project))
     form = _form_of(present, content=mine)
-    return _show_editor(request, "memory/conflict.html", day, form, present, status=HTTPStatus.CONFLICT)
+    return _editor(request, day, form, present, template="memory/conflict.html", status=HTTPStatus.CONFLICT)
 
 
 def _editor(
@@ -241,19 +212,8 @@ def _editor(
     form: DocumentForm,
     present: DocumentOutput | None,
     *,
+    template: str = "memory/edit.html",
     status: int = HTTPStatus.OK,
-) -> HttpResponse:
-    return _show_editor(request, "memory/edit.html", day, form, present, status=status)
-
-
-def _show_editor(
-    request: HttpRequest,
-    template: str,
-    day: DocumentDay,
-    form: DocumentForm,
-    present: DocumentOutput | None,
-    *,
-    status: int,
 ) -> HttpResponse:
     log_of, project = day if isinstance(day, date) else None, document_project(request, day)
     context: dict[str, Any] = {"form": form, "day": log_of, "is_about": day == ABOUT_ME, "present": present}

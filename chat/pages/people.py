@@ -29,6 +29,7 @@ from intake.accounts.registration import Registration
 from intake.models import Conversation, Invitation, Session, User
 from memory import quotas
 
+PER_PAGE = 25
 LONGEST_ID = 18
 
 
@@ -74,7 +75,7 @@ def sends_mail() -> bool:
 def _list_page(request: HttpRequest, form: InvitationForm, *, link: str = "", mailed_to: str = "") -> HttpResponse:
     words = pg_text(request.GET.get("q", ""))[:LONGEST_EMAIL].strip().lower()
     found = User.objects.filter(is_visitor=False, email__contains=words).order_by("-pk")
-    page = Paginator(found, 25).get_page(request.GET.get("page"))
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "rows": account_rows(list(page.object_list)),
         "page": page,

@@ -322,7 +322,7 @@ def _look_at_the_models(report: Report, *, has_database: bool) -> None:
             "Enter them again at /staff/models/, or put the former key into SECRET_KEY_FALLBACKS.",
         )
     # Its name is a setting's value.
-    for sentence in small_windows("A language model"):
+    for sentence in small_windows():
         what, _, remedy = sentence.partition(". ")
         report.complain(f"{what}.", remedy)
     built_in = f"built-in, {settings.EMBEDDING_LANGUAGES}"

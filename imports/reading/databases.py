@@ -14,11 +14,11 @@ from imports.reading.limits import Budget
 _MAGIC = b"SQLite format 3\0"
 
 
-def has_table(files: Files, name: str, table: str) -> bool:
-    """Whether it is a database whose first pages name the table."""
+def has_table(files: Files, name: str) -> bool:
+    """Whether it is a database whose first pages name the table of a session's events."""
     with files.look(name) as stream:
         beginning = stream.read(256 * 1024)
-    return beginning.startswith(_MAGIC) and table.encode() in beginning
+    return beginning.startswith(_MAGIC) and b"transcript_events" in beginning
 
 
 @contextmanager

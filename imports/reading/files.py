@@ -41,8 +41,8 @@ _INCOMPLETE = _("This zip is damaged or incomplete. Download the export again, a
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, ValueError, OSError)
 
 
-def _in_file(name: str, reason: str) -> Sentence:
-    return Sentence(_("%(place)s: %(reason)s"), place=name, reason=Sentence(reason))
+def _incomplete(name: str) -> UnreadableExport:
+    return UnreadableExport(Sentence(_("%(place)s: %(reason)s"), place=name, reason=Sentence(_INCOMPLETE)))
 
 
 def is_attached(name: str) -> bool:
@@ -84,7 +84,7 @@ def _unpacked(entry: IO[bytes], name: str) -> Iterator[bytes]:
         try:
             yield from iter(lambda: entry.read(_CHUNK), b"")
         except (*_DAMAGED, RuntimeError) as error:
-            raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
+            raise _incomplete(name) from error
 
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -305,7 +305,7 @@ def _opened_entry(packed_zip: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str
     try:
         return io.BufferedReader(PiecesReader(_unpacked(packed_zip.open(entry), name)), _CHUNK)
     except (*_DAMAGED, RuntimeError) as error:
-        raise UnreadableExport(_in_file(name, _INCOMPLETE)) from error
+        raise _incomplete(name) from error
 
 
 def _recoded(stream: IO[bytes], encoding: str, beginning: bytes) -> Iterator[bytes]:

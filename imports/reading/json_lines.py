@@ -92,10 +92,10 @@ def _parsed(raw: bytes) -> dict[str, Any] | str | None:
     return value if isinstance(value, dict) else _("this line is no JSON object")
 
 
-def titles_by_id(files: Files, name: str, key: str, title: str) -> dict[str, str]:
+def titles_by_id(files: Files, name: str) -> dict[str, str]:
     """An index of sessions, one per line: the last entry of an id counts."""
     found = {}
     for _number, line in json_lines(files, name):
-        if isinstance(line, dict) and (text := line_of(line.get(title))):
-            found[id_of(line.get(key))] = text
+        if isinstance(line, dict) and (text := line_of(line.get("thread_name"))):
+            found[id_of(line.get("id"))] = text
     return found

@@ -152,16 +152,16 @@ def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
     return found
 
 
-def going_up(turn: Turn, *, at_once: int = 50) -> Iterator[Turn]:
+def going_up(turn: Turn) -> Iterator[Turn]:
     """The turns above one on its path, the nearest first, read as far as they are taken; in a branch this continues in
     the original conversation.
     """
     for conversation, end in _paths_above(turn):
         number = end
         while number is not None:
-            found = path_up(turn.user_id, conversation.pk, number, at_most=at_once)
+            found = path_up(turn.user_id, conversation.pk, number, at_most=50)
             yield from found
-            number = found[-1].parent_number if len(found) == at_once else None
+            number = found[-1].parent_number if len(found) == 50 else None
 
 
 def keys_above(turn: Turn) -> list[tuple[UUID, int]]:

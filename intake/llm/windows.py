@@ -98,15 +98,15 @@ def learn_window(model: LanguageModel) -> None:
         _log_if_small(model, window)
 
 
-def small_windows(name: str) -> list[Sentence]:
-    """The sentences about models whose windows are too small, each called `name`; of a server that lists many, of the
+def small_windows() -> list[Sentence]:
+    """The sentences about models whose windows are too small, none by its name; of a server that lists many, of the
     first few. Asks the servers now, outside a transaction.
     """
     models = [model for entry in entries() for model in models_of(entry)[:5]]
     for model in models:
         if _has_server(model) and not model.context_tokens:
             learn_window(model)
-    notes = (note_on_window(model, name=name) for model in models)
+    notes = (note_on_window(model, name="A language model") for model in models)
     return list(dict.fromkeys(note for note in notes if note is not None))
 
 

@@ -203,7 +203,7 @@ SELECT lexeme
  GROUP BY lexeme
 HAVING sum(texts) >= %(least)s
  ORDER BY sum(texts) DESC, lexeme
- LIMIT %(most)s
+ LIMIT 50000
 """
 
 
@@ -238,10 +238,10 @@ def postings_of(user_id: int) -> Iterator[Postings]:
             yield Postings(lexemes, [*range(1, len(lexemes) + 1)], [text_id] * len(lexemes), said)
 
 
-def frequent_terms(user_id: int, *, least: int, most: int) -> list[str]:
-    """The terms that at least so many of a user's texts contain, the commonest first; at most `most`."""
+def frequent_terms(user_id: int, *, least: int) -> list[str]:
+    """The terms that at least so many of a user's texts contain, the commonest first; at most 50,000."""
     with connection.cursor() as cursor:
-        cursor.execute(_FREQUENT, {"user_id": user_id, "least": least, "most": most})
+        cursor.execute(_FREQUENT, {"user_id": user_id, "least": least})
         return [lexeme for (lexeme,) in cursor.fetchall()]
 
 

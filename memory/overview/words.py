@@ -144,7 +144,7 @@ class _Counted:
         )
         # In a larger group, a term of only one text is a name or a typing error; in a small group every term counts.
         least = next((least for most, least in ((200, 1), (2_000, 2)) if len(text_ids) < most), LEAST_TEXTS)
-        frequent = frequent_terms(user_id, least=least, most=50_000)
+        frequent = frequent_terms(user_id, least=least)
         kept = [lexeme for lexeme in frequent if _WORDLIKE.fullmatch(lexeme)]
         numbers = {lexeme: number for number, lexeme in enumerate(kept)}
         pieces = [piece for block in postings_of(user_id) if (piece := _piece(block, numbers, text_ids)) is not None]

@@ -123,7 +123,7 @@ def test_hybrid_finds_by_meaning_what_shares_no_stemmed_word():
 
 
 def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
-    monkeypatch.setattr(hybrid, "PASSAGES_BY_MEANING", 1)
+    monkeypatch.setitem(hybrid.gather.__kwdefaults__, "passages", 1)
     alice = a_person()
     a_turn(alice, "adopted", "")
     a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")

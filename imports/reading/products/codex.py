@@ -99,7 +99,7 @@ def _read(files: Files) -> Items:
     for name in files.names():
         match name.rpartition("/")[2]:
             case "session_index.jsonl":
-                titles.update(titles_by_id(files, name, "id", "thread_name"))
+                titles.update(titles_by_id(files, name))
             case "history.jsonl":
                 prompts |= prompts_in(files, name, "text", "ts")
     titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}

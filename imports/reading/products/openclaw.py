@@ -61,9 +61,7 @@ def _is_of_openclaw(line: dict[str, Any]) -> bool:
 def _databases(files: Files) -> Iterator[str]:
     names = files.names()
     for name in names:
-        if _DATABASE.match(name) or (
-            (len(names) == 1 or name.endswith((".sqlite", ".db"))) and has_table(files, name, "transcript_events")
-        ):
+        if _DATABASE.match(name) or ((len(names) == 1 or name.endswith((".sqlite", ".db"))) and has_table(files, name)):
             yield name
 
 
