@@ -179,15 +179,6 @@ async def follow_answer(
                     del hub.mirrors[turn.pk]
 
 
-async def stream_answer(
-    *, turn: Turn, caller: Caller, is_authorized: IsAuthorized | None = None, with_blocks: bool = False
-) -> AsyncIterator[bytes]:
-    """Start the answer and follow it from the beginning."""
-    start_answer(AnswerWriter(turn, caller, is_authorized=is_authorized))
-    async for events in follow_answer(turn=turn, caller=caller, is_authorized=is_authorized, with_blocks=with_blocks):
-        yield events
-
-
 async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
     """End the answer, in any process; returns the turn in its new state, None if it was deleted.
 

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import path
 
-from chat.rest import conversations, projects, records
+from chat.rest import conversations, overview, projects, records
 from chat.rest.account import AccountViewSet
 from chat.rest.attachments import AttachmentsViewSet
 from chat.rest.chat import answering, changed_chats, chat, decide_call, stop_turn, turn_events
 from chat.rest.conversations import ConversationExportView
 from chat.rest.documents import AboutViewSet, DailyLogTakeBackViewSet, DailyLogViewSet, MemoryViewSet
-from chat.rest.overview import OverviewViewSet
 
 if TYPE_CHECKING:
     from rest_framework.decorators import ViewSetAction
@@ -57,10 +56,6 @@ urlpatterns = [
         "memory/documents/daily-logs/<str:date>/take-back/",
         DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
     ),
-    path("memory/timeline/", OverviewViewSet.as_view({"get": "timeline"})),
-    path("memory/timeline/<str:month>/", OverviewViewSet.as_view({"get": "month"})),
-    path("memory/map/", OverviewViewSet.as_view({"get": "map"})),
-    path("memory/map/points/", OverviewViewSet.as_view({"get": "points"})),
-    path("memory/map/points/<str:text_id>/", OverviewViewSet.as_view({"get": "text"})),
+    *overview.api.urlpatterns,
     *records.api.urlpatterns,
 ]

@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from chat.answers import hub
+from chat.answers.writer import AnswerWriter
 from chat.tests.test_chat_stream import the_turn
 from core.isolation.acting import Caller, acting_as
 from intake import revocation
@@ -152,7 +153,9 @@ async def test_a_reader_who_stopped_reading_is_thrown_out_too_and_gets_nothing_m
     model = language_model(AT_LENGTH)
     caller = Caller(user_id=person.pk)
     is_in = [True]
-    stream = hub.stream_answer(turn=await a_turn_begun(caller), caller=caller, is_authorized=lambda: is_in[0])
+    turn = await a_turn_begun(caller)
+    hub.start_answer(AnswerWriter(turn, caller, is_authorized=lambda: is_in[0]))
+    stream = hub.follow_answer(turn=turn, caller=caller, is_authorized=lambda: is_in[0])
     assert (await anext(stream)).startswith(b"event: turn")
     assert (await anext(stream)).startswith(b"event: delta")
     is_in[0] = False

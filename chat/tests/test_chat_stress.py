@@ -115,7 +115,8 @@ async def begun(caller: Caller) -> AsyncIterator[bytes]:
     turn = await sync_to_async(acting_as(caller)(services.create_turn))(
         services.TurnRequest(message="Talk"), caller=caller, now=timezone.now()
     )
-    return hub.stream_answer(turn=turn, caller=caller)
+    hub.start_answer(writer.AnswerWriter(turn, caller))
+    return hub.follow_answer(turn=turn, caller=caller)
 
 
 def test_a_conversation_deleted_while_it_is_answered_stays_deleted(person, log_in, language_model):

@@ -27,7 +27,7 @@ from imports.reading.items import ImportedConversation, ImportedMessage
 from imports.reading.session_tree import message_of
 from imports.reading.times import parse_time
 from imports.storing.contents import LONGEST_ID, key_of
-from imports.storing.conversations import BatchOutcome, TurnStretch, item_of, known_items, write
+from imports.storing.conversations import Batch, BatchOutcome, TurnStretch, item_of, known_items
 from imports.storing.turns import GatheredTurn, PlannedTurn, first_words, planned_turn
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import label_of
@@ -322,7 +322,7 @@ def _deleted_here(new: Sequence[PlannedTurn], session: _Session, user: User) -> 
 
 def _store(stretch: TurnStretch, session: _Session, user: User, now: datetime) -> BatchOutcome:
     batch = _import_of_today(session.wanted.product, user, now)
-    outcome = write([stretch], user=user, brought_by=batch)
+    outcome = Batch([stretch], user=user, brought_by=batch).write()
     if outcome.turns:
         _count(batch, stretch, outcome, user, now)
         _choose_newest(stretch, session, user)

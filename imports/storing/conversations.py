@@ -2,9 +2,9 @@
 
 1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch, also by the bytes
    of its files.
-2. `write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were imported
-   before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted with their
-   conversation.
+2. `Batch.write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were
+   imported before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted
+   with their conversation.
 3. A turn whose answer is longer this time is updated, unless it has been changed here.
 """
 
@@ -155,16 +155,12 @@ def _is_of_several(planned: PlannedTurn, answer: str) -> bool:
     return all(piece in left for piece in answer.split(BETWEEN_ANSWERS))
 
 
-def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import, export: Files | None = None) -> BatchOutcome:
-    """Store the items that are not here yet, with their files, which are read from `export`.
+class Batch:
+    """Stretches whose files are read from `export`. Must live in a transaction that acts as `user`."""
 
-    Must run in a transaction that acts as `user`.
-    """
-    return _Batch(batch, user, brought_by, export).write()
-
-
-class _Batch:
-    def __init__(self, batch: Sequence[TurnStretch], user: User, brought_by: Import, export: Files | None) -> None:
+    def __init__(
+        self, batch: Sequence[TurnStretch], *, user: User, brought_by: Import, export: Files | None = None
+    ) -> None:
         self._batch = batch
         self._export = export
         self._user = user
@@ -192,6 +188,7 @@ class _Batch:
         self._outcome = BatchOutcome()
 
     def write(self) -> BatchOutcome:
+        """Store the items that are not here yet."""
         for stretch in self._batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:

@@ -24,7 +24,7 @@ from imports.reading.files import Files
 from imports.reading.items import ImportedConversation
 from imports.storing import queue, uploads
 from imports.storing.contents import MAX_LISTED, SkippedCounts, id_of, kind_of, open_export, read
-from imports.storing.conversations import BATCH_BYTES, BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
+from imports.storing.conversations import BATCH_BYTES, BATCH_TURNS, Batch, BatchOutcome, TurnStretch, stretches
 from imports.storing.documents import KeptItem, keep_all
 from imports.storing.turns import TurnPlace
 from intake.models import User
@@ -137,7 +137,7 @@ def _store(
     others = [each for each in together if not isinstance(each, TurnStretch)]
     with acting_as(user):
         batch = queue.keep(job, user=user, states=STORING_STATES)
-        done = write(chosen, user=user, brought_by=batch, export=export)
+        done = Batch(chosen, user=user, brought_by=batch, export=export).write()
         kept_items, refused = keep_all(others, user=user, brought_by=batch)
         if done.turns or kept_items:
             queue.count_anew(job)

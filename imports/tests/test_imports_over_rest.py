@@ -252,7 +252,7 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
     id_ = importer.upload(data)
     importer.post(f"{id_}/start/")
-    write, written = job.write, []
+    write, written = job.Batch, []
 
     def die_at_the_third(batch, **options):
         if len(written) == 2:
@@ -260,12 +260,12 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(job, "write", die_at_the_third)
+    monkeypatch.setattr(job, "Batch", die_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         worker.work()
     assert 0 < len(said(alice)) < 30
     assert importer.get(f"{id_}/").json()["state"] == "running"
-    monkeypatch.setattr(job, "write", write)
+    monkeypatch.setattr(job, "Batch", write)
     assert not worker.work(), "as long as the lease of the dead one runs"
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
     assert worker.work()
@@ -284,7 +284,7 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
     monkeypatch.setattr(job, "BATCH_TURNS", 6)
     id_ = importer.upload(export(conversations=10, turns=3))
     importer.post(f"{id_}/start/")
-    write, written = job.write, []
+    write, written = job.Batch, []
 
     def cancelled_meanwhile(batch, **options):
         if len(written) == 2:
@@ -292,12 +292,12 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(job, "write", cancelled_meanwhile)
+    monkeypatch.setattr(job, "Batch", cancelled_meanwhile)
     worker.work()
     assert importer.post(f"{id_}/cancel/").json()["state"] == "cancelled"
     assert not worker.work()
     assert len(said(alice)) == 12
-    monkeypatch.setattr(job, "write", write)
+    monkeypatch.setattr(job, "Batch", write)
     assert importer.undo(id_).status_code == 202
     assert said(alice) == []
 

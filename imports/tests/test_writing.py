@@ -4,7 +4,7 @@ import pytest
 
 from core.isolation.acting import acting_as
 from imports.models import Import, ImportedItem
-from imports.storing.conversations import BATCH_TURNS, stretches, write
+from imports.storing.conversations import BATCH_TURNS, Batch, stretches
 from imports.tests.exports import SAID, a_conversation, message
 from intake.chats.deleting import delete_conversation, delete_turn
 from intake.models import Conversation, Turn
@@ -29,7 +29,7 @@ def bring(user, *conversations):
     for conversation in conversations:
         for stretch in stretches(conversation, otherwise=NOW):
             with acting_as(user):
-                outcomes.append(write([stretch], user=user, brought_by=made))
+                outcomes.append(Batch([stretch], user=user, brought_by=made).write())
     return made, outcomes
 
 
